@@ -16,20 +16,22 @@ from pathlib import Path
 
 from driftline import Lake
 from driftline.core.schema.types import LONG, Field, Schema, Struct
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.files import ColumnStats, DataFile
-from driftline.formats.ducklake.rows import Intent, Message
+from driftline.formats.ducklake.rows import CommitMessage, TableCommit
 
 
-def registration(catalog: Catalog, count: int, columns: int = 25) -> float:
+def registration(catalog: CatalogDatabase, count: int, columns: int = 25) -> float:
     """Seconds to register so many files in one snapshot."""
     schema = Schema(Struct(tuple(Field(f"c{i}", LONG, i + 1) for i in range(columns))))
     stats = {i + 1: ColumnStats(1000, 1000, 0, "1", "9") for i in range(columns)}
-    intent = Intent(f"bench.registered_{count}", None, schema, f"{catalog.data}bench/registered_{count}/")
+    intent = TableCommit(
+        f"bench.registered_{count}", None, schema, f"{catalog.data}bench/registered_{count}/"
+    )
     intent.files = [DataFile(f"batch/part-{i}.parquet", 1000, 10_000, 500, stats) for i in range(count)]
     start = time.perf_counter()
-    message = Message("bench", "", {})
+    message = CommitMessage("bench", "", {})
     catalog.write(lambda connection: commit(connection, [intent], message), partial(landed, message=message))
     return time.perf_counter() - start
 

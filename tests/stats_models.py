@@ -1,22 +1,30 @@
 """Statistics made up for tests of what shows them."""
 
-from driftline.core.columns.statistics import Batch, Numbers, Seen
+from driftline.core.columns.statistics import CommittedBatch, Numbers, SeenIn
 from driftline.core.schema.types import LONG, STRING, Field, List, Struct, Type
-from driftline.stats.model import Column, Drifted, Event, Part, Stats, Step, Waiting
+from driftline.stats.model import (
+    ChangeText,
+    ColumnStatistics,
+    DriftedField,
+    Event,
+    Stats,
+    TypeShare,
+    WaitingRecords,
+)
 
 AT = 1_772_438_400_000  # 2026-03-02 08:00 UTC
 HOSTILE = "<script>window.hit=1</script>"
 QUOTES = "\"'><img src=x onerror=window.hit=2>"
 
 
-def column(i: int, *path: str, type_: Type = LONG, key: str | None = None, **numbers) -> Column:
-    return Column(path, i, type_, key, Numbers(of=100, **numbers))
+def column(i: int, *path: str, type_: Type = LONG, key: str | None = None, **numbers) -> ColumnStatistics:
+    return ColumnStatistics(path, i, type_, key, Numbers(of=100, **numbers))
 
 
 def made(columns, drifted=(), events=(), waiting=(), **more) -> Stats:
     given = {
         "table": "shop.orders", "records": 100, "batches": 2, "leaves": sum(not c.nested for c in columns),
-        "quarantined": sum(w.records for w in waiting), "recent": (Batch(AT, "b1" * 16, 60), Batch(AT + 60_000, "b2" * 16, 40)),
+        "quarantined": sum(w.records for w in waiting), "recent": (CommittedBatch(AT, "b1" * 16, 60), CommittedBatch(AT + 60_000, "b2" * 16, 40)),
     }  # fmt: skip
     return Stats(
         schema=1, at=AT, exact=False, columns=tuple(columns), drifted=tuple(drifted), events=tuple(events),
@@ -26,7 +34,7 @@ def made(columns, drifted=(), events=(), waiting=(), **more) -> Stats:
 
 def small() -> Stats:
     """Two columns of one field, and one beside."""
-    seen = Seen(AT, "b1" * 16)
+    seen = SeenIn(AT, "b1" * 16)
     columns = [
         column(1, "id", values=100, low=1, high=100, first=seen, last=seen, trend=(1.0, 1.0)),
         column(2, "price", values=70, trend=(1.0, 0.25)),
@@ -34,19 +42,21 @@ def small() -> Stats:
         column(4, "tags", type_=List(STRING)),
     ]  # fmt: skip
     parts = (
-        Part((("price",),), (LONG,), 70, share=0.7, sample="12", first=seen),
-        Part((("price_string",),), (STRING,), 30, share=0.3, sample="1 EUR", first=seen, rule="sibling", seen_in="in/2.jsonl:7"),
+        TypeShare((("price",),), (LONG,), 70, share=0.7, sample="12", first=seen),
+        TypeShare((("price_string",),), (STRING,), 30, share=0.3, sample="1 EUR", first=seen, rule="sibling", seen_in="in/2.jsonl:7"),
     )  # fmt: skip
-    step = Step("price_string string", "add", "price_string", "price", "sibling", "in/2.jsonl:7", "1 EUR")
+    step = ChangeText(
+        "price_string string", "add", "price_string", "price", "sibling", "in/2.jsonl:7", "1 EUR"
+    )
     events = [
-        Event(AT, 0, "batch", "b1" * 16, (Step("id long", "add", "id"),), makes_table=True),
+        Event(AT, 0, "batch", "b1" * 16, (ChangeText("id long", "add", "id"),), makes_table=True),
         Event(AT + 60_000, 1, "batch", "b2" * 16, (), (step,)),
     ]
     return made(
         columns,
-        [Drifted(("price",), parts)],
+        [DriftedField(("price",), parts)],
         events,
-        [Waiting("invalid JSON", 3, '{"id": ', "in/2.jsonl:9", "2026-03-02T08:01:00Z")],
+        [WaitingRecords("invalid JSON", 3, '{"id": ', "in/2.jsonl:9", "2026-03-02T08:01:00Z")],
     )
 
 
@@ -56,13 +66,13 @@ def hostile() -> Stats:
         column(1, HOSTILE, values=1, low=QUOTES, high=HOSTILE, sample=QUOTES),
         column(2, QUOTES, key=HOSTILE),
     ]
-    part = Part(
+    part = TypeShare(
         ((HOSTILE,), (QUOTES,)), (STRING,), 1, share=1.0, sample=HOSTILE, rule=QUOTES, seen_in=f"in/{HOSTILE}"
     )
-    step = Step(HOSTILE, "add", HOSTILE, QUOTES, HOSTILE, QUOTES, HOSTILE)
+    step = ChangeText(HOSTILE, "add", HOSTILE, QUOTES, HOSTILE, QUOTES, HOSTILE)
     event = Event(AT, 0, "alter", QUOTES, (step,), (step,))
-    waiting = Waiting(HOSTILE, 1, QUOTES, HOSTILE, QUOTES)
-    return made(columns, [Drifted((HOSTILE,), (part,))], [event], [waiting], table=HOSTILE)
+    waiting = WaitingRecords(HOSTILE, 1, QUOTES, HOSTILE, QUOTES)
+    return made(columns, [DriftedField((HOSTILE,), (part,))], [event], [waiting], table=HOSTILE)
 
 
 def wide(groups: int = 50, each: int = 100) -> Stats:
@@ -82,7 +92,7 @@ def wide(groups: int = 50, each: int = 100) -> Stats:
             )  # fmt: skip
     by_path = [("group_00", f"field_{i:03}") for i in range(0, each, 10)]
     drifted = [
-        Drifted(path, (Part((path,), (LONG,), 40, share=0.8), Part(((path[0], f"field_{int(path[1][-3:]) + 1:03}_string"),), (STRING,), 10, share=0.2)))
+        DriftedField(path, (TypeShare((path,), (LONG,), 40, share=0.8), TypeShare(((path[0], f"field_{int(path[1][-3:]) + 1:03}_string"),), (STRING,), 10, share=0.2)))
         for path in by_path
     ]  # fmt: skip
     return made(columns, drifted)

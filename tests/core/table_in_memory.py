@@ -23,7 +23,7 @@ from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
-from driftline.operations.promote import Seen, plans, seen_in, unlimited
+from driftline.operations.promote import SelectedValues, plans, seen_in, unlimited
 from driftline.source.json_rows import JsonRows
 from driftline.verify import json_texts as texts
 from driftline.verify.source_values import Pairs
@@ -113,7 +113,7 @@ class TableInMemory:
             parts_of(rows, self.schema.struct, rest.name, selection, self.settings.mark) for rows in self.rows
         ]
 
-        def look(known: Schema) -> Seen:
+        def look(known: Schema) -> SelectedValues:
             return seen_in(parts, expect(known, self.settings), self.settings.dates)
 
         free = unlimited(self.settings)

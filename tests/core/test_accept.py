@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.schema.schema_json import to_json
@@ -27,7 +27,7 @@ class Lines:
     """A batch of JSON lines, observed in this process, the last of the ``tasks`` first."""
 
     lines: Sequence[bytes]
-    judge: Judge | None = None
+    judge: AdmissionCheck | None = None
     tasks: int = 1
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
@@ -38,7 +38,7 @@ class Lines:
             parts.append(self.observer.result())
         return merge_observations(parts)
 
-    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
         self.judge = judge
 
     def verdicts(self) -> list[bool]:

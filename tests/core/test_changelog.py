@@ -123,7 +123,7 @@ def test_who_made_a_version() -> None:
     two = noted(record.of_statements("x"), 2, one)
     assert last_changes.who(two, one).by == "alter"  # type: ignore[union-attr]
     assert last_changes.who(one, one) is None, "somebody else's, who leaves the property as it is"
-    assert last_changes.who(one | {record.BATCH: "b2"}, one) == record.Record("batch", batch="b2")
+    assert last_changes.who(one | {record.BATCH: "b2"}, one) == record.ChangeRecord("batch", batch="b2")
     older = one | record.of_undo("by an older release")
     assert last_changes.who(older, one).by == "undo"  # type: ignore[union-attr]
     assert json.loads(two[last_changes.PROPERTY])[0]["from"] == [0, 0, 0]

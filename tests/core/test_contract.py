@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import changes, conflicts, drift, same, show
-from driftline.cli.options import Policy
+from driftline.cli.options import PolicyName
 from driftline.core.planning.contract import OfPaths, contract, parse_path
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
@@ -161,4 +161,4 @@ def test_paths() -> None:
 
 
 def test_the_command_line_names_every_policy() -> None:
-    assert [*Policy] == [*POLICIES]
+    assert [*PolicyName] == [*POLICIES]

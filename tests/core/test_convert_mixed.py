@@ -24,7 +24,7 @@ from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.verify.match import differences
 from driftline.verify.source_values import is_nothing
-from driftline.verify.table_shape import Record
+from driftline.verify.table_shape import TableStruct
 
 
 def record(type_: Type) -> Struct:
@@ -69,7 +69,7 @@ def test_beside_deeper_elements_too() -> None:
     struct, batch = record_columns([{"a": ["x", [[1.5]]]}])
     table, (row,) = rows_of(batch, struct, table, wanted)
     assert row == {"a": [["x"], None], "_rest": {"a": '["x",[[1.5]]]'}}
-    assert differences(Record.of(table.struct), row, {"a": ["x", [[1.5]]]}) == []
+    assert differences(TableStruct.of(table.struct), row, {"a": ["x", [[1.5]]]}) == []
 
 
 VALUES = st.recursive(
@@ -97,7 +97,7 @@ def test_rows_hold_records_of_any_depth(
     for records in batches:
         struct, batch = record_columns(records)
         table, rows = rows_of(batch, struct, table, wanted)
-        columns = Record.of(table.struct)
+        columns = TableStruct.of(table.struct)
         for row, record in zip(rows, records if table.struct.fields else (), strict=True):
             found = differences(columns, row, record)
             assert [d for d in found if not (d.unproven or is_nothing(d.value))] == []
@@ -135,7 +135,7 @@ def test_unions(case: str, wanted: Settings) -> None:
         [pa.array(range(len(values))), *arrays], [f.name for f in struct.fields]
     )
     table, rows = rows_of(batch, struct, Schema(), wanted)
-    columns = Record.of(table.struct)
+    columns = TableStruct.of(table.struct)
     for n, (row, value) in enumerate(zip(rows, values, strict=True)):
         assert differences(columns, row, {"id": n, "a": value}) == []
 
@@ -152,7 +152,7 @@ def test_maps_of_values_of_several_types_wait_whole(others: list[Type]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([7]), *maps], [f.name for f in struct.fields])
     table, (row,) = rows_of(batch, struct, Schema(), LIMITED)
     assert row == {"id": 7, "_rest": {"m": '{"k":1,"l":"x"}'}}
-    assert differences(Record.of(table.struct), row, {"id": 7, "m": {"k": 1, "l": "x"}}) == []
+    assert differences(TableStruct.of(table.struct), row, {"id": 7, "m": {"k": 1, "l": "x"}}) == []
 
 
 @pytest.mark.parametrize("most", [1, 4, 10_000])
@@ -163,7 +163,7 @@ def test_a_struct_that_turned_out_to_be_a_map_takes_typed_structs(most: int, new
     type_ = Struct((Field("a", STRING), Field("c", LONG)))
     batch = pa.RecordBatch.from_arrays([pa.array([{"a": "x", "c": 5}], arrow_type(type_))], ["b"])
     table, (row,) = rows_of(batch, Struct((Field("b", type_),)), table, wanted)
-    assert differences(Record.of(table.struct), row, {"b": {"a": "x", "c": 5}}) == []
+    assert differences(TableStruct.of(table.struct), row, {"b": {"a": "x", "c": 5}}) == []
 
 
 def test_maps_of_lists_of_several_types_as_text() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from driftline.convert import Converter, Lost, arrow_schema
 from driftline.core.changes import AddColumn, apply
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings, by_name
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct
@@ -36,7 +36,7 @@ class Lines:
     """A batch of JSON lines in memory, as a source."""
 
     lines: Sequence[bytes]
-    judge: Judge | None = None
+    judge: AdmissionCheck | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
@@ -44,7 +44,7 @@ class Lines:
         observer.feed(self.lines, "batch", 1)
         return observer.result()
 
-    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
         self.judge = judge
 
     def records(self, schema: Schema, settings: Settings) -> tuple[list[dict[str, object]], list[str]]:

@@ -47,8 +47,8 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import differences
-from driftline.verify.source_values import Pairs, Reading, Single
-from driftline.verify.table_shape import Record
+from driftline.verify.source_values import Pairs, Single, ValueSettings
+from driftline.verify.table_shape import TableStruct
 
 DATES = st.sampled_from(["on", "off", "instant"])
 
@@ -85,7 +85,7 @@ def test_rows_hold_their_records(lines: list[bytes], schema: Schema, dates: str)
     records, others = records_of(lines)
     rows = Converter(planned.schema.struct, planned.route, wanted).of_json(records)
     rows.validate(full=True)
-    columns, reading = Record.of(planned.schema.struct), Reading(offsets=dates == "instant")
+    columns, reading = TableStruct.of(planned.schema.struct), ValueSettings(offsets=dates == "instant")
     for row, record in zip(plain(rows, planned.schema.struct), others, strict=True):
         assert differences(columns, row, record, reading) == []
 
@@ -129,9 +129,9 @@ def test_objects_without_values_decide_no_column(values: list[str], type_: Type 
     assert types_of(planned.schema) == types_of(bare.schema)
     records, others = records_of(lines)
     rows = Converter(planned.schema.struct, planned.route, Settings()).of_json(records)
-    columns = Record.of(planned.schema.struct)
+    columns = TableStruct.of(planned.schema.struct)
     for row, record in zip(plain(rows, planned.schema.struct), others, strict=True):
-        assert differences(columns, row, record, Reading()) == []
+        assert differences(columns, row, record, ValueSettings()) == []
 
 
 def _bare(value: Any) -> Any:
@@ -235,9 +235,9 @@ def test_rows_hold_typed_columns(data: Any, types: list[Type]) -> None:
         table = planned.schema
         rows = Converter(table.struct, planned.route, Settings()).of_arrow(batch, struct, json=False)
         rows.validate(full=True)
-        columns = Record.of(table.struct)
+        columns = TableStruct.of(table.struct)
         for row, record in zip(plain(rows, table.struct), plain(batch, struct), strict=True):
-            assert differences(columns, row, record, Reading()) == []
+            assert differences(columns, row, record, ValueSettings()) == []
 
 
 @pytest.mark.slow

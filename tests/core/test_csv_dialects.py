@@ -20,7 +20,7 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Primitive, decimal
 from driftline.errors import DataError, UsageError
-from driftline.observe.expect import Expect
+from driftline.observe.expect import ExpectedField
 from driftline.settings import as_properties, from_properties
 from driftline.source import csv as csv_source
 from driftline.source.csv import CsvFiles, csv_readers
@@ -29,7 +29,7 @@ from driftline.verify import files as check
 from driftline.verify.cells import CsvDialect, decoded
 from driftline.verify.files import parts
 from driftline.verify.holds import holds
-from driftline.verify.source_values import Cell, Reading
+from driftline.verify.source_values import Cell, ValueSettings
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 ENCODINGS = ["utf-8", "utf-8-sig", "latin1", "cp1252", "cp1250", "utf-16", "utf-16-be", "utf-32-le", "shift_jis", "gb18030"]  # fmt: skip
@@ -168,27 +168,27 @@ def test_quotes_are_told_where_they_alone_make_the_rows_even(tmp_path: Path) -> 
 
 def test_what_a_file_tells_is_said(tmp_path: Path) -> None:
     files = CsvFiles(SPARK, [str(put(tmp_path, SAMPLE, "utf-16-le"))], strings=False)
-    files(Expect(), Settings())
+    files(ExpectedField(), Settings())
     first, second = files.notes
     assert first.startswith("CSV was read by --delimiter ';' --encoding utf-16-le, as ")
     assert second.startswith("--decimal , would make numbers of Preis")
     said = from_properties(as_properties({"delimiter": ";", "encoding": "UTF-16LE", "decimal": ","}))
-    (reader,) = files(Expect(), said)
+    (reader,) = files(ExpectedField(), said)
     assert files.notes == [] and [str(f.type) for f in reader.struct.fields] == ["string", "double"]
     default = CsvFiles(SPARK, [str(put(tmp_path, "a,b\n1,2\n"))], strings=False)
-    default(Expect(), Settings())
+    default(ExpectedField(), Settings())
     assert default.notes == []
 
 
 def test_a_delimiter_that_another_file_had_is_not_gone_by_in_silence(tmp_path: Path) -> None:
     """It stays with the table."""
     files = CsvFiles(SPARK, [str(put(tmp_path, "a,b\n1,2\n3,4\n"))], strings=False)
-    files(Expect(), from_properties(as_properties({"delimiter": "tab"})))
+    files(ExpectedField(), from_properties(as_properties({"delimiter": "tab"})))
     (note,) = files.notes
     assert note.endswith("has one column by --delimiter tab, and several by --delimiter ','")
     for text in ("a\n1\n", "a;b\n1,5;2,5\n", "a\nx,y\nz\n"):
         files = CsvFiles(SPARK, [str(put(tmp_path, text))], strings=False)
-        files(Expect(), from_properties(as_properties({"delimiter": ";", "decimal": ","})))
+        files(ExpectedField(), from_properties(as_properties({"delimiter": ";", "decimal": ","})))
         assert files.notes == []
 
 
@@ -197,7 +197,7 @@ def test_json_that_is_read_as_csv_is_said(tmp_path: Path) -> None:
     notes = []
     for text in ('{"a": 1, "b": 2}\n{"a": 3, "b": 4}\n', "{a},{b}\n1,2\n", '{"a": 1'):
         files = CsvFiles(SPARK, [str(put(tmp_path, text))], strings=False)
-        files(Expect(), Settings())
+        files(ExpectedField(), Settings())
         notes.append([note for note in files.notes if note.endswith("--format json reads it as that")])
     assert list(map(len, notes)) == [1, 0, 0]
 
@@ -238,7 +238,7 @@ def test_moments_have_their_point_all_the_same(tmp_path: Path) -> None:
 
 def test_a_decimal_comma_in_a_column_that_was_declared(tmp_path: Path) -> None:
     files = CsvFiles(SPARK, [str(put(tmp_path, "amount;b\n1,50;x\n-2;y\n"))], strings=False)
-    known = Expect(fields={"amount": Expect(frozenset({decimal(10, 2)}))})
+    known = ExpectedField(fields={"amount": ExpectedField(frozenset({decimal(10, 2)}))})
     (reader,) = files(known, from_properties(as_properties({"decimal": ","})))
     assert str(reader.struct.fields[0].type) == "decimal(10, 2)"
     (some,) = reader.rows(0)
@@ -295,7 +295,7 @@ def test_it_is_told_the_same_by_a_file(tmp_path: Path, text: str, encoding: str)
 def test_the_check_reads_a_decimal_comma(text: str, column: str, stored: object, held: bool) -> None:
     type_ = parse_type(column)
     assert isinstance(type_, Primitive)
-    assert holds(type_, stored, Cell(text), Reading(comma=True)) == held
+    assert holds(type_, stored, Cell(text), ValueSettings(comma=True)) == held
 
 
 _PARTS = st.sampled_from(

@@ -14,7 +14,7 @@ from driftline.core.planning.dialect import Dialect
 from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, decimal
 from driftline.errors import DataError
 from driftline.observe import ranges
-from driftline.observe.expect import Expect
+from driftline.observe.expect import ExpectedField
 from driftline.source import csv as csv_source
 from driftline.source import csv_cut
 from driftline.source.csv import Fitted, csv_readers
@@ -131,7 +131,7 @@ def test_number_types_that_a_table_declares_are_those_of_its_cells(tmp_path: Pat
         readers = csv_readers(
             SPARK, [str(csv(tmp_path, text, f"{i}.csv")) for i, text in enumerate(texts)], strings=False
         )
-        known = Expect(fields={"amount": Expect(frozenset({amount}))})
+        known = ExpectedField(fields={"amount": ExpectedField(frozenset({amount}))})
         fitted = Fitted(SPARK, readers)
         assert fitted(known) is fitted(known)
         assert [[f.name for f in reader.struct.fields] for reader in fitted(known)] == [["amount", "b"]]
@@ -155,7 +155,7 @@ def test_a_text_stays_as_it_is_written_where_the_table_has_a_string_column_alone
 
     def types(*known: Primitive) -> list[str]:
         names = ("version", "paid", "at", "id")
-        (reader,) = fitted(Expect(fields={name: Expect(frozenset(known)) for name in names}))
+        (reader,) = fitted(ExpectedField(fields={name: ExpectedField(frozenset(known)) for name in names}))
         return [str(f.type) for f in reader.struct.fields]
 
     assert types() == types(DOUBLE, STRING) == ["double", "boolean", "timestamp_ntz", "long"]

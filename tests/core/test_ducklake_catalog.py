@@ -20,15 +20,15 @@ import pytest
 from driftline.errors import SetupError
 from driftline.formats.base import UnknownError
 from driftline.formats.ducklake import catalog
-from driftline.formats.ducklake.catalog import Catalog, Connection
+from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 from driftline.formats.ducklake.commit import _finish, _next, landed
-from driftline.formats.ducklake.rows import Message
+from driftline.formats.ducklake.rows import CommitMessage
 from driftline.formats.ducklake.snapshot import latest
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Catalog:
-    made = Catalog.of("duckdb", tmp_path)
+def lake(tmp_path: Path) -> CatalogDatabase:
+    made = CatalogDatabase.of("duckdb", tmp_path)
     made.make()
     return made
 
@@ -37,7 +37,7 @@ def never(_: Connection) -> bool:
     return False
 
 
-def test_duckdb_beside_us_is_waited_for(lake: Catalog) -> None:
+def test_duckdb_beside_us_is_waited_for(lake: CatalogDatabase) -> None:
     with duckdb.connect() as beside:
         beside.execute(f"ATTACH '{lake.target}' AS mine")
         released = threading.Timer(0.5, lambda: beside.execute("DETACH mine"))
@@ -48,7 +48,7 @@ def test_duckdb_beside_us_is_waited_for(lake: Catalog) -> None:
         released.join()
 
 
-def test_duckdb_beside_us_that_keeps_it(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duckdb_beside_us_that_keeps_it(lake: CatalogDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "BESIDE", 0.2)
     with duckdb.connect() as beside:
         beside.execute(f"ATTACH '{lake.target}' AS __ducklake_metadata_mine")  # as DuckLake's own ATTACH does
@@ -65,7 +65,7 @@ def test_duckdb_beside_us_that_keeps_it(lake: Catalog, monkeypatch: pytest.Monke
         assert lake.read(latest) == 0
 
 
-def test_a_file_of_duckdb_2(lake: Catalog) -> None:
+def test_a_file_of_duckdb_2(lake: CatalogDatabase) -> None:
     def mixed(word: int) -> int:
         return (
             word * 0xBF58476D1CE4E5B9 % 2**64
@@ -82,7 +82,7 @@ def test_a_file_of_duckdb_2(lake: Catalog) -> None:
         lake.read(latest)
 
 
-def test_a_catalog_of_specification_1_1(lake: Catalog) -> None:
+def test_a_catalog_of_specification_1_1(lake: CatalogDatabase) -> None:
     lake.write(
         lambda c: c.execute("UPDATE meta.ducklake_metadata SET value = '1.1' WHERE key = 'version'"), never
     )
@@ -106,11 +106,11 @@ def no_file_beyond(size: int) -> Iterator[None]:
 def test_a_disk_that_is_full_at_the_commit(tmp_path: Path, kind: str) -> None:
     """What the catalog has is what the writer is told: a checkpoint that fails behind the COMMIT is no failure
     of that."""
-    lake = Catalog.of(kind, tmp_path)
+    lake = CatalogDatabase.of(kind, tmp_path)
     lake.make()
     told, size = [], Path(lake.target).stat().st_size
     for room in (1_000, size // 2, size, size + 100_000, 10**9):
-        message = Message("me", "x" * 300_000, {})
+        message = CommitMessage("me", "x" * 300_000, {})
         with no_file_beyond(room):
             try:
                 lake.write(partial(snapshot, message=message), partial(landed, message=message))
@@ -122,7 +122,7 @@ def test_a_disk_that_is_full_at_the_commit(tmp_path: Path, kind: str) -> None:
     assert told[-1] is True
 
 
-def snapshot(connection: Connection, message: Message) -> None:
+def snapshot(connection: Connection, message: CommitMessage) -> None:
     _finish(connection, _next(connection), message)
 
 
@@ -142,12 +142,12 @@ class Lost(Connection):
 @pytest.mark.parametrize("kind", ["duckdb", "postgres"])
 @pytest.mark.parametrize("behind", [True, False])
 def test_a_connection_that_is_lost_in_the_commit(
-    lake: Catalog, monkeypatch: pytest.MonkeyPatch, kind: str, behind: bool
+    lake: CatalogDatabase, monkeypatch: pytest.MonkeyPatch, kind: str, behind: bool
 ) -> None:
     monkeypatch.setattr(catalog, "Connection", type("Lost", (Lost,), {"behind": behind}))
     monkeypatch.setitem(catalog._TYPES, "postgres", "DUCKDB")
     monkeypatch.setitem(catalog._EXTENSIONS, "postgres", ())
-    served, message = replace(lake, kind=kind), Message("me", "", {})
+    served, message = replace(lake, kind=kind), CommitMessage("me", "", {})
     begun: list[Connection] = []
 
     def work(connection: Connection) -> None:
@@ -164,7 +164,9 @@ def test_a_connection_that_is_lost_in_the_commit(
     assert lake.read(partial(landed, message=message)) == behind
 
 
-def test_a_catalog_that_is_away_after_the_commit(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_is_away_after_the_commit(
+    lake: CatalogDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(catalog, "Connection", Lost)
 
     def away(_: Connection) -> bool:
@@ -175,9 +177,12 @@ def test_a_catalog_that_is_away_after_the_commit(lake: Catalog, monkeypatch: pyt
 
 
 @pytest.fixture
-def half_committed(tmp_path: Path) -> Catalog:
+def half_committed(tmp_path: Path) -> CatalogDatabase:
     """A catalog in SQLite whose writer died in its COMMIT: the journal beside it has the pages as they were."""
-    source, died = Catalog.of("sqlite", tmp_path / "source"), Catalog.of("sqlite", tmp_path / "died")
+    source, died = (
+        CatalogDatabase.of("sqlite", tmp_path / "source"),
+        CatalogDatabase.of("sqlite", tmp_path / "died"),
+    )
     source.make()
     Path(died.target).parent.mkdir()
     with closing(sqlite3.connect(source.target)) as writer:
@@ -190,7 +195,7 @@ def half_committed(tmp_path: Path) -> Catalog:
     return died
 
 
-def test_a_transaction_that_died_half_way_is_rolled_back(half_committed: Catalog) -> None:
+def test_a_transaction_that_died_half_way_is_rolled_back(half_committed: CatalogDatabase) -> None:
     assert half_committed.read(latest) == 0
     assert not Path(f"{half_committed.target}-journal").exists()
     assert half_committed.read(lambda connection: "more" in connection.tables()) is False

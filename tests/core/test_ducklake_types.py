@@ -28,7 +28,7 @@ from driftline.core.schema.types import (
 )
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake import engine, types
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.operations.alter import parse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ducklake.md").read_text()
@@ -141,4 +141,4 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "data").write_text("a file")
     with pytest.raises(SetupError, match="cannot make the folder"):
-        Catalog.of("sqlite", tmp_path / "lake").make()
+        CatalogDatabase.of("sqlite", tmp_path / "lake").make()

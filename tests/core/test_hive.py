@@ -17,7 +17,7 @@ from driftline.observe.json_files import blocks, splits_of, with_members
 from driftline.source.files import expand
 from driftline.source.hive import json_members, partitioned, path_fields, path_texts
 from driftline.source.parquet import parquet_readers
-from driftline.verify.files import Part
+from driftline.verify.files import FilePart
 from driftline.verify.files import read as records_of
 from driftline.verify.hive import path_values, with_values
 
@@ -100,7 +100,7 @@ def test_records_of_json(tmp_path: Path) -> None:
     ]
     assert read[4:] == lines[4:]
     values = path_values({path: path}, "json")
-    records = [with_values(values, record).record for record in records_of(Part(path, "json"))]
+    records = [with_values(values, record).record for record in records_of(FilePart(path, "json"))]
     assert records == [*map(json.loads, read[:4]), None, None]
     moment = b'{"day": "2026-01-01T10:00:00Z","n":7}'
     assert with_members(moment, replace(split, beside=members)) == moment

@@ -17,7 +17,7 @@ from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema
 from driftline.observe.expect import expect
-from driftline.observe.json_files import Part, Share, Split, observe_splits, splits_of, together
+from driftline.observe.json_files import ObservedSplits, Share, Split, observe_splits, splits_of, together
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import MANY_KEYS
@@ -147,7 +147,7 @@ def test_files_together_are_what_each_is_alone(
 
 def made(
     splits: list[Split], share: Share
-) -> tuple[list[dict[str, Any]], list[tuple[str, int, str]], list[Part]]:
+) -> tuple[list[dict[str, Any]], list[tuple[str, int, str]], list[ObservedSplits]]:
     """The rows of a share, what is none with its place, and what was observed."""
     settings, known = Settings(), expect(Schema(), Settings())
     seen = whole(splits, settings)

@@ -7,7 +7,7 @@ import pytest
 
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.place import Place
-from driftline.observe.expect import Expect
+from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver
 from driftline.source.kafka import _Values
 from driftline.source.quarantined import _Raw
@@ -45,14 +45,14 @@ def test_a_run_goes_on_over_gaps(offsets: list[int], partitions: list[int], runs
 
 def test_beyond_a_gap_each_record_has_its_own_offset() -> None:
     (run,) = _Values().runs(batch([3, 7, 9], values=[b'{"a": 1}', b"", b'{"a": ']))
-    observer = JsonObserver(Expect(), Settings())
+    observer = JsonObserver(ExpectedField(), Settings())
     judged = observer.feed(run.lines, run.source, run.line)
     assert [bad.place for bad in observer.result().tally.reasons] == [Place("t/0", 7), Place("t/0", 9)]
     assert [run.reject(place, why).origin.offset for place, why in judged if why is not None] == [7, 9]
 
 
 def test_what_comes_later_does_not_hide_what_stood_before_a_gap() -> None:
-    observer = JsonObserver(Expect(), Settings())
+    observer = JsonObserver(ExpectedField(), Settings())
     for offsets in ([8, 20], [21, 40], [10, 11]):
         observer.feed([b'{"a": 1}'] * 2, "t/0", offsets)
     seen = observer.result()

@@ -25,10 +25,10 @@ from driftline.errors import SetupError, UsageError
 from driftline.observe.expect import expect
 from driftline.source import protobuf
 from driftline.source import registry as client
-from driftline.source.column_rows import Terms
+from driftline.source.column_rows import RowTerms
 from driftline.source.decoders import Wire
 from driftline.source.kafka_typed import _together, _TypedRows
-from driftline.source.kafka_values import Values
+from driftline.source.kafka_values import KafkaValues
 from driftline.source.registry import Registered
 from servers.registry import Registry
 
@@ -75,8 +75,8 @@ def taken(
 ) -> tuple[dict[str, str], list[dict[str, Any]], list[dict[str, Any]]]:
     """The columns and rows of a table that the values came into, and what was set aside."""
     wire = Wire(fmt, client.Registry.of({"url": registry.url, **settings}))
-    terms = Terms(expect(Schema()), Settings())
-    batch, seen = of_kafka(values), Values(wire, terms)
+    terms = RowTerms(expect(Schema()), Settings())
+    batch, seen = of_kafka(values), KafkaValues(wire, terms)
     for some in seen.decoded(batch)[0]:
         seen.observer(some.key, some.struct).feed(some.rows)
     whole = _together([seen.seen()], terms)

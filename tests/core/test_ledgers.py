@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from driftline.formats.ducklake import ledger as of_ducklake
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.iceberg import ledger as of_iceberg
 
 
@@ -16,7 +16,7 @@ def test_the_catalog_of_a_ducklake_remembers_the_last_files_of_each_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(of_ducklake, "REMEMBERED", 3)
-    lake = Catalog.of(kind, tmp_path)
+    lake = CatalogDatabase.of(kind, tmp_path)
     lake.make()
 
     def taken(table: int, *files: int) -> set[int]:

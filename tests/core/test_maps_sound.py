@@ -29,8 +29,8 @@ from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
 from driftline.source.json_rows import JsonRows, LineRows, Run
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import differences
-from driftline.verify.source_values import Reading
-from driftline.verify.table_shape import Record
+from driftline.verify.source_values import ValueSettings
+from driftline.verify.table_shape import TableStruct
 
 AUTO = Settings(contract=contract(maps="auto"))
 # Few keys, so that they meet: words, neutral ones, data that is sure, data, and the empty key.
@@ -57,7 +57,7 @@ def taken(schema: Schema, records: Sequence[dict[str, Any]]) -> Schema:
     rows = Converter(struct, planned.route, AUTO).of_json([parse(line) for line in lines])
     rows.validate(full=True)
     for row, line in zip(plain(rows, struct), lines, strict=True):
-        found = differences(Record.of(struct), row, parse_apart(line), Reading())
+        found = differences(TableStruct.of(struct), row, parse_apart(line), ValueSettings())
         assert [d for d in found if not d.unproven] == [], planned.schema
     return planned.schema
 

@@ -12,7 +12,7 @@ from driftline.capture import finding
 from driftline.capture.channels import Message, MessageFiles, channel
 from driftline.capture.finding import Finder
 from driftline.capture.folder import FileLog
-from driftline.capture.listing import Entry
+from driftline.capture.listing import ListedFile
 from driftline.capture.messages import Created, created
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.source.buckets import may_hold
@@ -121,19 +121,19 @@ class Store:
     """Objects by their paths, and messages that come again until they are deleted, as a queue gives them."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, Entry] = {}
+        self.objects: dict[str, ListedFile] = {}
         self.messages: dict[str, str] = {}
         self.listings = 0
 
     def put(self, path: str, size: int = 1) -> None:
-        self.objects[path] = Entry(path, size, len(self.objects))
+        self.objects[path] = ListedFile(path, size, len(self.objects))
 
-    def entry_of(self, path: str) -> Entry:
+    def entry_of(self, path: str) -> ListedFile:
         if path not in self.objects:
             raise DataError(path)
         return self.objects[path]
 
-    def listed(self, source: str, fmt: str | None, _: str | None) -> list[Entry]:
+    def listed(self, source: str, fmt: str | None, _: str | None) -> list[ListedFile]:
         self.listings += 1
         return [entry for path, entry in self.objects.items() if path.startswith(f"{source}/")]
 
@@ -239,7 +239,7 @@ def test_a_name_that_cannot_be_looked_at_is_found_by_a_listing(store, tmp_path, 
     log = log_of(store, tmp_path)
     log.add()
 
-    def refuse(path: str) -> Entry:
+    def refuse(path: str) -> ListedFile:
         raise SetupError(path)
 
     monkeypatch.setattr(finding, "entry_of", refuse)

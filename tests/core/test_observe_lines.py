@@ -17,13 +17,13 @@ from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Schema
-from driftline.observe.expect import Expect
+from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver, reason
-from driftline.observe.observation import Bad, Observation, merge_observations
+from driftline.observe.observation import MalformedRecord, Observation, merge_observations
 
 
 def observe(lines: Sequence[bytes], source: str = "f", first: int = 1) -> Observation:
-    observer = JsonObserver(Expect(), Settings())
+    observer = JsonObserver(ExpectedField(), Settings())
     observer.feed(lines, source, first)
     return observer.result()
 
@@ -37,8 +37,8 @@ def test_counts() -> None:
     tally = seen.tally
     assert (tally.records, tally.malformed, seen.lines, dict(tally.dropped_names)) == (3, 2, 7, {(): 1})
     assert tally.reasons == (
-        Bad(Place("f", 4), "not an object but a list", "[1]"),
-        Bad(Place("f", 6), "invalid JSON: Expecting value at character 6", '{"a": '),
+        MalformedRecord(Place("f", 4), "not an object but a list", "[1]"),
+        MalformedRecord(Place("f", 6), "invalid JSON: Expecting value at character 6", '{"a": '),
     )
     assert str(tally.reasons[0]) == "f:4: not an object but a list: [1]"
 
@@ -115,7 +115,7 @@ def test_what_a_shape_covers(more: bytes) -> None:
 
 def test_order_of_feeding_does_not_matter() -> None:
     lines = [*LINES * 3]
-    forth, back = JsonObserver(Expect(), Settings()), JsonObserver(Expect(), Settings())
+    forth, back = JsonObserver(ExpectedField(), Settings()), JsonObserver(ExpectedField(), Settings())
     for name in ("a", "b"):
         forth.feed(lines, name, 1)
     for name in ("b", "a"):
@@ -235,7 +235,7 @@ def test_no_broken_line_counts_as_a_record(edits: list[tuple[int, int, bytes]]) 
     line = BYTES
     for at, cut, put in edits:
         line = (line[:at] + put + line[at + cut :]).replace(b"\n", b"")
-    observer = JsonObserver(Expect(), Settings())
+    observer = JsonObserver(ExpectedField(), Settings())
     observer.feed([BYTES, b'{"c": 1, "d": "x", "a": null}', line, line], "f", 1)
     tally = observer.result().tally
     bad = 2 * (reason(line) is not None and bool(line.strip()))

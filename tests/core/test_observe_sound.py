@@ -41,7 +41,7 @@ from driftline.core.schema.types import (
 from driftline.core.values.parse import Malformed, parse
 from driftline.observe import decoder, json_lines
 from driftline.observe.decoder import REFUSED, build
-from driftline.observe.expect import Expect, expect, steady
+from driftline.observe.expect import ExpectedField, expect, steady
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.screen import doubtful
@@ -206,7 +206,7 @@ SCHEMAS = st.one_of(
 )
 
 
-def walked(lines: list[bytes], known: Expect, dates: str, begun: RecordShape) -> tuple[Walker, int]:
+def walked(lines: list[bytes], known: ExpectedField, dates: str, begun: RecordShape) -> tuple[Walker, int]:
     walker, malformed = Walker(known, dates, begun), 0
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -217,7 +217,7 @@ def walked(lines: list[bytes], known: Expect, dates: str, begun: RecordShape) ->
     return walker, malformed
 
 
-def observed(lines: list[bytes], known: Expect, dates: str) -> Observation:
+def observed(lines: list[bytes], known: ExpectedField, dates: str) -> Observation:
     observer = JsonObserver(known, Settings(dates=dates))
     observer.feed(lines, "file", 1)
     return observer.result()

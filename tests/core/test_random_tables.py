@@ -20,7 +20,7 @@ from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Field, Struct
 from driftline.verify.match import differences
 from driftline.verify.source_values import is_nothing
-from driftline.verify.table_shape import Record
+from driftline.verify.table_shape import TableStruct
 
 FUZZ = "DRIFTLINE_FUZZ" in os.environ
 BLOCKS, SEEDS = 8, 1_000 if FUZZ else 25  # that pytest's processes share; of each
@@ -42,7 +42,7 @@ def check(steps: Sequence[Step], name: str) -> None:
         except Exception as error:
             raise AssertionError(f"{name}, step {number}: {step}") from error
         struct = table.schema.struct
-        columns = Record.of(struct)
+        columns = TableStruct.of(struct)
         rows = [row for batch in table.rows for row in plain_rows(batch)]
         for_verify = [row for batch in table.rows for row in plain(batch, struct)]
         for source, row, row_for_verify in zip(table.sources, rows, for_verify, strict=True):

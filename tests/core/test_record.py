@@ -27,7 +27,7 @@ def test_a_batch_tells_its_rules() -> None:
         "b1", [added("size_string", "sibling"), relaxed, added("x", "sibling", within=True)]
     )
     told = record.read(kept, {})
-    assert told == record.Record(
+    assert told == record.ChangeRecord(
         "batch",
         batch="b1",
         rules=(record.Rule("s.size_string", "sibling", "s.size", "file.json:7"), record.Rule("a", "relax")),
@@ -57,7 +57,7 @@ def test_who_made_a_version() -> None:
     assert one != two, "the same statement again is another change"
     assert record.read(two, one).by == "alter"  # type: ignore[union-attr]
     assert record.read(one, one) is None, "somebody else's, who leaves the property as it is"
-    assert record.read({record.BATCH: "b2"}, {record.BATCH: "b1"}) == record.Record("batch", batch="b2")
+    assert record.read({record.BATCH: "b2"}, {record.BATCH: "b1"}) == record.ChangeRecord("batch", batch="b2")
     assert record.read({record.BATCH: "b1"}, {record.BATCH: "b1"}) is None
     assert record.read({}, {record.BATCH: "b1"}) is None
 
@@ -67,13 +67,13 @@ def test_a_record_that_is_broken() -> None:
         assert record.read({record.PROPERTY: text}, {}) is None
 
 
-def version(text: str, id_: int, at: int, told: record.Record | None = None) -> Version:
+def version(text: str, id_: int, at: int, told: record.ChangeRecord | None = None) -> Version:
     of = schema(text)
     return Version(at, Definition(type(of)(of.struct, id_)), record=told)
 
 
 def test_entries() -> None:
-    made, altered = record.Record("batch", batch="b1"), record.Record("alter", "ALTER …")
+    made, altered = record.ChangeRecord("batch", batch="b1"), record.ChangeRecord("alter", "ALTER …")
     versions = [
         version("a: long", 0, 1000, made),
         version("a: long, b: date", 1, 2000, altered),

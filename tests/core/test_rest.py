@@ -41,11 +41,11 @@ from driftline.core.values.parse import Number
 from driftline.core.values.parse import parse as parse_record
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.operations.promote import Seen, plans, seen_in
+from driftline.operations.promote import SelectedValues, plans, seen_in
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
 from driftline.verify.source_values import is_nothing
-from driftline.verify.table_shape import Record
+from driftline.verify.table_shape import TableStruct
 
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.sampled_from([0, 7, 2**53 + 1, 10**40, 0.5, "", "x", "2024-01-02"])),
@@ -92,7 +92,7 @@ def test_nothing_is_lost_nor_refused_for_a_limit(
         schema = planned.schema
         if not schema.struct.fields:
             continue
-        columns = Record.of(schema.struct)
+        columns = TableStruct.of(schema.struct)
         for record, row in zip(records, rows.to_pylist(maps_as_pydicts="strict"), strict=True):
             found = differences(columns, row, parse(json.dumps(record).encode()))
             assert [d for d in found if not (d.unproven or is_nothing(d.value))] == []
@@ -121,7 +121,9 @@ def test_values_of_a_map_without_room_wait_by_their_keys(
         Settings(beyond="rest", contract=contract(maps="auto"), **limits),  # type: ignore[arg-type]
     )
     (row,) = rows.to_pylist(maps_as_pydicts="strict")
-    assert differences(Record.of(planned.schema.struct), row, parse(json.dumps(records[0]).encode())) == []
+    assert (
+        differences(TableStruct.of(planned.schema.struct), row, parse(json.dumps(records[0]).encode())) == []
+    )
 
 
 def _structs(schema: Schema) -> list[Struct]:
@@ -158,7 +160,7 @@ def test_promoted_rows_hold_what_they_did(records: list[dict[str, object]], most
         return
     made, after = all_promoted(planned.schema, rows, rest.name)
     assert made.column("new rest").null_count == len(records)
-    columns = Record.of(Struct(tuple(f for f in after.fields if f.name not in (rest.name, "new rest"))))
+    columns = TableStruct.of(Struct(tuple(f for f in after.fields if f.name not in (rest.name, "new rest"))))
     for record, row in zip(records, made.to_pylist(maps_as_pydicts="strict"), strict=True):
         found = differences(columns, row, parse(json.dumps(record).encode()))
         assert [d for d in found if d.lost and not d.unproven] == []
@@ -200,7 +202,7 @@ def all_promoted(before: Schema, rows: pa.RecordBatch, rest: str) -> tuple[pa.Re
 
 
 def planned_for(before: Schema, parts: list[Chosen], limits: Settings) -> Plans:
-    def look(known: Schema) -> Seen:
+    def look(known: Schema) -> SelectedValues:
         return seen_in([parts], expect(known, limits), limits.dates)
 
     return plans(before, look(before), look, limits)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from driftline.cli import scope
-from driftline.cli.scope import LITTLE, Scope, little
+from driftline.cli.scope import LITTLE, Invocation, little
 from driftline.runtime.java import QUICK
 
 
@@ -36,6 +36,6 @@ def test_what_the_user_has_java_told_goes_before(tmp_path, monkeypatch, given, b
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", given or "")
     if given is None:
         monkeypatch.delenv("SPARK_SUBMIT_OPTS")
-    Scope(lake=str(tmp_path)).open(SimpleNamespace(phase=lambda _: None), brief=brief)
+    Invocation(lake=str(tmp_path)).open(SimpleNamespace(phase=lambda _: None), brief=brief)
     quick = QUICK if brief else None
     assert os.environ.get("SPARK_SUBMIT_OPTS") == (given or quick)

@@ -7,7 +7,7 @@ import pytest
 from core.shapes import schema, show
 from driftline.core.changes import AddColumn, apply
 from driftline.core.columns.folding import resolution
-from driftline.core.columns.siblings import Settling
+from driftline.core.columns.siblings import FieldMerger
 from driftline.core.planning.contract import parse_path, spelled_path
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import dotted
@@ -42,7 +42,7 @@ AS_ONE = [
 
 @pytest.mark.parametrize(("table", "one", "drifted"), AS_ONE)
 def test_as_one(table: str, one: str, drifted: list[str]) -> None:
-    settling = Settling()
+    settling = FieldMerger()
     made = settling.record([schema(table).struct])
     assert show(made.type) == f"{{{one}}}"
     assert [dotted(d.path) for d in settling.drifted] == drifted
@@ -50,7 +50,7 @@ def test_as_one(table: str, one: str, drifted: list[str]) -> None:
 
 @pytest.mark.parametrize("path", ["l.x", "l.element.x", "l.element.element.x"])
 def test_a_wanted_type_is_found_with_and_without_steps_into_lists(path: str) -> None:
-    settling = Settling(asked_types={parse_path(path): parse_type("date")})
+    settling = FieldMerger(asked_types={parse_path(path): parse_type("date")})
     made = settling.record([schema("l: {x: long, x_string@x: string}[2], y: long").struct])
     assert bool(settling.met) == (path != "l.element.x")
     assert show(made.type) == f"{{l: {{x: {'date' if settling.met else 'string'}}}[2], y: long}}"

@@ -3,7 +3,15 @@
 import pytest
 
 from driftline.core.changelog.record import EXPIRED
-from driftline.core.columns.statistics import RECORDS, Batch, Count, Counts, Numbers, Seen, Snapshot
+from driftline.core.columns.statistics import (
+    RECORDS,
+    CommittedBatch,
+    Count,
+    Counts,
+    KnownSnapshot,
+    Numbers,
+    SeenIn,
+)
 from driftline.core.schema.naming import mark
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import (
@@ -21,7 +29,7 @@ from driftline.core.schema.types import (
 )
 from driftline.formats.iceberg.table_statistics import forgotten
 from driftline.stats.exact import _inside
-from driftline.stats.model import Column, origin
+from driftline.stats.model import ColumnStatistics, origin
 from driftline.stats.samples import own_sample
 from driftline.stats.shares import Siblings, drifted, own_values, rewritten_values
 from stats_models import made
@@ -126,8 +134,8 @@ def counts(*snapshots, of, ids, defaulted=frozenset()) -> Counts:
     return Counts(snapshots, of, ids, defaulted)
 
 
-def commit(i, schema, records, *, born=True, slot=None) -> Snapshot:
-    return Snapshot(i, schema, Batch(1000 * i, f"b{i}", records), born, slot)
+def commit(i, schema, records, *, born=True, slot=None) -> KnownSnapshot:
+    return KnownSnapshot(i, schema, CommittedBatch(1000 * i, f"b{i}", records), born, slot)
 
 
 def test_a_column_that_came_later_has_no_values_in_older_files():
@@ -139,7 +147,9 @@ def test_a_column_that_came_later_has_no_values_in_older_files():
         },
         ids={0: frozenset({6}), 1: frozenset({6, 7})},
     )  # fmt: skip
-    assert told.numbers(7) == Numbers(3, 14, first=Seen(2000, "b2"), last=Seen(2000, "b2"), trend=(0.0, 0.75))
+    assert told.numbers(7) == Numbers(
+        3, 14, first=SeenIn(2000, "b2"), last=SeenIn(2000, "b2"), trend=(0.0, 0.75)
+    )
 
 
 def test_a_column_without_metrics_is_not_known():
@@ -166,7 +176,7 @@ def test_files_that_were_written_anew_do_not_tell_when_their_values_came():
     ids = {0: frozenset({7})}
     old = {RECORDS: {0: Count(15, 2)}, 7: {0: Count(12, 2, first=1, last=2, last_born=2, foreign=8)}}
     assert counts(*snapshots, of=old, ids=ids).numbers(7).first is None
-    assert counts(*snapshots, of=old, ids=ids).numbers(7).last == Seen(3000, "b3")
+    assert counts(*snapshots, of=old, ids=ids).numbers(7).last == SeenIn(3000, "b3")
     new = {RECORDS: {0: Count(15, 2)}, 7: {0: Count(12, 2, first=0, last=1, last_born=0, foreign=8)}}
     assert counts(*snapshots, of=new, ids=ids).numbers(7).last is None
 
@@ -183,10 +193,10 @@ def test_a_batch_whose_files_are_gone_leaves_a_gap_in_the_trend():
 # Columns and samples ------------------------------------------------------------------------------------------
 
 COLUMNS = [
-    Column(("who",), 1, Struct()),
-    Column(("who", "id"), 2, LONG),
-    Column(("who", "id_string"), 3, STRING, "id"),
-    Column(("Total_2",), 4, LONG, "sum total"),
+    ColumnStatistics(("who",), 1, Struct()),
+    ColumnStatistics(("who", "id"), 2, LONG),
+    ColumnStatistics(("who", "id_string"), 3, STRING, "id"),
+    ColumnStatistics(("Total_2",), 4, LONG, "sum total"),
 ]
 
 

@@ -8,12 +8,12 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from driftline.core.columns.statistics import Seen
+from driftline.core.columns.statistics import SeenIn
 from driftline.core.schema.types import STRING, TIMESTAMP
 from driftline.report.page import page
 from driftline.report.stats_text import bar, percent, spark, stats
-from driftline.sql.rest import Waiting
-from driftline.stats.model import Drifted, Part
+from driftline.sql.rest import WaitingValues
+from driftline.stats.model import DriftedField, TypeShare
 from stats_models import AT, HOSTILE, column, hostile, made, small, wide
 
 
@@ -55,14 +55,16 @@ def test_types_of_a_drifted_field_are_whole_in_80_characters(of):
 @pytest.mark.parametrize("width", [80, 100, 120])
 @pytest.mark.parametrize("exact", [False, True])
 def test_names_samples_and_bounds_are_cut_and_no_column_of_the_terminal_is_lost(width, exact):
-    seen, bounds = Seen(AT, "b1"), {"low": "a text of many words", "high": "text of some more words"}
+    seen, bounds = SeenIn(AT, "b1"), {"low": "a text of many words", "high": "text of some more words"}
     columns = [
         column(1, "one_column_of_a_long_name", type_=TIMESTAMP, values=100, distinct=7, trend=(1.0,) * 12, **bounds),
         column(2, "another_column_string", type_=STRING, values=99, last=seen, **bounds),
     ]  # fmt: skip
     path = ("customer", "address", "postal_code")
-    part = Part(((*path[:-1], "postal_code_string"),), (STRING,), 99, share=0.99, sample="x" * 30, first=seen)
-    lines = text(replace(made(columns, [Drifted(path, (part,))]), exact=exact), width=width)
+    part = TypeShare(
+        ((*path[:-1], "postal_code_string"),), (STRING,), 99, share=0.99, sample="x" * 30, first=seen
+    )
+    lines = text(replace(made(columns, [DriftedField(path, (part,))]), exact=exact), width=width)
     assert max(map(len, lines)) <= width
     drifted = line(lines, "customer")
     assert all(words in drifted for words in ("custom", " string ", "99 %", " xxx", "2026-03-02", " postal_"))
@@ -100,7 +102,7 @@ def test_a_wide_table_shows_what_drifted_and_counts_the_rest():
 
 
 def test_what_waits_is_told_with_since_when_and_how_to_promote_it():
-    waits = (Waiting("`a b`.value.x", 7, "1.50", Seen(AT, "b1")), Waiting("c", 1, HOSTILE))
+    waits = (WaitingValues("`a b`.value.x", 7, "1.50", SeenIn(AT, "b1")), WaitingValues("c", 1, HOSTILE))
     of = replace(small(), rest=waits)
     lines = text(of)
     assert line(lines, "rest  7") == "  rest  7 × `a b`.value.x  since 2026-03-02 08:00  1.50"

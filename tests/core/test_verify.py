@@ -16,12 +16,12 @@ import pytest
 
 from core.shapes import schema
 from driftline.core.schema.types import Schema
-from driftline.verify.difference import Difference
+from driftline.verify.difference import RowDifference
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
 from driftline.verify.matching_key import Meeting, Slot, key
-from driftline.verify.source_values import Cell, Misquoted, Pairs, Reading, Single, single
-from driftline.verify.table_shape import Record
+from driftline.verify.source_values import Cell, Misquoted, Pairs, Single, ValueSettings, single
+from driftline.verify.table_shape import TableStruct
 from driftline.verify.typed_files import values_of
 
 D = Decimal
@@ -30,14 +30,16 @@ NOON_MS = 1704196800000
 LAST = datetime(2262, 4, 11, 23, 47, 16, 854775, tzinfo=UTC)  # 2^63 - 1 nanoseconds
 
 
-def apart(table: Schema, row: dict[str, Any], record: dict[str, Any], how: Reading) -> list[Difference]:
-    return differences(Record.of(table.struct), row, record, how)
+def apart(
+    table: Schema, row: dict[str, Any], record: dict[str, Any], how: ValueSettings
+) -> list[RowDifference]:
+    return differences(TableStruct.of(table.struct), row, record, how)
 
 
 def keys(
-    table: Schema, row: dict[str, Any], record: dict[str, Any], how: Reading, floats: int = 0
+    table: Schema, row: dict[str, Any], record: dict[str, Any], how: ValueSettings, floats: int = 0
 ) -> tuple[int, int]:
-    columns = Record.of(table.struct)
+    columns = TableStruct.of(table.struct)
     meeting = Meeting(columns, Slot.of(table.struct, columns, floats), how)
     return key(meeting.of_row(row)), key(meeting.of_record(record))
 
@@ -233,7 +235,7 @@ APART: list[tuple[str, Row, str, list[str]]] = [
 
 @pytest.mark.parametrize(("columns", "row", "record"), HELD, ids=str)
 def test_held(columns: str, row: Row, record: str) -> None:
-    table, v, how = schema(columns), parse(record.encode()), Reading()
+    table, v, how = schema(columns), parse(record.encode()), ValueSettings()
 
     assert apart(table, row, v, how) == []
     assert len(set(keys(table, row, v, how))) == 1, "what holds must meet"
@@ -272,12 +274,12 @@ def test_any_change_is_found(columns: str, row: Row, record: str) -> None:
     table, v = schema(columns), parse(record.encode())
 
     for other in changed(row):
-        assert other == row or apart(table, other, v, Reading()), other
+        assert other == row or apart(table, other, v, ValueSettings()), other
 
 
 @pytest.mark.parametrize(("columns", "row", "record", "paths"), APART, ids=str)
 def test_apart(columns: str, row: Row, record: str, paths: list[str]) -> None:
-    found = apart(schema(columns), row, parse(record.encode()), Reading())
+    found = apart(schema(columns), row, parse(record.encode()), ValueSettings())
 
     assert [d.path for d in found] == paths
 
@@ -342,9 +344,9 @@ TYPED: list[tuple[str, Any, Any, bool]] = [
 def test_typed(type_: str, stored: Any, v: Any, held: bool) -> None:
     table, row, record = schema(f"a: {type_}"), {"a": stored}, {"a": v}
 
-    assert (apart(table, row, record, Reading()) == []) == held
+    assert (apart(table, row, record, ValueSettings()) == []) == held
     if held:
-        assert len(set(keys(table, row, record, Reading(), floats=2))) == 1
+        assert len(set(keys(table, row, record, ValueSettings(), floats=2))) == 1
 
 
 @pytest.mark.parametrize(
@@ -364,7 +366,7 @@ def test_typed(type_: str, stored: Any, v: Any, held: bool) -> None:
 def test_a_list_without_a_value_may_be_older_than_its_column(
     columns: str, row: Row, record: str, keys: list[tuple[str, ...]]
 ) -> None:
-    found = apart(schema(columns), row, parse(record.encode()), Reading())
+    found = apart(schema(columns), row, parse(record.encode()), ValueSettings())
 
     assert [d.keys for d in found if d.unproven] == [d.keys for d in found] == keys
 
@@ -382,16 +384,16 @@ def test_a_list_that_no_type_has_values_for_may_have_no_column(type_: pa.DataTyp
     table = schema("a: long[2]")
     (untyped,) = values_of(pa.array([value], type_))
     assert untyped == value
-    assert apart(table, {}, {"a": untyped}, Reading()) == []
-    assert [d.path for d in apart(table, {}, {"a": value}, Reading())] == ["a"]
+    assert apart(table, {}, {"a": untyped}, ValueSettings()) == []
+    assert [d.path for d in apart(table, {}, {"a": value}, ValueSettings())] == ["a"]
 
 
 def test_a_typed_map_keeps_entries_without_a_value() -> None:
     table = schema("a: map<long, string>")
 
-    assert apart(table, {"a": Pairs({1: None})}, {"a": Pairs({1: None})}, Reading()) == []
+    assert apart(table, {"a": Pairs({1: None})}, {"a": Pairs({1: None})}, ValueSettings()) == []
     assert [
-        d.path for d in apart(table, {"a": Pairs({1: "x"})}, {"a": Pairs({1: "x", 2: None})}, Reading())
+        d.path for d in apart(table, {"a": Pairs({1: "x"})}, {"a": Pairs({1: "x", 2: None})}, ValueSettings())
     ] == ["a.2"]
 
 
@@ -402,8 +404,8 @@ def test_settings_of_the_table_are_read() -> None:
         {"a": "2024-01-02T17:00:00+05:00", "b": "2024-01-02T12:00:00Z"},
     )
 
-    assert [d.path for d in apart(table, row, record, Reading())] == ["a", "b"]
-    assert apart(table, row, record, Reading("s", offsets=True)) == []
+    assert [d.path for d in apart(table, row, record, ValueSettings())] == ["a", "b"]
+    assert apart(table, row, record, ValueSettings("s", offsets=True)) == []
 
 
 def test_a_path_may_have_an_epoch_unit_of_its_own() -> None:
@@ -411,13 +413,13 @@ def test_a_path_may_have_an_epoch_unit_of_its_own() -> None:
     row = {"a": [{"t": NOON_MS // 1000}], "u": NOON_MS}
     record = {"a": [{"t": "2024-01-02T12:00:00Z"}], "u": "2024-01-02T12:00:00Z"}
 
-    assert apart(table, row, record, Reading(units={"a": "s"})) == []
-    assert [d.path for d in apart(table, row, record, Reading())] == ["a.element.t"]
+    assert apart(table, row, record, ValueSettings(units={"a": "s"})) == []
+    assert [d.path for d in apart(table, row, record, ValueSettings())] == ["a.element.t"]
 
 
 def test_a_difference_says_what_is_where() -> None:
-    (lost,) = apart(schema("a: double"), {"a": 9007199254740992.0}, {"a": 9007199254740993}, Reading())
-    (invented,) = apart(schema("a: long"), {"a": 1}, {}, Reading())
+    (lost,) = apart(schema("a: double"), {"a": 9007199254740992.0}, {"a": 9007199254740993}, ValueSettings())
+    (invented,) = apart(schema("a: long"), {"a": 1}, {}, ValueSettings())
 
     assert lost.why == "9007199254740993 is nowhere, a holds 9007199254740992.0"
     assert (invented.why, invented.lost) == ("a holds 1, the record has no value there", False)
@@ -454,5 +456,5 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 1, tzinfo=UTC)
 def test_a_record_without_a_value_has_a_default_and_nothing_else(
     row: dict[str, Any], record: str, paths: list[str]
 ) -> None:
-    columns = Record.of(schema(DEFAULTED).struct, defaults=DEFAULTS)
+    columns = TableStruct.of(schema(DEFAULTED).struct, defaults=DEFAULTS)
     assert [d.path for d in differences(columns, row, parse(record.encode()))] == paths

@@ -26,12 +26,12 @@ from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Struct
 from driftline.verify.comparison import TOTALS, Comparison, Terms
 from driftline.verify.expected import ExpectedRows
-from driftline.verify.files import Part, Place, Read, read
+from driftline.verify.files import FilePart, Read, SourcePlace, read
 from driftline.verify.fingerprints import PRESENCE, WIDTH, ColumnShape, copies_in, fingerprints
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
-from driftline.verify.source_values import Reading
-from driftline.verify.table_shape import Record
+from driftline.verify.source_values import ValueSettings
+from driftline.verify.table_shape import TableStruct
 from driftline.verify.unmatched import OTHER, RECORD, ROW, by_part, scattered, standing, unmatched
 from driftline.verify.whole_columns import Fingerprinter
 
@@ -130,8 +130,8 @@ def keys(struct: Struct, batches: Sequence[pa.RecordBatch]) -> list[bytes]:
     return cut(b"".join(found))
 
 
-def shaped(struct: Struct) -> tuple[Record, list[ColumnShape]]:
-    record = Record.of(struct)
+def shaped(struct: Struct) -> tuple[TableStruct, list[ColumnShape]]:
+    record = TableStruct.of(struct)
     shapes = [ColumnShape(PRESENCE) if shape is None else shape for shape in ColumnShape.of_all(record)]
     return record, shapes + [ColumnShape(PRESENCE)] * (len(struct.fields) - len(shapes))
 
@@ -196,7 +196,7 @@ def test_what_fingerprints_hold_single_values_hold(block: int) -> None:
             by_key.setdefault(key, []).append(place)
         for line, key in zip(lines.values(), expected(struct, [*lines.values()]), strict=True):
             for place in by_key.get(key, ()) if key is not None else ():
-                assert differences(Record.of(struct), rows[place], parse(line)) == [], f"seed {seed}"
+                assert differences(TableStruct.of(struct), rows[place], parse(line)) == [], f"seed {seed}"
         found = expected(struct, [*lines.values()])
         held += sum(key in by_key for key in found)
         records += len(found)
@@ -238,7 +238,7 @@ def tampered(records: Sequence[dict[str, Any]], rng: Random) -> list[dict[str, A
 
 def unheld(comparison: Comparison, lines: Iterable[bytes], rows: Iterable[dict[str, Any]]) -> int:
     """How many records no row holds, by their values."""
-    reads = [Read(Place("source", 0, line), parse(text)) for line, text in enumerate(lines)]
+    reads = [Read(SourcePlace("source", 0, line), parse(text)) for line, text in enumerate(lines)]
     keyed = sorted([*comparison.keyed_records(reads), *comparison.keyed_rows(rows)], key=itemgetter(0))
     return next(int(found[1]) for kind, found in comparison.compared(keyed) if kind == TOTALS)
 
@@ -252,7 +252,7 @@ def test_a_loss_is_found_either_way(seed: int) -> None:
     struct = table.schema.struct
     rows = [row for batch in table.rows for row in plain(batch, struct)]
     comparison = Comparison.by(
-        Terms(json.dumps(to_json(table.schema)), MARK, 0, Reading(), "json", (), {}, False)
+        Terms(json.dumps(to_json(table.schema)), MARK, 0, ValueSettings(), "json", (), {}, False)
     )
 
     of_records, of_rows = expected(struct, lines), keys(struct, table.rows)
@@ -306,10 +306,10 @@ def test_tasks_tell_what_is_left_of_files_and_rows(tmp_path: Path) -> None:
     table.take(Json(records[:30] + records[:1]))
     file.write_bytes(b"\n\n".join([*Json(records).lines, b"broken"]))
     size = file.stat().st_size
-    parts = [Part(str(file), "json", at, min(at + 500, size), 500) for at in range(0, size, 500)]
+    parts = [FilePart(str(file), "json", at, min(at + 500, size), 500) for at in range(0, size, 500)]
     (batch,) = table.rows
     names = tuple(batch.schema.names)[::-1]
-    terms = Terms(json.dumps(to_json(table.schema)), MARK, 0, Reading(), "json", (), {}, False)
+    terms = Terms(json.dumps(to_json(table.schema)), MARK, 0, ValueSettings(), "json", (), {}, False)
     of_tasks = pickle.loads(pickle.dumps(Fingerprinter(terms, (*names, "more"), 2)))
     more = pa.array([1 if i == 5 else None for i in range(batch.num_rows)])
     rows = pa.RecordBatch.from_arrays(

@@ -17,7 +17,7 @@ import pytest
 from driftline.observe.json_documents import records_of
 from driftline.verify import files, json_texts
 from driftline.verify.cells import cells, rows
-from driftline.verify.files import Part, Place, parts, read
+from driftline.verify.files import FilePart, SourcePlace, parts, read
 from driftline.verify.frames import alike
 from driftline.verify.pairing import pair
 from driftline.verify.source_values import Cell, Misquoted
@@ -66,7 +66,7 @@ def test_a_file_by_its_uri(tmp_path: Path) -> None:
     path = tmp_path / "a b.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": 2}\n')
 
-    found = [r for start in (0, 3) for r in read(Part(str(path), "json", start, start + 3 + start * 4))]
+    found = [r for start in (0, 3) for r in read(FilePart(str(path), "json", start, start + 3 + start * 4))]
 
     assert [(r.place.line, r.record) for r in found] == [(1, {"a": 1}), (1, {"a": 2})]
     assert str(found[1].place) == f"{path!s}:2"
@@ -80,7 +80,7 @@ def test_a_file_in_pieces_is_the_same_file(tmp_path: Path, monkeypatch: pytest.M
     for size in range(1, len(content)):
         monkeypatch.setattr(files, "_CHUNK", size)
         pieces = [
-            r for at in range(0, len(content), size) for r in read(Part(str(path), "json", at, at + size))
+            r for at in range(0, len(content), size) for r in read(FilePart(str(path), "json", at, at + size))
         ]
         assert [(str(r.place).removeprefix(f"{path}:"), r.record or r.raw) for r in pieces] == whole
         assert records(path, content) == whole
@@ -164,7 +164,7 @@ def test_typed_files_of_one_schema_are_known_by_their_heads(tmp_path: Path) -> N
 
 
 def test_places_are_ordered_as_in_the_source() -> None:
-    places = [Place("b"), Place("a", 99, 1), Place("a", 0, 2), Place("a", 0, 1)]
+    places = [SourcePlace("b"), SourcePlace("a", 99, 1), SourcePlace("a", 0, 2), SourcePlace("a", 0, 1)]
 
     assert sorted(places) == places[::-1]
 
@@ -253,7 +253,7 @@ def test_a_packed_file_is_read_in_bounded_memory(
             out.write(record + after)
         out.write(b"7]" if kind == "array" else b"")
     monkeypatch.setattr(json_texts, "HELD", 2**20)
-    part = Part(str(path), "csv" if kind == "csv" else "json", longest=2**20)
+    part = FilePart(str(path), "csv" if kind == "csv" else "json", longest=2**20)
 
     tracemalloc.start()
     found = [r.reason for r in read(part)]

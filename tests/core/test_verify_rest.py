@@ -15,8 +15,8 @@ from driftline.core.schema.types import LONG, STRING, Field, List, Map, Struct
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
 from driftline.verify.matching_key import Meeting, Slot
-from driftline.verify.source_values import Reading, Single
-from driftline.verify.table_shape import Record
+from driftline.verify.source_values import Single, ValueSettings
+from driftline.verify.table_shape import TableStruct
 
 COLUMNS = Struct(
     (
@@ -31,12 +31,12 @@ COLUMNS = Struct(
 def apart(row: dict[str, Any], record: Any) -> list[str]:
     if isinstance(record, str):
         record = parse(record.encode())
-    return [d.path for d in differences(Record.of(COLUMNS), row, record)]
+    return [d.path for d in differences(TableStruct.of(COLUMNS), row, record)]
 
 
 def keys(row: dict[str, Any], record: Any) -> bool:
-    columns = Record.of(COLUMNS)
-    meeting = Meeting(columns, Slot.of(COLUMNS, columns), Reading())
+    columns = TableStruct.of(COLUMNS)
+    meeting = Meeting(columns, Slot.of(COLUMNS, columns), ValueSettings())
     if isinstance(record, str):
         record = parse(record.encode())
     return meeting.of_row(row) == meeting.of_record(record)

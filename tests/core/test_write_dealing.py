@@ -14,7 +14,7 @@ import pytest
 
 from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.types import DOUBLE, LONG, STRING
-from driftline.write import BatchFolder, Dealing, Key, dealing
+from driftline.write import BatchFolder, Distribution, Key, dealing
 
 DAYS = Key(("n",), LONG, Transform("truncate", 100))
 NAMES = Key(("s",), STRING)
@@ -41,7 +41,7 @@ def rows_of(count: int) -> list[dict[str, Any]]:
 
 
 def dealt(
-    folder: Path, by: Dealing, rows: list[dict[str, Any]], tasks: int = 3
+    folder: Path, by: Distribution, rows: list[dict[str, Any]], tasks: int = 3
 ) -> list[list[tuple[tuple[Any, ...], list[dict[str, Any]]]]]:
     """What each task of the second round has of the rows that two tasks of the first had, by partition."""
     place = BatchFolder(str(folder))
@@ -64,7 +64,7 @@ def numbers(shares: Iterable[Iterable[tuple[Any, list[dict[str, Any]]]]]) -> lis
 @pytest.mark.parametrize("sort", [(), (Key(("i",), LONG, descending=True),)], ids=["unsorted", "sorted"])
 @pytest.mark.parametrize("count", [1, 19, 1000])
 def test_rows_come_to_their_partitions(tmp_path: Path, count: int, sort: tuple[Key, ...]) -> None:
-    shares = dealt(tmp_path, Dealing((DAYS, NAMES), sort), rows_of(count))
+    shares = dealt(tmp_path, Distribution((DAYS, NAMES), sort), rows_of(count))
     assert numbers(shares) == list(range(count))
     for share in shares:
         for (n, s), rows in share:
@@ -75,17 +75,17 @@ def test_rows_come_to_their_partitions(tmp_path: Path, count: int, sort: tuple[K
 
 
 def test_one_partition_is_work_for_all_tasks(tmp_path: Path) -> None:
-    shares = dealt(tmp_path, Dealing((Key(("n",), LONG, Transform("void")),)), rows_of(1000))
+    shares = dealt(tmp_path, Distribution((Key(("n",), LONG, Transform("void")),)), rows_of(1000))
     assert len(shares) == 3
     assert max(sum(len(rows) for _, rows in share) for share in shares) < 500
 
 
 def test_few_rows_are_work_for_one_task(tmp_path: Path) -> None:
-    assert len(dealt(tmp_path, Dealing((NAMES,)), rows_of(10))) == 1
+    assert len(dealt(tmp_path, Distribution((NAMES,)), rows_of(10))) == 1
 
 
 def test_a_partition_is_in_one_part(tmp_path: Path) -> None:
-    shares = dealt(tmp_path, Dealing((NAMES,)), rows_of(1000), 2)
+    shares = dealt(tmp_path, Distribution((NAMES,)), rows_of(1000), 2)
     partitions = [partition for share in shares for partition, _ in share]
     assert len(shares) == 2
     assert len(partitions) == len(set(partitions)) == 8
@@ -98,7 +98,7 @@ def test_rows_are_sorted_over_all_tasks(
     tmp_path: Path, column: str, type_: Any, descending: bool, nulls_first: bool
 ) -> None:
     key = Key((column,), type_, descending=descending, nulls_first=nulls_first)
-    shares = dealt(tmp_path, Dealing((), (key,)), rows_of(1000))
+    shares = dealt(tmp_path, Distribution((), (key,)), rows_of(1000))
     assert numbers(shares) == list(range(1000))
     assert len(shares) == 3
     assert max(len(share[0][1]) for share in shares) < 500

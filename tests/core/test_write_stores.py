@@ -21,7 +21,7 @@ from driftline.runtime import stores
 from driftline.write import (
     WRITTEN,
     BatchFolder,
-    Dealing,
+    Distribution,
     FilePlan,
     FileSettings,
     InStore,
@@ -36,9 +36,9 @@ from driftline.write import tasks as tasks_module
 
 SCHEMA = Schema(Struct((Field("a", LONG, 1),)))
 DEALINGS = {
-    "plain": Dealing(),
-    "partitioned": Dealing((Key(("a",), LONG, Transform("truncate", 5)),)),
-    "sorted": Dealing((), (Key(("a",), LONG, descending=True),)),
+    "plain": Distribution(),
+    "partitioned": Distribution((Key(("a",), LONG, Transform("truncate", 5)),)),
+    "sorted": Distribution((), (Key(("a",), LONG, descending=True),)),
 }
 
 

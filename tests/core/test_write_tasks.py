@@ -20,7 +20,7 @@ from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import SetupError
 from driftline.write import (
     BatchFolder,
-    Dealing,
+    Distribution,
     FilePlan,
     FileSettings,
     InFolder,
@@ -94,9 +94,9 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 DEALINGS = {
-    "plain": Dealing(),
-    "partitioned": Dealing((Key(("a",), LONG, Transform("truncate", 5)),)),
-    "sorted": Dealing((), (Key(("a",), LONG, descending=True),)),
+    "plain": Distribution(),
+    "partitioned": Distribution((Key(("a",), LONG, Transform("truncate", 5)),)),
+    "sorted": Distribution((), (Key(("a",), LONG, descending=True),)),
 }
 
 

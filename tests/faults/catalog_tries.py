@@ -17,16 +17,16 @@ import duckdb  # noqa: F401  before the processes fork
 
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.formats.ducklake import engine
-from driftline.formats.ducklake.catalog import Catalog, Connection
+from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 from driftline.formats.ducklake.commit import commit, landed
-from driftline.formats.ducklake.rows import Intent, Message
+from driftline.formats.ducklake.rows import CommitMessage, TableCommit
 from faults.control import Control, Mode
 
 SCHEMA = Schema(Struct((Field("a", LONG, 1),)))
 
 
-def make_table(catalog: Catalog, name: str) -> None:
-    intent, message = Intent(name, None, SCHEMA, "/nowhere/"), Message("me", "text", {})
+def make_table(catalog: CatalogDatabase, name: str) -> None:
+    intent, message = TableCommit(name, None, SCHEMA, "/nowhere/"), CommitMessage("me", "text", {})
     catalog.write(lambda connection: commit(connection, [intent], message), partial(landed, message=message))
 
 
@@ -53,7 +53,7 @@ def in_a_process(work: Callable[[], object]) -> Any:
     return json.loads(text) if text else "died"
 
 
-def tried(home: Path, catalog: Catalog, control: Control, mode: Mode, at: int) -> dict[str, Any]:
+def tried(home: Path, catalog: CatalogDatabase, control: Control, mode: Mode, at: int) -> dict[str, Any]:
     """One commit that is struck; then what another process reads, and whether a further one commits."""
     shutil.rmtree(home / "lake", ignore_errors=True)
     shutil.copytree(home / "base", home / "lake")
@@ -71,7 +71,7 @@ def tried(home: Path, catalog: Catalog, control: Control, mode: Mode, at: int) -
 
 
 def main(home: Path, kind: str, every: int) -> None:
-    catalog, control = Catalog.of(kind, home / "lake"), Control(Path(os.environ["FAULTS_CONTROL"]))
+    catalog, control = CatalogDatabase.of(kind, home / "lake"), Control(Path(os.environ["FAULTS_CONTROL"]))
     in_a_process(catalog.make)
     shutil.copytree(home / "lake", home / "base")
     assert not engine._shared, "a database that was open here would be open in all processes"

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from driftline import Lake
 from driftline.errors import DriftlineError
 from driftline.formats.ducklake import engine
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.runtime.session import open_session
 from faults.cases import CASES, prepare
@@ -31,7 +31,7 @@ def lake_of(session: SparkSession, home: Path, format_: str) -> Lake:
     fresh = session.newSession()
     if format_ == "iceberg":
         return Lake.attach(fresh, "lake")
-    return Lake(fresh, "lake", DuckLake(fresh, Catalog.of(format_, home / "lake")))
+    return Lake(fresh, "lake", DuckLake(fresh, CatalogDatabase.of(format_, home / "lake")))
 
 
 def close_databases() -> None:

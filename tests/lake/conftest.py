@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.lake import Lake
 from driftline.runtime.java import QUICK
 from driftline.runtime.session import open_session, stop_session
@@ -65,7 +65,7 @@ def iceberg(spark: SparkSession) -> Lake:
 
 @pytest.fixture(scope="session")
 def ducklake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return ducklake_at(spark, Catalog.of("duckdb", tmp_path_factory.mktemp("ducklake")))
+    return ducklake_at(spark, CatalogDatabase.of("duckdb", tmp_path_factory.mktemp("ducklake")))
 
 
 @pytest.fixture(params=FORMATS)

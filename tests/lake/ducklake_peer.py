@@ -13,13 +13,13 @@ import duckdb
 from pyspark.sql import DataFrame
 
 from driftline.core.schema.words import quoted
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.engine import instance
 from driftline.formats.ducklake.table import DuckLakeTable
 
 
 @contextmanager
-def peer(catalog: Catalog) -> Iterator[duckdb.DuckDBPyConnection]:
+def peer(catalog: CatalogDatabase) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB with the lake attached as ``lk``."""
     scanners = {"duckdb": (), "sqlite": ("sqlite_scanner",), "postgres": ("postgres_scanner",)}[catalog.kind]
     prefix = "" if catalog.kind == "duckdb" else f"{catalog.kind}:"
@@ -32,7 +32,7 @@ def peer(catalog: Catalog) -> Iterator[duckdb.DuckDBPyConnection]:
             connection.execute("DETACH lk")
 
 
-def run(catalog: Catalog, *statements: str) -> list[tuple[Any, ...]]:
+def run(catalog: CatalogDatabase, *statements: str) -> list[tuple[Any, ...]]:
     """Runs SQL by DuckDB, each statement in a transaction of its own; returns the last one's rows."""
     rows: list[tuple[Any, ...]] = []
     with peer(catalog) as connection:

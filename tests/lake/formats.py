@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from driftline.core.changes import AddColumn, apply
 from driftline.core.schema.types import Schema
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.lake import Lake, Table
@@ -21,7 +21,7 @@ from driftline.write import PartTasks, folder_of_batch
 FORMATS = ("iceberg", "ducklake")
 
 
-def ducklake_at(spark: SparkSession, catalog: Catalog) -> Lake:
+def ducklake_at(spark: SparkSession, catalog: CatalogDatabase) -> Lake:
     """The DuckLake whose catalog is this one."""
     return Lake(spark, "lake", DuckLake(spark, catalog))
 

@@ -14,7 +14,7 @@ from driftline.core.schema.definition import DISTRIBUTION
 from driftline.core.schema.types import INT, LONG, Field
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import CommitConflict
-from driftline.formats.iceberg.alteration import Draft
+from driftline.formats.iceberg.alteration import IcebergDraft
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from lake.formats import database
@@ -112,14 +112,14 @@ def test_values_in_place_of_sql(table: Table) -> None:
 def test_a_faster_writer(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """R93: a stale change loses, and is made anew on what the other left."""
     others = ["add column other int", "rename column s to t"]
-    commit = Draft.commit
+    commit = IcebergDraft.commit
 
-    def slow(self: Draft) -> None:
+    def slow(self: IcebergDraft) -> None:
         if others:
             lake.sql(f"alter table {table.format.full_name} {others.pop(0)}")
         commit(self)
 
-    monkeypatch.setattr(Draft, "commit", slow)
+    monkeypatch.setattr(IcebergDraft, "commit", slow)
     alter(table, "ADD COLUMN mine int")
     assert [f.name for f in table.state().schema.struct.fields] == ["id", "name", "t", "other", "mine"]
 
@@ -129,24 +129,24 @@ def test_a_faster_writer_that_took_the_column(
     table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others = ["drop column name"]
-    commit = Draft.commit
+    commit = IcebergDraft.commit
 
-    def slow(self: Draft) -> None:
+    def slow(self: IcebergDraft) -> None:
         if others:
             lake.sql(f"alter table {table.format.full_name} {others.pop()}")
         commit(self)
 
-    monkeypatch.setattr(Draft, "commit", slow)
+    monkeypatch.setattr(IcebergDraft, "commit", slow)
     with pytest.raises(UsageError, match="there is no column name"):
         alter(table, "RENAME name TO n")
 
 
 @pytest.mark.iceberg_only("of Iceberg's commits")
 def test_writers_that_never_stop(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    def conflict(self: Draft) -> None:
+    def conflict(self: IcebergDraft) -> None:
         raise CommitConflict("someone was faster")
 
-    monkeypatch.setattr(Draft, "commit", conflict)
+    monkeypatch.setattr(IcebergDraft, "commit", conflict)
     monkeypatch.setattr("driftline.formats.retry.PATIENCE", 0.2)
     with pytest.raises(DataError, match="other writers keep changing this table"):
         alter(table, "ADD COLUMN n int")
@@ -155,9 +155,9 @@ def test_writers_that_never_stop(table: Table, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.iceberg_only("of Iceberg's own append")
 def test_an_append_that_was_prepared_before(table: Table, spark: SparkSession, tmp_path: Path) -> None:
     """R94: a batch between planning and commit goes in, planned anew."""
-    from driftline.formats.iceberg.transaction import Transaction
+    from driftline.formats.iceberg.transaction import IcebergTransaction
 
-    write, pending = Transaction.write, ["RENAME name TO label"]
+    write, pending = IcebergTransaction.write, ["RENAME name TO label"]
 
     def interrupted(self: Any, *args: Any) -> int | None:
         written = write(self, *args)
@@ -166,7 +166,7 @@ def test_an_append_that_was_prepared_before(table: Table, spark: SparkSession, t
         return written
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transaction, "write", interrupted)
+        patch.setattr(IcebergTransaction, "write", interrupted)
         table.ingest(lines(tmp_path, '{"id": 2, "name": "b"}'))
     assert sorted(map(tuple, table.read().select("id", "label").collect())) == [(1, "a"), (2, "b")]
 

@@ -20,7 +20,7 @@ from driftline.core.schema.naming import marked_key
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Field, Schema, dotted
 from driftline.errors import DriftlineError
-from driftline.formats.iceberg.alteration import Alteration
+from driftline.formats.iceberg.alteration import IcebergAlteration
 from driftline.lake import Lake, Table
 from lake.test_rules import ISO, text
 
@@ -169,7 +169,7 @@ def test_alter(case: Case, lake: Lake, table_name: str, folder: Path) -> None:
         f"tblproperties ('format-version' = '{options.get('format', 2)}')"
     )
     run(case, lake, table)
-    now = Alteration(table.format).before
+    now = IcebergAlteration(table.format).before
     assert columns(now.schema) == case.schema
     if "partition" in options:
         shown = [f"{f.name} {f.transform.of(name(now, f.source))}" for f in now.partition]

@@ -17,7 +17,7 @@ from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.gateway import java_type
 from driftline.formats.iceberg.table import IcebergTable
-from driftline.formats.iceberg.transaction import Transaction
+from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.ingest import accept, pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
@@ -140,7 +140,7 @@ def test_two_captures_into_one_table(
     bring(table, tmp_path, 0, '{"id": 0}')
     monkeypatch.setattr(JsonFiles, "guess", lambda *_: None)  # a wrong one is written, too
     planned = counted(monkeypatch, accept, "plan")
-    written = counted(monkeypatch, Transaction, "write")
+    written = counted(monkeypatch, IcebergTransaction, "write")
     bring(
         table,
         tmp_path,
@@ -281,7 +281,7 @@ def died(table: Table, folder: Path, epoch: int, *lines: str, phase: str, patch:
         raise KeyboardInterrupt
 
     with patch.context() as dead:
-        for kind in (Transaction, DuckLakeTransaction):
+        for kind in (IcebergTransaction, DuckLakeTransaction):
             dead.setattr(kind, "abandon", lambda _: None)
         dead.setattr(quarantine.Staged, "undo", lambda _: None)
         with pytest.raises(KeyboardInterrupt):
@@ -427,7 +427,7 @@ def test_a_commit_of_which_the_catalog_is_not_sure(
     error = Py4JJavaError("", java_type(gateway.jvm, f"org.apache.iceberg.{unsure}Exception")(cause, *more))
     begin = IcebergTable.transaction
 
-    def lost(self: IcebergTable, *args: Any, **kwargs: Any) -> Transaction:
+    def lost(self: IcebergTable, *args: Any, **kwargs: Any) -> IcebergTransaction:
         transaction = begin(self, *args, **kwargs)
         transaction._java = Unsure(transaction._java, error, commits=commits)
         return transaction

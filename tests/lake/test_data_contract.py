@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.lake import Lake
-from driftline.operations.contract import Reading, breaks, planned
+from driftline.operations.contract import ReadOptions, breaks, planned
 from driftline.operations.odcs import exported, read
 from driftline.report.findings import findings
 
@@ -32,7 +32,7 @@ def test_what_keeps_a_contract_and_what_breaks_it(lake: Lake, table_name: str, t
 
     def broken(*records: dict[str, Any]) -> list[tuple[str, str]]:
         data = [lines(tmp_path / "new.jsonl", *records)]
-        result = planned(promise, lake.table("not.there").format, data, Reading(), lambda _: None)
+        result = planned(promise, lake.table("not.there").format, data, ReadOptions(), lambda _: None)
         return [(one.kind, one.path) for one in findings(result)]
 
     assert broken(record, {"id": 2, "price": 3, "labels": {"a": 1}, "qty": 4}) == []

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import driftline.ingest.pipeline as road
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
@@ -24,7 +24,7 @@ from lake.formats import database, ducklake_at
 
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return ducklake_at(spark, Catalog.of("duckdb", tmp_path / "lake of [*] ü"))
+    return ducklake_at(spark, CatalogDatabase.of("duckdb", tmp_path / "lake of [*] ü"))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def table(lake: Lake) -> Table:
 def shared(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Lake:
     """A lake whose catalog several processes may use at once."""
     named = request.getfixturevalue("postgres").database() if request.param == "postgres" else "sqlite"
-    return ducklake_at(spark, Catalog.of(named, tmp_path / "lake"))
+    return ducklake_at(spark, CatalogDatabase.of(named, tmp_path / "lake"))
 
 
 def lines(tmp_path: Path, *records: Any, name: str = "in") -> Path:
@@ -318,7 +318,7 @@ def test_duckdb_reads_and_writes_the_same(shared: Lake, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", ["duckdb", "sqlite"])
 def test_a_catalog_of_another_version_or_of_none(spark: SparkSession, tmp_path: Path, named: str) -> None:
-    lake = ducklake_at(spark, Catalog.of(named, tmp_path))
+    lake = ducklake_at(spark, CatalogDatabase.of(named, tmp_path))
     database(lake).make()
     database(lake).write(
         lambda c: c.execute("UPDATE meta.ducklake_metadata SET value = '1.1' WHERE key = 'version'"),
@@ -335,7 +335,7 @@ def test_a_catalog_of_another_version_or_of_none(spark: SparkSession, tmp_path: 
 
 
 def test_a_server_that_is_away(spark: SparkSession, tmp_path: Path) -> None:
-    catalog = Catalog.of("postgres:host=127.0.0.1 port=1 password=s3cret connect_timeout=2", tmp_path)
+    catalog = CatalogDatabase.of("postgres:host=127.0.0.1 port=1 password=s3cret connect_timeout=2", tmp_path)
     with pytest.raises(SetupError, match="does not answer") as failed:
         ducklake_at(spark, catalog).table("a.b").read()
     assert "s3cret" not in str(failed.value)

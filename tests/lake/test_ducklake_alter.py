@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from driftline.core.changes import SetSortOrder, SortTerm
 from driftline.errors import DataError, DriftlineError
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
 from lake.formats import database, declare, ducklake_at
@@ -21,7 +21,7 @@ from lake.formats import database, declare, ducklake_at
 
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return ducklake_at(spark, Catalog.of("duckdb", tmp_path / "lake"))
+    return ducklake_at(spark, CatalogDatabase.of("duckdb", tmp_path / "lake"))
 
 
 @pytest.fixture

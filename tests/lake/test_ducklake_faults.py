@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.errors import SetupError
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
@@ -60,7 +60,7 @@ def test_killed_between_writing_and_registering(spark: SparkSession, tmp_path: P
         [sys.executable, "-c", BATCH, str(folder), str(file)], capture_output=True, check=False
     )
     assert died.returncode == 9, died.stderr.decode()[-3000:]
-    lake = ducklake_at(spark, Catalog.of("sqlite", folder))
+    lake = ducklake_at(spark, CatalogDatabase.of("sqlite", folder))
     table = lake.table("s.t")
     assert not table.format.load().exists
     left = lake.clean(dry_run=True)
@@ -83,7 +83,7 @@ def test_killed_while_it_registers(spark: SparkSession, tmp_path: Path, kind: st
         [sys.executable, "-c", COMMIT, str(tmp_path), kind], capture_output=True, check=False
     )
     assert died.returncode == 9, died.stderr.decode()[-3000:]
-    lake = ducklake_at(spark, Catalog.of(kind, tmp_path))
+    lake = ducklake_at(spark, CatalogDatabase.of(kind, tmp_path))
     table = lake.table("s.t")
     assert not table.format.load().exists
     file = tmp_path / "in.jsonl"
@@ -128,7 +128,7 @@ def test_a_capture_killed_around_a_servers_transaction(
     """Python and Java go by SIGKILL; the next run of the capture brings what is not in, and nothing twice."""
     folder, files, named = tmp_path / "lake", tmp_path / "in", postgres.database()
     files.mkdir()
-    lake = ducklake_at(spark, Catalog.of(named, folder))
+    lake = ducklake_at(spark, CatalogDatabase.of(named, folder))
     table = lake.table("s.t")
 
     def records(number: int) -> None:
@@ -164,7 +164,7 @@ def waiting(lake: Lake) -> list[str]:
 
 def test_a_catalog_that_another_process_holds(spark: SparkSession, tmp_path: Path) -> None:
     """A DuckDB file has one process at a time: the other waits for its turn."""
-    lake = ducklake_at(spark, Catalog.of("duckdb", tmp_path))
+    lake = ducklake_at(spark, CatalogDatabase.of("duckdb", tmp_path))
     file = tmp_path / "in.jsonl"
     file.write_text('{"a": 1}')
     lake.table("s.t").ingest(file)
@@ -196,7 +196,7 @@ def test_a_disk_that_is_full_at_the_commit(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the catalog has can be read, and what it has not leaves no file behind."""
-    lake = ducklake_at(spark, Catalog.of(kind, tmp_path))
+    lake = ducklake_at(spark, CatalogDatabase.of(kind, tmp_path))
     table, file = lake.table("s.t"), tmp_path / "in.jsonl"
     commit, there = DuckLakeTransaction.commit, [-1]
     file.write_text('{"id": -1}')

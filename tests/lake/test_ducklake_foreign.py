@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from driftline.errors import DataError
 from driftline.formats.ducklake import types
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run, same
 from lake.formats import database, ducklake_at
@@ -19,7 +19,7 @@ from lake.formats import database, ducklake_at
 
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    catalog = Catalog.of("duckdb", tmp_path / "lake")
+    catalog = CatalogDatabase.of("duckdb", tmp_path / "lake")
     catalog.make()
     run(catalog, "CREATE SCHEMA lk.s", "CALL lk.set_option('data_inlining_row_limit', 0)")
     return ducklake_at(spark, catalog)

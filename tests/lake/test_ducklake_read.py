@@ -9,14 +9,14 @@ from pyspark.sql import SparkSession
 
 from driftline.errors import DataError
 from driftline.formats.ducklake import scan as scanning
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.table import DuckLakeTable
 from lake.ducklake_peer import peer, rows_by_duckdb, rows_of, run, same
 
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> DuckLakeTable:
-    catalog = Catalog.of("duckdb", tmp_path / "lake of [*] ü")
+    catalog = CatalogDatabase.of("duckdb", tmp_path / "lake of [*] ü")
     catalog.make()
     run(catalog, "CREATE SCHEMA lk.s", "CALL lk.set_option('data_inlining_row_limit', 0)")
     return DuckLakeTable(spark, catalog, "s.t")

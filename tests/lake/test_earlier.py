@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.lake import Lake, Table
 from driftline.runtime.session import catalog_settings
@@ -27,7 +27,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def old(request: pytest.FixtureRequest, spark: SparkSession, earlier: Path) -> Lake:
     place = earlier / request.param / "lake"
     if request.param == "ducklake":
-        return Lake(spark, "lake", DuckLake(spark, Catalog.of("sqlite", place)))
+        return Lake(spark, "lake", DuckLake(spark, CatalogDatabase.of("sqlite", place)))
     for key, value in catalog_settings(place, "earlier", {}).items():
         if key.startswith("spark.sql.catalog."):
             spark.conf.set(key, value)

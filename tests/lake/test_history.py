@@ -10,7 +10,7 @@ import pytest
 
 from driftline.core.changelog import last_changes, record
 from driftline.errors import UsageError
-from driftline.formats.iceberg.offline import OfflineTable
+from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
 
 
@@ -117,7 +117,7 @@ def test_changes_that_the_log_has_forgotten(table: Table, lake: Lake, folder: Pa
     for entry, time in zip(history.entries, times, strict=True):
         assert entry.time is not None and time is not None
         assert abs(entry.time - time) < timedelta(minutes=1)
-    still = OfflineTable.of(folder, "lake", table.name)
+    still = OfflineIcebergTable.of(folder, "lake", table.name)
     assert still is not None and still.versions() == table.format.versions()
 
 

@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.formats.iceberg.transaction import Transaction
+from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake, Table
 
 pytestmark = pytest.mark.iceberg_only("of Iceberg's metadata")
@@ -86,11 +86,11 @@ def test_a_failing_write_leaves_no_column_and_no_file(
     table.ingest(lines(tmp_path, '{"a": 1}'))
     before, files = table.state(), data_files(table, folder)
 
-    def fail(self: Transaction) -> None:
+    def fail(self: IcebergTransaction) -> None:
         raise RuntimeError("the machine is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Transaction, "commit", fail)
+        patch.setattr(IcebergTransaction, "commit", fail)
         with pytest.raises(RuntimeError):
             table.ingest(lines(tmp_path, '{"a": "x", "b": 1}'))
     assert table.state() == before
@@ -110,14 +110,14 @@ def test_a_change_by_someone_else_meanwhile_is_planned_anew(
         f"alter table {table.format.full_name} add column b string",
         f"alter table {table.format.full_name} rename column a to renamed",
     ]
-    write = Transaction.write
+    write = IcebergTransaction.write
 
-    def interrupted(self: Transaction, *args: Any) -> int | None:
+    def interrupted(self: IcebergTransaction, *args: Any) -> int | None:
         if meanwhile:
             lake.sql(meanwhile.pop())
         return write(self, *args)
 
-    monkeypatch.setattr(Transaction, "write", interrupted)
+    monkeypatch.setattr(IcebergTransaction, "write", interrupted)
     result = table.ingest(lines(tmp_path, '{"a": 2, "b": "x", "c": true}'))
     assert result.rows_written == 1 and not meanwhile
     assert [f.name for f in table.state().schema.struct.fields] == ["renamed", "b", "a", "c"]
@@ -130,15 +130,15 @@ def test_a_rejected_record_of_a_failed_batch_is_not_kept(
     table.ingest(lines(tmp_path, '{"a": 1}', "broken"))
     from driftline.quarantine import table as quarantine
 
-    commit = Transaction.commit
+    commit = IcebergTransaction.commit
 
-    def fails_for_the_table(self: Transaction) -> None:
+    def fails_for_the_table(self: IcebergTransaction) -> None:
         if self.table.name == table.name:
             raise RuntimeError("no")
         commit(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Transaction, "commit", fails_for_the_table)
+        patch.setattr(IcebergTransaction, "commit", fails_for_the_table)
         with pytest.raises(RuntimeError):
             table.ingest(lines(tmp_path, '{"a": 2}', "also broken"))
     assert [r.raw for r in quarantine.of(table.format).read().collect()] == ["broken"]

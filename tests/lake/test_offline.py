@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driftline.formats.iceberg import offline
-from driftline.formats.iceberg.offline import OfflineTable
+from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
 
 pytestmark = pytest.mark.iceberg_only("reads Iceberg's metadata files")
@@ -33,7 +33,7 @@ def test_state_and_versions(lake: Lake, folder: Path, table_name: str, tmp_path:
             "tblproperties ('write.metadata.compression-codec' = 'gzip')"
         )
     table = ingested(lake, table_name, tmp_path / "in.jsonl")
-    found = OfflineTable.of(folder, "lake", table_name)
+    found = OfflineIcebergTable.of(folder, "lake", table_name)
     assert found is not None
     assert found.load() == table.state()
     assert found.versions() == table.format.versions()
@@ -42,10 +42,10 @@ def test_state_and_versions(lake: Lake, folder: Path, table_name: str, tmp_path:
 def test_what_is_not_there(lake: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
     ingested(lake, table_name, tmp_path / "in.jsonl")
     namespace, _, name = table_name.rpartition(".")
-    assert OfflineTable.of(folder, "lake", f"{table_name}x") is None
-    assert OfflineTable.of(folder, "other", table_name) is None
-    assert OfflineTable.of(folder, "lake", f"{namespace}' or '1'='1.{name}") is None
-    assert OfflineTable.of(tmp_path / "a #?% folder", "lake", table_name) is None
+    assert OfflineIcebergTable.of(folder, "lake", f"{table_name}x") is None
+    assert OfflineIcebergTable.of(folder, "other", table_name) is None
+    assert OfflineIcebergTable.of(folder, "lake", f"{namespace}' or '1'='1.{name}") is None
+    assert OfflineIcebergTable.of(tmp_path / "a #?% folder", "lake", table_name) is None
 
 
 def test_a_log_that_was_cleaned(
@@ -54,10 +54,10 @@ def test_a_log_that_was_cleaned(
     table = ingested(lake, table_name, tmp_path / "in.jsonl")
     oldest = sorted((folder / table_name.replace(".", "/") / "metadata").glob("00000-*.metadata.json"))
     oldest[0].unlink()
-    found = OfflineTable.of(folder, "lake", table_name)
+    found = OfflineIcebergTable.of(folder, "lake", table_name)
     assert found is not None
     past = found.versions()
     assert past == table.format.versions()
     assert past.whole, "the table remembers its changes"
     monkeypatch.setattr(offline, "_read", lambda _: None)  # the current one is gone, too
-    assert OfflineTable.of(folder, "lake", table_name) is None
+    assert OfflineIcebergTable.of(folder, "lake", table_name) is None

@@ -15,7 +15,7 @@ from driftline.formats import base
 from driftline.formats.ducklake import ledger as ducklake_ledger
 from driftline.formats.iceberg import ledger as iceberg_ledger
 from driftline.formats.iceberg.catalog import IcebergCatalog
-from driftline.formats.iceberg.transaction import Transaction
+from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.ingest import pipeline
 from driftline.lake import Lake, Table
 
@@ -205,7 +205,7 @@ def test_a_batch_that_dies_before_its_commit_leaves_a_ledger_that_counts_for_not
 
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "commit", dies)
-        patch.setattr(Transaction, "abandon", lambda _: None)
+        patch.setattr(IcebergTransaction, "abandon", lambda _: None)
         with pytest.raises(KeyboardInterrupt):
             table.ingest(other)
     monkeypatch.setattr(IcebergCatalog, "tables", lambda _: [table.name])  # not those of all tests before

@@ -19,8 +19,8 @@ from driftline.formats import retry
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.alteration import DuckLakeDraft
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
-from driftline.formats.iceberg.alteration import Draft
-from driftline.formats.iceberg.transaction import Transaction
+from driftline.formats.iceberg.alteration import IcebergDraft
+from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
@@ -29,7 +29,7 @@ from driftline.source.json import JsonFiles
 from driftline.source.opening import open_source
 from lake.formats import beside, database
 
-KINDS: list[Any] = [Transaction, DuckLakeTransaction]
+KINDS: list[Any] = [IcebergTransaction, DuckLakeTransaction]
 
 
 @pytest.fixture
@@ -376,7 +376,7 @@ def test_an_undo_counts_what_others_append_meanwhile(
     with monkeypatch.context() as patch:
         patch.setattr(undo, "_counted", told)
         left = others_append(
-            patch, table, tmp_path, '{"id": 2, "new": 2}', '{"id": 3}', kinds=[Draft, DuckLakeDraft]
+            patch, table, tmp_path, '{"id": 2, "new": 2}', '{"id": 3}', kinds=[IcebergDraft, DuckLakeDraft]
         )
         undone = table.undo(yes=True)
         assert left == []

@@ -11,7 +11,7 @@ import pytest
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import dotted
 from driftline.formats.iceberg import offline as files
-from driftline.formats.iceberg.offline import OfflineTable
+from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
 from driftline.stats.model import Stats
 from driftline.stats.offline import stats as still_stats
@@ -37,7 +37,7 @@ def alike(folder) -> Iterator[list[str]]:
     def both(table: Table, **more) -> Stats:
         found = ask(table, **more)
         if not found.exact and database(table.lake) is None:
-            still = OfflineTable.of(folder, "lake", table.name)
+            still = OfflineIcebergTable.of(folder, "lake", table.name)
             without = None if still is None else still_stats(still)
             assert without in (None, found)
             told.extend([table.name] * (without is not None))
@@ -212,14 +212,14 @@ def test_files_alone_tell_what_needs_no_look_at_rows(lake, folder, table_name, t
     ingest(lake, tmp_path, table_name, DAY_1, [{"id": "x-4", "price": 4.5}])
     assert lake.table(table_name).stats().drifted
     assert table_name in alike
-    found = OfflineTable.of(folder, "lake", table_name)
+    found = OfflineIcebergTable.of(folder, "lake", table_name)
     assert found is not None
     with monkeypatch.context() as patch:
         patch.setattr(files, "_MANIFESTS", 0)  # then Spark makes shorter work of them
         assert still_stats(found) is None
     ingest(lake, tmp_path, table_name, ["no JSON"])
     assert lake.table(table_name).stats().quarantined == 1
-    again = OfflineTable.of(folder, "lake", table_name)
+    again = OfflineIcebergTable.of(folder, "lake", table_name)
     assert again is not None
     assert still_stats(again) is None, "what is in quarantine has reasons"
 
@@ -227,7 +227,7 @@ def test_files_alone_tell_what_needs_no_look_at_rows(lake, folder, table_name, t
 @pytest.mark.iceberg_only("of Iceberg's metadata files")
 def test_manifests_that_are_gone_or_broken_are_left_to_spark(lake, folder, table_name, tmp_path):
     ingest(lake, tmp_path, table_name, DAY_1)
-    found = OfflineTable.of(folder, "lake", table_name)
+    found = OfflineIcebergTable.of(folder, "lake", table_name)
     assert found is not None
     assert still_stats(found) is not None
     (snapshot,) = found.metadata["snapshots"]

@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from driftline.errors import DataError, UsageError
-from driftline.formats.iceberg.alteration import Draft
+from driftline.formats.iceberg.alteration import IcebergDraft
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
 from lake.formats import database
@@ -248,14 +248,14 @@ def test_new_columns_get_new_ids(table: Table, spark: SparkSession) -> None:
 def test_a_faster_writer(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     alter(table, "DROP COLUMN name")
     others = [f"insert into {table.format.full_name} (id) values (2)"]
-    commit = Draft.commit
+    commit = IcebergDraft.commit
 
-    def slow(self: Draft) -> None:
+    def slow(self: IcebergDraft) -> None:
         if others:
             lake.sql(others.pop())
         commit(self)
 
-    monkeypatch.setattr(Draft, "commit", slow)
+    monkeypatch.setattr(IcebergDraft, "commit", slow)
     table.undo()
     assert [(row["id"], row["name"]) for row in rows(table)] == [(1, "a"), (2, None)]
 

@@ -15,7 +15,7 @@ from driftline.core.changelog import last_changes, record
 from driftline.core.changelog.last_changes import Ids, Step
 from driftline.core.changelog.retention import BEHIND, MAX_AGE, MIN_SNAPSHOTS
 from driftline.formats.iceberg import upkeep
-from driftline.formats.iceberg.offline import OfflineTable
+from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.formats.iceberg.upkeep import Dispensable, dispensable
 from driftline.lake import Lake, Table
 
@@ -316,7 +316,7 @@ def test_history_and_undo_go_on(
     told = [e for e in history.entries if e.by != "unknown"]
     assert [e.by for e in told][-3:] == ["batch", "batch", "alter"]
     assert [c.path for e in told[-3:] for c in e.changes] == [("c6",), ("c7",), ("c6",)]
-    still = OfflineTable.of(folder, "lake", table.name)
+    still = OfflineIcebergTable.of(folder, "lake", table.name)
     assert still is not None and still.versions() == table.format.versions()
     rows = numbers(table)
     assert table.undo().to_dict()["back"] == {"c6": 1}

@@ -124,7 +124,7 @@ class ToyCatalog:
         return []
 
 
-class ToyTable(base.Table):
+class ToyTable(base.CatalogTable):
     """One table. What it does not define here, no batch asks for."""
 
     blank = Definition()

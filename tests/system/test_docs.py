@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from driftline.cli.commands import app
-from driftline.cli.scope import Scope
+from driftline.cli.scope import Invocation
 from system.docs_session import PAGES, ROOT, Shell, comparable, demo_files, steps
 
 DOCS = ROOT / "docs"
@@ -95,7 +95,7 @@ _COMMAND = re.compile(rf"\bdriftline ((?:{'|'.join(COMMANDS)}) [^>]+)")
 @pytest.mark.parametrize("line", [line for line in commands_not_run() if _COMMAND.search(line)])
 def test_a_command_that_is_not_run_has_options_that_there_are(line: str) -> None:
     name, *words = shlex.split(_COMMAND.search(line)[1])
-    with COMMANDS[name].make_context(name, words, obj=Scope()) as parsed:
+    with COMMANDS[name].make_context(name, words, obj=Invocation()) as parsed:
         assert parsed.args == []
 
 

@@ -9,10 +9,10 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
-from driftline.core.columns.statistics import Seen
+from driftline.core.columns.statistics import SeenIn
 from driftline.core.schema.types import LONG, STRING, Field, Struct
 from driftline.report.page import INDEX, page, pages
-from driftline.sql.rest import Waiting as Rest
+from driftline.sql.rest import WaitingValues as Rest
 from driftline.stats.lake import LakeStats
 from stats_models import AT, HOSTILE, column, hostile, made, small, wide
 
@@ -157,7 +157,7 @@ def test_all_columns_are_printed_and_no_page_is_blank(show):
 
 
 def test_three_thousand_columns_take_less_than_a_megabyte():
-    seen = Seen(AT, "b1" * 16)
+    seen = SeenIn(AT, "b1" * 16)
     columns = []
     for group in range(30):
         top = f"pull_request_{group}"

@@ -16,7 +16,7 @@ from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 
 import driftline
-from driftline.sql.rest import Waiting
+from driftline.sql.rest import WaitingValues
 from stats_models import HOSTILE, hostile, small, wide
 from system.test_cli import SEVERAL, call
 
@@ -92,7 +92,7 @@ def test_search_finds_columns_with_what_is_above_them(show):
 def test_of_many_drifted_fields_the_first_are_in_sight_and_all_a_click_away(show):
     of = small()
     many = tuple(replace(of.drifted[0], path=(f"price_{i}",)) for i in range(30))
-    rest = tuple(Waiting(f"payload.k{i}", 100 - i, "[1]") for i in range(21))
+    rest = tuple(WaitingValues(f"payload.k{i}", 100 - i, "[1]") for i in range(21))
     browser = show(replace(of, drifted=many, rest=rest))
     cards = browser.find_elements(By.CSS_SELECTOR, ".card")
     assert [card.is_displayed() for card in cards] == [True] * 20 + [False] * 10

@@ -9,7 +9,7 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
-from driftline.cli.scope import Scope
+from driftline.cli.scope import Invocation
 from driftline.runtime.session import open_session, stop_session
 
 
@@ -27,7 +27,7 @@ def main() -> None:
     watching = threading.Thread(target=watch, args=(lines, done))
     watching.start()
     try:
-        config = Scope().config
+        config = Invocation().config
         spark = open_session(config.lake, properties=config.catalog)
         spark.sql("select count(*) from range(3)").collect()
         other = open_session(config.lake, properties={**config.catalog, "uri": "jdbc:sqlite:other.db"})

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StreamOptions:
     """How a stream is read, in the words of `Table.capture`."""
 
     format: str | None
@@ -43,7 +43,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CaptureRequest:
     """What a stream goes on as, into which table, and how, in the words of `Table.capture`."""
 
     table: str
@@ -57,7 +57,10 @@ class Request:
 
 
 def capture(
-    catalog: Catalog, data: DataFrame | str | os.PathLike[str], reading: Reading, request: Request
+    catalog: Catalog,
+    data: DataFrame | str | os.PathLike[str],
+    reading: StreamOptions,
+    request: CaptureRequest,
 ) -> CaptureQuery:
     """Starts what `Table.capture` promises."""
     table, name, named = request.table, request.name, request.checkpoint
@@ -85,7 +88,7 @@ def _flow(
     catalog: Catalog,
     table: str,
     data: DataFrame | str | os.PathLike[str],
-    reading: Reading,
+    reading: StreamOptions,
     place: Checkpoint,
 ) -> Flow:
     """What comes in. Raises UsageError for what is no stream."""

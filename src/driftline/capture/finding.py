@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from driftline.capture.channels import AT_ONCE, Channel, channel
-from driftline.capture.listing import Entry, entry_of, listed, listed_behind, may_be
+from driftline.capture.listing import ListedFile, entry_of, listed, listed_behind, may_be
 from driftline.capture.messages import created
 from driftline.errors import DataError, SetupError
 from driftline.runtime.aws import client
@@ -42,7 +42,7 @@ class Finder:
     _logged: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
     _listing: float | None = None  # when this look listed all
 
-    def entries(self, taken: Mapping[str, Entry], fmt: str | None) -> list[Entry]:
+    def entries(self, taken: Mapping[str, ListedFile], fmt: str | None) -> list[ListedFile]:
         """Files, with all that are new among them. ``fmt``: as of `listed`. Raises SetupError."""
         self._listing, self._received, asked = None, {}, set[str]()
         named = partial(_named, self.source.partition("://")[0], may_be(self.source, fmt))
@@ -58,7 +58,9 @@ class Finder:
             entries = list(listed(self.source, fmt, self.lake))
         return entries
 
-    def _between(self, asked: set[str], taken: Mapping[str, Entry], fmt: str | None) -> list[Entry] | None:
+    def _between(
+        self, asked: set[str], taken: Mapping[str, ListedFile], fmt: str | None
+    ) -> list[ListedFile] | None:
         """What is found without a listing of all: what messages name, or sorts behind what was taken. None
         where that is not to be had: a listing finds it, or says what is wrong.
         """
@@ -125,7 +127,7 @@ def _named(scheme: str, fits: Callable[[str], bool], text: str) -> dict[str, int
     return {path: size for path, size in files.items() if fits(path)}
 
 
-def _now(path: str) -> Entry | None:
+def _now(path: str) -> ListedFile | None:
     try:
         return entry_of(path)
     except DataError:  # it was deleted meanwhile

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.folder import FileLog
-from driftline.capture.lost import Lost
+from driftline.capture.lost import LostOffsets
 from driftline.core.values.counted import counted
 from driftline.errors import DataError, DriftlineError
 from driftline.source.opening import open_source, opened
@@ -64,7 +64,7 @@ class Files:
         self.log.finish(number)
         return 0, self.log.lag()
 
-    def lost(self, number: int) -> tuple[Lost, ...]:
+    def lost(self, number: int) -> tuple[LostOffsets, ...]:
         return ()
 
     def notes(self, number: int) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ class Frames:
     def close(self, number: int) -> tuple[int, int | None]:
         return 0, None
 
-    def lost(self, number: int) -> tuple[Lost, ...]:
+    def lost(self, number: int) -> tuple[LostOffsets, ...]:
         return ()
 
     def notes(self, number: int) -> tuple[str, ...]:

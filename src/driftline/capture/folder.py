@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftline.capture.finding import Finder
-from driftline.capture.listing import Entry, entry_of
+from driftline.capture.listing import ListedFile, entry_of
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.endings import format_by_name
 from driftline.runtime.spark_conf import literally
@@ -46,8 +46,8 @@ class FileLog:
     folder: Path
     format: str | None = None
     max_files: int = MAX_FILES
-    taken: dict[str, Entry] = field(default_factory=dict)
-    lists: dict[int, list[Entry]] = field(default_factory=dict)
+    taken: dict[str, ListedFile] = field(default_factory=dict)
+    lists: dict[int, list[ListedFile]] = field(default_factory=dict)
     next: int = 0
     done: int = -1
     _first: str | None = None  # the format of what was taken first
@@ -61,11 +61,11 @@ class FileLog:
             with gzip.open(packed, "rt") as file:
                 checkpoint = json.load(file)
             self.next = checkpoint["next"]
-            self._take(map(Entry._make, checkpoint["files"]))
+            self._take(map(ListedFile._make, checkpoint["files"]))
         for path in sorted(self.folder.glob("[0-9]*.json")):
             number = int(path.stem)
             os.utime(path, (number + 1, number + 1))
-            entries = map(Entry._make, json.loads(path.read_text()))
+            entries = map(ListedFile._make, json.loads(path.read_text()))
             # A file is in two lists where `merge` did not come to its end.
             self.lists[number] = [entry for entry in entries if entry.path not in self.taken]
             self._take(self.lists[number])
@@ -157,7 +157,7 @@ class FileLog:
             if before[1:] in entries and not is_stored(before.path) and not os.path.lexists(before.path)
         ]
 
-    def _now(self, number: int) -> list[Entry]:
+    def _now(self, number: int) -> list[ListedFile]:
         return mapped(entry_of, [entry.path for entry in self.lists[number]])
 
     def lag(self, end: int | None = None) -> int:
@@ -180,7 +180,7 @@ class FileLog:
     def _pending(self) -> set[str]:
         return {entry.path for number in self.waiting(self.next) for entry in self.lists[number]}
 
-    def _take(self, entries: Iterable[Entry]) -> None:
+    def _take(self, entries: Iterable[ListedFile]) -> None:
         for entry in entries:
             self.taken[entry.path] = entry
 
@@ -188,11 +188,11 @@ class FileLog:
         _replace(self.folder / _DONE, str(done))
         self.done = done
 
-    def _append(self, entries: list[Entry]) -> None:
+    def _append(self, entries: list[ListedFile]) -> None:
         self._write(self.next, entries)
         self.next += 1
 
-    def _write(self, number: int, entries: list[Entry]) -> None:
+    def _write(self, number: int, entries: list[ListedFile]) -> None:
         _replace(self.folder / f"{number:012}.json", json.dumps(entries), number + 1)
         self.lists[number] = entries
         self._take(entries)
@@ -216,7 +216,7 @@ class FileLog:
         (self.folder / f"{number:012}.json").unlink()
         del self.lists[number]
 
-    def _one_format(self, new: list[Entry]) -> None:
+    def _one_format(self, new: list[ListedFile]) -> None:
         if not new or self.format is not None:
             return
         # An archive that was taken may be gone by now: its name alone tells.
@@ -242,7 +242,7 @@ def _replace(path: Path, text: str, modified: int | None = None) -> None:
         raise SetupError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _changed(before: Entry, now: Entry) -> DataError:
+def _changed(before: ListedFile, now: ListedFile) -> DataError:
     lengths = f"had {before.size} bytes when it was taken, and now {now.size}"
     return DataError(
         f"{now.path} {lengths if before.size != now.size else 'was written again after it was taken'}",

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.capture.kafka_admin import Admin
 from driftline.capture.kafka_client import check_names, client_settings, with_open_key
-from driftline.capture.lost import Lost
+from driftline.capture.lost import LostOffsets
 from driftline.capture.topics import Topics
 from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
@@ -129,7 +129,7 @@ class Kafka:
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     topics: Topics | None = None
     _batch: KafkaJson | KafkaTyped | None = None
-    _lost: tuple[Lost, ...] | None = None
+    _lost: tuple[LostOffsets, ...] | None = None
 
     def stream(self) -> DataFrame:
         return self.frame
@@ -150,13 +150,13 @@ class Kafka:
         batch, self._batch = self._batch, None
         return 0 if batch is None else batch.tombstones, None
 
-    def lost(self, epoch: int) -> tuple[Lost, ...]:
+    def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
         return self._gone(epoch) if self._lost is None else self._lost  # no commit, as where all is gone
 
     def notes(self, epoch: int) -> tuple[str, ...]:
         return ()
 
-    def _gone(self, epoch: int) -> tuple[Lost, ...]:
+    def _gone(self, epoch: int) -> tuple[LostOffsets, ...]:
         return () if self.topics is None else self.topics.lost(epoch)
 
     def _check_topics(self) -> None:

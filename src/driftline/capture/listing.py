@@ -16,7 +16,7 @@ from driftline.source.folders import below, glob_base, matching, outside
 _AWAY = "once it is back, the capture goes on with what is new"
 
 
-class Entry(NamedTuple):
+class ListedFile(NamedTuple):
     """A file as it was listed. ``modified``: nanoseconds since 1970."""
 
     path: str
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     modified: int
 
 
-def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[Entry]:
+def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[ListedFile]:
     """The files of a folder or glob, outside the ``lake``. ``fmt`` None: of a folder, those whose ending
     tells a format.
 
@@ -46,12 +46,12 @@ def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[En
     yield from (entry_of(str(path.absolute())) for path in paths)
 
 
-def listed_behind(source: str, fmt: str | None, path: str) -> Iterator[Entry]:
+def listed_behind(source: str, fmt: str | None, path: str) -> Iterator[ListedFile]:
     """Of what `listed` gives of a folder or glob in S3, what sorts behind a path. Raises SetupError."""
     fits = may_be(source, fmt)
     for file in behind(source, path):
         if fits(file.path):
-            yield Entry(str(file.path), file.size, file.modified)
+            yield ListedFile(str(file.path), file.size, file.modified)
 
 
 def may_be(source: str, fmt: str | None) -> Callable[[str], bool]:
@@ -60,15 +60,15 @@ def may_be(source: str, fmt: str | None) -> Callable[[str], bool]:
     return lambda path: holds(path) and (any_name or path == source or _known(path))
 
 
-def entry_of(path: str) -> Entry:
+def entry_of(path: str) -> ListedFile:
     """A file as it is now. Raises DataError where it is gone."""
     try:
         if not is_stored(path):
             stat = Path(path).stat()
-            return Entry(path, stat.st_size, stat.st_mtime_ns)
+            return ListedFile(path, stat.st_size, stat.st_mtime_ns)
         for file in listing(path).files:
             if file.path == path:
-                return Entry(str(file.path), file.size, file.modified)
+                return ListedFile(str(file.path), file.size, file.modified)
         raise FileNotFoundError(path)
     except FileNotFoundError as error:
         raise DataError(
@@ -77,18 +77,18 @@ def entry_of(path: str) -> Entry:
         ) from error
 
 
-def _stored(source: str, fmt: str | None) -> Iterator[Entry]:
+def _stored(source: str, fmt: str | None) -> Iterator[ListedFile]:
     files, is_folder = listing(source)
     for file in files:
         if fmt or not is_folder or _known(file.path):
-            yield Entry(str(file.path), file.size, file.modified)
+            yield ListedFile(str(file.path), file.size, file.modified)
 
 
-def _below(folder: str, fmt: str | None, enters: Callable[[str], bool]) -> Iterator[Entry]:
+def _below(folder: str, fmt: str | None, enters: Callable[[str], bool]) -> Iterator[ListedFile]:
     for entry in below(folder, enters):
         if fmt or _known(entry.name):
             stat = entry.stat()
-            yield Entry(entry.path, stat.st_size, stat.st_mtime_ns)
+            yield ListedFile(entry.path, stat.st_size, stat.st_mtime_ns)
 
 
 def _known(name: str) -> bool:

@@ -10,7 +10,7 @@ from driftline.capture.kafka_admin import Admin, ByPartition
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Lost:
+class LostOffsets:
     """Offsets of a partition, from ``first`` to ``last``, that were gone when they were to be read."""
 
     topic: str
@@ -51,7 +51,7 @@ class Offsets:
         }
 
 
-def lost(admin: Admin, offsets: Offsets, epoch: int) -> tuple[Lost, ...]:
+def lost(admin: Admin, offsets: Offsets, epoch: int) -> tuple[LostOffsets, ...]:
     """What of a micro-batch was gone when it was read.
 
     It is asked for behind the reading: what went meanwhile counts as lost, whether it was read before or not.
@@ -59,6 +59,7 @@ def lost(admin: Admin, offsets: Offsets, epoch: int) -> tuple[Lost, ...]:
     begin, end = offsets.of(epoch)
     first = admin.first_offsets(begin)
     gone = [
-        Lost(*place, start, min(first[place], end.get(place, start)) - 1) for place, start in begin.items()
+        LostOffsets(*place, start, min(first[place], end.get(place, start)) - 1)
+        for place, start in begin.items()
     ]
     return tuple(sorted(one for one in gone if one.count > 0))

@@ -18,10 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.kafka import lag
-from driftline.capture.lost import Lost
+from driftline.capture.lost import LostOffsets
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
-from driftline.formats.base import Table
+from driftline.formats.base import CatalogTable
 from driftline.formats.retry import WAITING, Progress
 from driftline.ingest.listener import Listener
 from driftline.ingest.pipeline import Options, ingest
@@ -47,7 +47,7 @@ class Batch:
     result: Result
     tombstones: int = 0
     lag: int | None = None
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[LostOffsets, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The same as `--json` prints it."""
@@ -81,7 +81,7 @@ class Flow(Protocol):
         """The batch is in: its tombstones, and the lag after it."""
         ...
 
-    def lost(self, number: int) -> tuple[Lost, ...]:
+    def lost(self, number: int) -> tuple[LostOffsets, ...]:
         """What the batch was to bring, and the source had no more."""
         ...
 
@@ -119,7 +119,7 @@ class Capture:
     """Where a stream goes, and how. ``table`` makes the table for a session: a stream has one of its own."""
 
     name: str
-    table: Callable[[SparkSession], Table]
+    table: Callable[[SparkSession], CatalogTable]
     checkpoint: Checkpoint
     settings: Mapping[str, str]
     progress: Progress
@@ -231,7 +231,7 @@ class _Runner:
         self.busy = threading.Lock()
         self.stopping = False
         self.error: BaseException | None = None
-        self._table: Table | None = None
+        self._table: CatalogTable | None = None
         self._tried = True  # a batch may be in already, or half, until one was brought from here
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:

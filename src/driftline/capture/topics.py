@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.kafka_admin import Admin, Topic
-from driftline.capture.lost import Lost, Offsets, lost
+from driftline.capture.lost import LostOffsets, Offsets, lost
 from driftline.errors import DataError
 
 _LOG = logging.getLogger("driftline")
@@ -42,7 +42,7 @@ class Topics:
                 "what it had not taken of the one before is gone",
             )
 
-    def lost(self, epoch: int) -> tuple[Lost, ...]:
+    def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
         """What of a micro-batch was gone when it was read, and is gone without."""
         return lost(self.admin, Offsets(self.checkpoint), epoch) if self.skip_lost else ()
 

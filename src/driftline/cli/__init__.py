@@ -13,7 +13,7 @@ import typer
 from driftline.cli import log
 from driftline.cli.commands import app
 from driftline.cli.interrupt import EXIT_CODE
-from driftline.cli.scope import Scope
+from driftline.cli.scope import Invocation
 from driftline.errors import DriftlineError
 from driftline.runtime.failure import explained, java_ended
 
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names and values come in any script
-    scope = Scope()
+    scope = Invocation()
     scope.interrupt.listen()
     try:
         app(_globals_first(sys.argv[1:] if argv is None else argv), prog_name="driftline", obj=scope)
@@ -78,7 +78,7 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
     return front + rest
 
 
-def _fail(scope: Scope, error: Exception) -> int:
+def _fail(scope: Invocation, error: Exception) -> int:
     """Says what went wrong; returns the exit code."""
     if isinstance(error, DriftlineError):
         message, todo, code = error.message, error.hint, error.exit_code

@@ -24,10 +24,10 @@ def alter(
     Statements of Spark and Iceberg or of DuckDB and DuckLake, parted by semicolons. RENAME TO stands alone.
     """
     from driftline.cli.terminal import Progress, put, show
-    from driftline.operations.alter import Request
+    from driftline.operations.alter import AlterRequest
     from driftline.report import evolution
 
-    name = Request.of_sql(sql).table  # what cannot be read is said before Spark starts
+    name = AlterRequest.of_sql(sql).table  # what cannot be read is said before Spark starts
     named(context, name.removeprefix("lake.") if name.count(".") > 1 else name)
     with Progress() as progress:
         lake = context.obj.open(progress, must_exist=True, brief=True)

@@ -34,7 +34,7 @@ from driftline.cli.options import (
     table_settings,
 )
 from driftline.cli.running import Running
-from driftline.cli.scope import Scope
+from driftline.cli.scope import Invocation
 from driftline.config import from_environment
 from driftline.errors import UsageError
 
@@ -161,7 +161,7 @@ def capture(
     """
     from driftline.cli.terminal import Progress
 
-    scope: Scope = context.obj
+    scope: Invocation = context.obj
     pause = None if every is None else seconds("--every", every)
     pause_of_lists = None if list_every is None else seconds("--list-every", list_every)
     more = {
@@ -203,7 +203,7 @@ def capture(
         raise typer.Exit(interrupt.EXIT_CODE)
 
 
-def _clients(scope: Scope, flags: list[str] | None, registry: str | None) -> Config:
+def _clients(scope: Invocation, flags: list[str] | None, registry: str | None) -> Config:
     """Settings of Kafka's client, and of a registry's: those of the file, and of flags before those. What is
     secret among them is hidden in errors.
     """

@@ -28,7 +28,7 @@ from driftline.cli.options import (
 from driftline.cli.promote import promote
 from driftline.cli.quarantine import quarantine
 from driftline.cli.resolve import resolve
-from driftline.cli.scope import Scope
+from driftline.cli.scope import Invocation
 from driftline.cli.start import init
 from driftline.cli.stats import stats
 from driftline.cli.tables import tables
@@ -191,7 +191,7 @@ def doctor(context: typer.Context, json: Json = False) -> None:
     from driftline.operations.doctor import checks
     from driftline.report import text
 
-    scope: Scope = context.obj
+    scope: Invocation = context.obj
     with Progress() as progress:
         progress.phase("checking")
         checked = checks(scope.config.lake, scope.config.catalog, scope.config.ducklake)

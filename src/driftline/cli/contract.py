@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.cli.options import FormatOption, Json, Output, Strings, TableName
-from driftline.cli.scope import Scope, little
+from driftline.cli.scope import Invocation, little
 from driftline.operations.odcs import exported, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from driftline.formats.base import State
-    from driftline.operations.contract import Reading
+    from driftline.operations.contract import ReadOptions
     from driftline.operations.odcs import Promise
     from driftline.report.findings import Finding
 
@@ -57,13 +57,13 @@ def check(
 
     Exit code 1 if anything does. The data are not in the table yet, which need not be there.
     """
-    from driftline.operations.contract import Reading, breaks
+    from driftline.operations.contract import ReadOptions, breaks
     from driftline.report.findings import broken
 
     promise = read(file, table)
     deviations: list[Finding] = []
     if sources:
-        state, deviations = _of_data(context.obj, table, promise, sources, Reading(format, strings))
+        state, deviations = _of_data(context.obj, table, promise, sources, ReadOptions(format, strings))
     else:
         state = _state(context.obj, table)
     if state.exists:
@@ -73,7 +73,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _state(scope: Scope, table: str) -> State:
+def _state(scope: Invocation, table: str) -> State:
     from driftline.cli.terminal import Progress
 
     offline = scope.offline(table)
@@ -82,7 +82,7 @@ def _state(scope: Scope, table: str) -> State:
 
 
 def _of_data(
-    scope: Scope, table: str, promise: Promise, sources: Sequence[str], reading: Reading
+    scope: Invocation, table: str, promise: Promise, sources: Sequence[str], reading: ReadOptions
 ) -> tuple[State, list[Finding]]:
     """The table, there or not, and what the data would do to one that keeps the contract."""
     from driftline.cli.terminal import Progress

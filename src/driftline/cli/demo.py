@@ -20,7 +20,7 @@ from driftline.report import schema_text, text
 from driftline.runtime.java import QUICK
 
 if TYPE_CHECKING:
-    from driftline.cli.scope import Scope
+    from driftline.cli.scope import Invocation
     from driftline.lake import Lake, Table
 
 DATA = Path(__file__).parents[1] / "demo" / "data"
@@ -63,7 +63,7 @@ group by 1 order by orders desc, 1 limit 3""",
 )
 
 
-def run(scope: Scope, *, keep: bool, json: bool) -> None:
+def run(scope: Invocation, *, keep: bool, json: bool) -> None:
     """The whole demo. The lake is a temporary one, unless one is named with --lake."""
     # Java's better compiler takes longer here than it saves.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK)

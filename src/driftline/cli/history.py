@@ -9,7 +9,7 @@ import typer
 from driftline.cli.options import Json, TableName
 
 if TYPE_CHECKING:
-    from driftline.cli.scope import Scope
+    from driftline.cli.scope import Invocation
 
 
 def history(
@@ -62,7 +62,7 @@ def undo(
     put(done.to_dict()) if json else show(evolution.undone(done))
 
 
-def show_layout(scope: Scope, table: str, *, json: bool) -> None:
+def show_layout(scope: Invocation, table: str, *, json: bool) -> None:
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import evolution
 

@@ -34,7 +34,7 @@ from driftline.cli.options import (
     metrics,
     table_settings,
 )
-from driftline.cli.scope import Scope, little
+from driftline.cli.scope import Invocation, little
 from driftline.errors import DataError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from driftline.report.metrics import Metrics
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     new = "new"
     widen = "widen"
     sibling = "sibling"
@@ -113,7 +113,7 @@ def plan(
     decimal: Decimal = None,
     strings: Strings = False,
     fail_on: Annotated[
-        list[Kind] | None,
+        list[ChangeKind] | None,
         typer.Option(
             metavar="KIND",
             help="End with exit code 1 where there is such a change: new, widen, sibling, map, rest, quarantine; "
@@ -150,7 +150,7 @@ def plan(
 
 
 def _results(
-    scope: Scope,
+    scope: Invocation,
     sources: Sequence[str],
     into: str,
     format_: str | None,

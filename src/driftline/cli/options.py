@@ -14,7 +14,7 @@ from driftline.errors import UsageError
 from driftline.settings import as_properties
 
 if TYPE_CHECKING:
-    from driftline.cli.scope import Scope
+    from driftline.cli.scope import Invocation
     from driftline.report.metrics import Metrics
 
 
@@ -41,7 +41,7 @@ class Output(StrEnum):
     junit = "junit"
 
 
-class Policy(StrEnum):
+class PolicyName(StrEnum):
     preserve = "preserve"
     widen = "widen"
     strict = "strict"
@@ -91,7 +91,7 @@ AnyTable = Annotated[
 ]
 PerFile = Annotated[bool, typer.Option("--batch-per-file", help="One batch for each file, in name order.")]
 PolicyOption = Annotated[
-    Policy | None,
+    PolicyName | None,
     typer.Option(
         help="What happens to a value that does not fit. [default: the table's; preserve]", show_default=False
     ),
@@ -198,10 +198,10 @@ Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, and
 
 
 def table_settings(
-    scope: Scope,
+    scope: Invocation,
     table: str,
     sets: Sequence[str] | None,
-    policy: Policy | None,
+    policy: PolicyName | None,
     on_conflict: OnConflict | None,
     hints: Sequence[str] | None,
     excludes: Sequence[str] | None,

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Scope:
+class Invocation:
     """One run of the command line. ``lake`` and ``file`` are flags."""
 
     lake: str | None = None

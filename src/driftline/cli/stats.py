@@ -12,7 +12,7 @@ from driftline.core.values.counted import counted
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
-    from driftline.cli.scope import Scope
+    from driftline.cli.scope import Invocation
     from driftline.stats import Stats
     from driftline.stats.lake import LakeStats
 
@@ -55,7 +55,7 @@ def stats(
 
 
 def _of_table(
-    scope: Scope, table: str, path: str | None, *, exact: bool, all_: bool, html: Path | None, json: bool
+    scope: Invocation, table: str, path: str | None, *, exact: bool, all_: bool, html: Path | None, json: bool
 ) -> None:
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import stats_text
@@ -82,7 +82,7 @@ def _of_table(
             typer.echo(f"{html}  {size / 1000:.0f} kB, one file, to be opened in any browser")
 
 
-def _of_lake(scope: Scope, *, exact: bool, html: Path | None, json: bool) -> None:
+def _of_lake(scope: Invocation, *, exact: bool, html: Path | None, json: bool) -> None:
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import stats_text
 
@@ -112,7 +112,7 @@ def _write_all(folder: Path, lake: LakeStats, *, tell: bool) -> None:
         typer.echo(f"{folder / INDEX}  {tables}, {size / 1000:.0f} kB, to be opened in any browser")
 
 
-def _offline(scope: Scope, table: str) -> Stats | None:
+def _offline(scope: Invocation, table: str) -> Stats | None:
     """The table's statistics, without Spark; None where that takes Spark."""
     from driftline.stats.offline import stats  # late: the other commands do without
 

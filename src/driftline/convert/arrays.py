@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
 from driftline.convert.lists import Shredded, assemble, flattened, merged, numbered, place, relist, same_lists
-from driftline.convert.map_entries import Entries, entries_in, one_after_another, together
+from driftline.convert.map_entries import MapEntries, entries_in, one_after_another, together
 from driftline.convert.mixed import MixedValues, texts_of_several
 from driftline.convert.rest import element_at, json_text, lost_by_value, places_of
 from driftline.convert.row_text import json_values
@@ -24,7 +24,7 @@ from driftline.convert.values import (
     Dims,
     Maps,
     Numbers,
-    Text,
+    NumberText,
     bases_of,
     dimension,
     first_of,
@@ -224,7 +224,7 @@ class ArrowValues:
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
         return self.maps_of(self.entries(key, dims), route)
 
-    def entries(self, key: Type, dims: Dims, first: int = 0) -> list[Entries]:
+    def entries(self, key: Type, dims: Dims, first: int = 0) -> list[MapEntries]:
         """The entries of the leaves that are maps with keys of this type and values of one of these
         dimensions.
 
@@ -234,7 +234,7 @@ class ArrowValues:
         has_values = any(facet.dim == self.dim and isinstance(facet.base, MapOf) for facet in facets)
         return entries_in(self._leaves, key, first) if (self.dim if has_values else None) in dims else []
 
-    def maps_of(self, groups: Sequence[Entries], route: FieldRoute) -> Maps | None:
+    def maps_of(self, groups: Sequence[MapEntries], route: FieldRoute) -> Maps | None:
         """Maps of these entries; None if there are none."""
         if not groups:
             return None
@@ -267,7 +267,7 @@ class ArrowValues:
             return [(number, ()) for number in range(self.count)]
         return places_of(numbered(self._lists, np.ones(self.count, np.bool_)))
 
-    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
+    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
         if held is not None:
             lost = np.flatnonzero(self._valid & ~held).tolist()
             places = self.places() if lost else ()
@@ -281,7 +281,7 @@ class ArrowValues:
                 type_ = wrap(inner, self.dim)
                 for number, value in enumerate(json_values(array, type_)):
                     if has_value(value):
-                        yield Text(number, (), json_text(value, contract), _single(type_))
+                        yield NumberText(number, (), json_text(value, contract), _single(type_))
 
     def lists(self) -> list[list[Any]]:
         """The values of each column as Python objects."""
@@ -292,7 +292,7 @@ class ArrowValues:
         columns = zip(self._columns, self._leaves, strict=True)
         return [json_values(array, wrap(inner, self.dim)) for array, (inner, _) in columns]
 
-    def _text_at(self, value: int, within: tuple[int, ...], contract: Contract) -> Iterator[Text]:
+    def _text_at(self, value: int, within: tuple[int, ...], contract: Contract) -> Iterator[NumberText]:
         """The text at these places of a value's lists, with its type if it has one."""
         below = contract.inside(len(within))
         parts = []
@@ -303,9 +303,9 @@ class ArrowValues:
                 parts.append((part, wrap(inner, self.dim - len(within))))
         if len(parts) == 1:
             ((part, type_),) = parts
-            yield Text(value, within, json_text(part, below), _single(type_))
+            yield NumberText(value, within, json_text(part, below), _single(type_))
         elif parts:
-            yield Text(value, within, json_text(reduce(merged, (part for part, _ in parts)), below))
+            yield NumberText(value, within, json_text(reduce(merged, (part for part, _ in parts)), below))
 
     def are_all_in(self, leaves: pa.Array) -> bool:
         nulls = self._leaves[0][1].null_count if len(self._leaves) == 1 else 0

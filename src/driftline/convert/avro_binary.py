@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from driftline.convert.avro import node_of
-from driftline.convert.avro_cursors import PADDING, Cursors, Doubt, Numbers
+from driftline.convert.avro_cursors import PADDING, Cursors, Numbers, Undecodable
 from driftline.convert.avro_leaves import PLAIN, Read, leaf, text
 from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNode
 from driftline.core.schema.types import Struct
@@ -33,7 +33,7 @@ class UnfitError(Exception):
     """Values of the schema can only be read one by one."""
 
 
-class Reader(Protocol):
+class ValueReader(Protocol):
     """Reads the values at one place of the schema into the arrays of its `Node`."""
 
     def read(self, cursors: Cursors) -> list[pa.Array]: ...
@@ -44,7 +44,7 @@ class RecordReader:
     """Reads records; ``readers``: of their fields."""
 
     struct: Struct
-    readers: Sequence[Reader]
+    readers: Sequence[ValueReader]
 
     def columns(
         self, data: NDArray[np.uint8], starts: Numbers, ends: Numbers
@@ -59,7 +59,7 @@ class RecordReader:
             try:
                 arrays = self._fields(cursors)
                 cursors.check(cursors.at == cursors.ends)
-            except Doubt as doubt:
+            except Undecodable as doubt:
                 numbers = np.delete(numbers, np.searchsorted(cursors.ends, doubt.ends))
             else:
                 return numbers, arrays
@@ -88,7 +88,7 @@ class _LeafReader:
 
 @dataclass(frozen=True, slots=True)
 class _ListReader:
-    items: Reader
+    items: ValueReader
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
         offsets, arrays = _items(cursors, self.items.read)
@@ -97,7 +97,7 @@ class _ListReader:
 
 @dataclass(frozen=True, slots=True)
 class _MapReader:
-    items: Reader
+    items: ValueReader
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
         offsets, (keys, *arrays) = _items(cursors, self._entry)
@@ -106,7 +106,7 @@ class _MapReader:
         distinct = keys.dictionary_encode()
         pairs = owners * max(1, len(distinct.dictionary)) + distinct.indices.to_numpy()
         if len(np.unique(pairs)) < len(keys):  # of a key that stands twice the last counts
-            raise Doubt(cursors.ends)
+            raise Undecodable(cursors.ends)
         return [pa.MapArray.from_arrays(offsets, keys, array) for array in arrays]
 
     def _entry(self, cursors: Cursors) -> list[pa.Array]:
@@ -117,7 +117,7 @@ class _MapReader:
 class _UnionReader:
     """``branches``: None is null."""
 
-    branches: Sequence[Reader | None]
+    branches: Sequence[ValueReader | None]
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
         taken = cursors.within(0, len(self.branches) - 1)
@@ -163,7 +163,7 @@ def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple
             chosen = np.flatnonzero(sizes > number)
             some = block.some(chosen)
             if number >= _SHORT and len(chosen) < _FEW:
-                raise Doubt(some.ends)
+                raise Undecodable(some.ends)
             parts.append(read(some))
             owners.append(open_[chosen])
             block.at[chosen] = some.at
@@ -179,19 +179,19 @@ def reader_of(schema: Any, named: Mapping[str, Any]) -> RecordReader:
 
     Raises UnfitError.
     """
-    reader = _Schema(named).reader(schema)
+    reader = _BinarySchema(named).reader(schema)
     if not isinstance(reader, RecordReader) or not reader.struct.fields:
         raise UnfitError
     return reader
 
 
-class _Schema:
+class _BinarySchema:
     """Walks a schema; names that it has met stand for their types."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = dict(named)
 
-    def reader(self, schema: Any) -> Reader:
+    def reader(self, schema: Any) -> ValueReader:
         if isinstance(schema, list):
             return self._union(schema)
         if isinstance(schema, str):
@@ -217,7 +217,7 @@ class _Schema:
     def _node(self, schema: Any) -> Node:
         return node_of(schema, self._named)
 
-    def _union(self, branches: Sequence[Any]) -> Reader:
+    def _union(self, branches: Sequence[Any]) -> ValueReader:
         nodes = [self._node(branch) for branch in branches if branch != "null"]
         kinds = list(chain.from_iterable(map(_kinds, nodes)))
         if len(set(kinds)) < len(kinds):

@@ -17,7 +17,7 @@ PADDING = 16  # bytes behind the last record: a number that is cut off is read b
 _LAST_SHIFT = 63  # of the tenth byte of a number, the last of which has room in it
 
 
-class Doubt(Exception):
+class Undecodable(Exception):
     """Some records have to be read one by one. ``ends``: where these end."""
 
     def __init__(self, ends: Numbers) -> None:
@@ -43,7 +43,7 @@ class Cursors:
     def check(self, fine: Mask) -> None:
         """Leave the others to be read one by one."""
         if not fine.all():
-            raise Doubt(self.ends[~fine])
+            raise Undecodable(self.ends[~fine])
 
     def moved(self, sizes: Numbers | int) -> Numbers:
         """Advance by these sizes; returns the former positions."""
@@ -62,7 +62,7 @@ class Cursors:
             numbers[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             at[more] += 1
             if shift == _LAST_SHIFT and (byte > 1).any():  # more than 64 bits
-                raise Doubt(self.ends[more[byte > 1]])
+                raise Undecodable(self.ends[more[byte > 1]])
             more, shift = more[byte > 0x7F], shift + 7
         self.check(at <= self.ends)
         self.at = at

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from fastavro.read import LOGICAL_READERS
 
-from driftline.convert.avro_cursors import Cursors, Doubt
+from driftline.convert.avro_cursors import Cursors, Undecodable
 from driftline.convert.nodes import LeafNode
 from driftline.convert.types import arrow_type
 
@@ -127,7 +127,7 @@ def _decimal(read: Read, type_: pa.DataType) -> Read:
         try:
             return widest.cast(type_)
         except pa.ArrowInvalid as error:
-            raise Doubt(cursors.ends) from error
+            raise Undecodable(cursors.ends) from error
 
     return column
 
@@ -140,7 +140,7 @@ def _by_value(read: Read, turn: Callable[..., Any] | None, schema: Any, node: Le
                 values = [turn(value, schema, None) for value in values]
             (array,) = node.arrays(values)
         except Exception as error:  # whatever hostile bytes lead a reader into
-            raise Doubt(cursors.ends) from error
+            raise Undecodable(cursors.ends) from error
         return array
 
     return column

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.convert.kernels import nulls_of
-from driftline.convert.leaf_readings import Read, Reading, leaf_readings
+from driftline.convert.leaf_readings import LeafReading, Read, leaf_readings
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import (
     UUID,
@@ -31,7 +31,7 @@ from driftline.core.schema.types import (
 )
 from driftline.errors import UsageError
 
-Leaves: TypeAlias = Callable[[pa.DataType, Path], Iterable[Reading]]
+Leaves: TypeAlias = Callable[[pa.DataType, Path], Iterable[LeafReading]]
 
 
 class Declared:
@@ -94,14 +94,14 @@ def _nullable(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def readings(type_: pa.DataType, path: Path, leaves: Leaves = leaf_readings) -> Iterator[Reading]:
+def readings(type_: pa.DataType, path: Path, leaves: Leaves = leaf_readings) -> Iterator[LeafReading]:
     """The types of a column of an Arrow type, and the reading of each.
 
     Raises UsageError for a type that no table has.
     """
     if isinstance(type_, pa.BaseExtensionType):
         if type_.extension_name == "arrow.uuid":
-            yield Reading(UUID, lambda a: a.storage)
+            yield LeafReading(UUID, lambda a: a.storage)
         else:
             yield from _after(lambda a: a.storage, readings(type_.storage_type, path, leaves))
     elif pa.types.is_dictionary(type_):
@@ -109,12 +109,12 @@ def readings(type_: pa.DataType, path: Path, leaves: Leaves = leaf_readings) -> 
     elif pa.types.is_run_end_encoded(type_):
         yield from _after(pc.run_end_decode, readings(type_.value_type, path, leaves))
     elif pa.types.is_struct(type_):
-        yield Reading(VARIANT, _variants) if _is_variant(type_) else _of_struct(type_, path, leaves)
+        yield LeafReading(VARIANT, _variants) if _is_variant(type_) else _of_struct(type_, path, leaves)
     elif pa.types.is_map(type_):
         yield from _of_map(type_, path, leaves)
     elif _is_list(type_):
         for type_of, read, beyond in readings(type_.value_type, (*path, "element"), leaves):
-            yield Reading(List(type_of), partial(_relisted, read=read), beyond)
+            yield LeafReading(List(type_of), partial(_relisted, read=read), beyond)
     else:
         yield from leaves(type_, path)
 
@@ -145,10 +145,10 @@ def _variants(values: pa.Array) -> pa.Array:
     )
 
 
-def _after(decode: Read, readings: Iterable[Reading]) -> Iterator[Reading]:
+def _after(decode: Read, readings: Iterable[LeafReading]) -> Iterator[LeafReading]:
     """Readings that decode their values first."""
     for type_, read, beyond in readings:
-        yield Reading(type_, partial(_both, decode, read), beyond)
+        yield LeafReading(type_, partial(_both, decode, read), beyond)
 
 
 def _both(first: Read, then: Read, values: pa.Array) -> pa.Array:
@@ -174,7 +174,7 @@ def _relisted(lists: pa.Array, read: Read) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), items, mask=mask)
 
 
-def _of_struct(type_: pa.StructType, path: Path, leaves: Leaves) -> Reading:
+def _of_struct(type_: pa.StructType, path: Path, leaves: Leaves) -> LeafReading:
     _all_different(type_, path)
     fields = [(f.name, [*readings(f.type, (*path, f.name), leaves)]) for f in type_]
     struct = Struct(tuple(reading.field(name) for name, some in fields for reading in some))
@@ -187,23 +187,23 @@ def _of_struct(type_: pa.StructType, path: Path, leaves: Leaves) -> Reading:
         mask = structs.is_null() if structs.null_count else None
         return pa.StructArray.from_arrays(arrays, fields=named, mask=mask)
 
-    return Reading(struct, read)
+    return LeafReading(struct, read)
 
 
-def _of_map(type_: pa.MapType, path: Path, leaves: Leaves) -> Iterator[Reading]:
+def _of_map(type_: pa.MapType, path: Path, leaves: Leaves) -> Iterator[LeafReading]:
     """Maps with plain keys as maps; others as lists of records with a key and a value."""
     keys = [*readings(type_.key_type, (*path, "key"), leaves)]
     values = [*readings(type_.item_type, (*path, "value"), leaves)]
     if len(keys) > 1 or not isinstance(keys[0].type, Primitive):
         record = _of_struct(pa.struct({"key": type_.key_type, "value": type_.item_type}), path, leaves)
-        yield Reading(List(record.type), lambda a: _relisted(entries_of(a), record.read))
+        yield LeafReading(List(record.type), lambda a: _relisted(entries_of(a), record.read))
         return
     (key,) = keys
     for value in values:
-        yield Reading(Map(key.type, value.type), partial(_remapped, key=key, value=value), value.beyond)
+        yield LeafReading(Map(key.type, value.type), partial(_remapped, key=key, value=value), value.beyond)
 
 
-def _remapped(maps: pa.Array, key: Reading, value: Reading) -> pa.Array:
+def _remapped(maps: pa.Array, key: LeafReading, value: LeafReading) -> pa.Array:
     entries = entries_of(maps)
     flat = entries.flatten()
     keys, items = key.read(flat.field(0)), value.read(flat.field(1))

@@ -43,7 +43,7 @@ _DIGITS = 38  # of the largest decimal
 Read: TypeAlias = Callable[[pa.Array], pa.Array]
 
 
-class Reading(NamedTuple):
+class LeafReading(NamedTuple):
     """A type of a column, and what makes that column's array of its values of the type. ``beyond``: it is for
     values that the column's own type does not hold.
     """
@@ -57,34 +57,34 @@ class Reading(NamedTuple):
         return Field(name, self.type, doc=BEYOND if self.beyond else None)
 
 
-def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[Reading]:
+def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[LeafReading]:
     """The readings of a type. Raises UsageError for one that no table has."""
     for is_type, plain in _PLAIN:
         if is_type(type_):
             yield _cast_to(plain)
             return
     if pa.types.is_null(type_):
-        yield Reading(VOID, lambda a: a)
+        yield LeafReading(VOID, lambda a: a)
     elif pa.types.is_date64(type_):
-        yield Reading(DATE, lambda a: _where_whole(a, whole=True).cast(arrow_type(DATE)))
-        yield Reading(TIMESTAMP_NTZ, lambda a: _where_whole(a, whole=False), beyond=True)
+        yield LeafReading(DATE, lambda a: _where_whole(a, whole=True).cast(arrow_type(DATE)))
+        yield LeafReading(TIMESTAMP_NTZ, lambda a: _where_whole(a, whole=False), beyond=True)
     elif pa.types.is_timestamp(type_):
         yield from _of_timestamp(type_)
     elif pa.types.is_time(type_):
-        yield Reading(STRING, time_text)
+        yield LeafReading(STRING, time_text)
     elif pa.types.is_decimal(type_):
         yield from _of_decimal(type_)
     elif pa.types.is_duration(type_):
-        yield Reading(LONG, lambda a: a.cast(pa.int64()))
+        yield LeafReading(LONG, lambda a: a.cast(pa.int64()))
     else:
         raise UsageError(
             f"{dotted(path)}: type {type_} has no place in a table", hint="cast it, or drop the column"
         )
 
 
-def _cast_to(plain: Primitive) -> Reading:
+def _cast_to(plain: Primitive) -> LeafReading:
     # Bytes that are read as text, and are not UTF-8, are seen in the row that has them.
-    return Reading(plain, lambda a: a.cast(arrow_type(plain), safe=plain != STRING))
+    return LeafReading(plain, lambda a: a.cast(arrow_type(plain), safe=plain != STRING))
 
 
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Primitive], ...] = (
@@ -102,16 +102,16 @@ _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Primitive], ...] = (
 )
 
 
-def _of_timestamp(type_: pa.TimestampType) -> Iterator[Reading]:
+def _of_timestamp(type_: pa.TimestampType) -> Iterator[LeafReading]:
     plain = TIMESTAMP_NTZ if type_.tz is None else TIMESTAMP
     if type_.unit == "us":
         yield _cast_to(plain)
     elif type_.unit == "ns":
-        yield Reading(plain, lambda a: _whole_micros(a, plain))
-        yield Reading(STRING, lambda a: _finer(a, plain), beyond=True)
+        yield LeafReading(plain, lambda a: _whole_micros(a, plain))
+        yield LeafReading(STRING, lambda a: _finer(a, plain), beyond=True)
     else:
-        yield Reading(plain, lambda a: _near(a, plain))
-        yield Reading(STRING, lambda a: _far(a, plain), beyond=True)
+        yield LeafReading(plain, lambda a: _near(a, plain))
+        yield LeafReading(STRING, lambda a: _far(a, plain), beyond=True)
 
 
 def _where_whole(days: pa.Array, *, whole: bool) -> pa.Array:
@@ -173,17 +173,17 @@ def _finer(values: pa.Array, plain: Primitive) -> pa.Array:
     return pc.if_else(pa.array(finer), text, pa.scalar(None, pa.string()))
 
 
-def _of_decimal(type_: Any) -> Iterator[Reading]:
+def _of_decimal(type_: Any) -> Iterator[LeafReading]:
     whole, scale = type_.precision - type_.scale, max(type_.scale, 0)
     if whole + scale <= _DIGITS:
         yield _cast_to(decimal(whole + scale, scale))
         return
     if scale <= _DIGITS:
         widest = decimal(_DIGITS, scale)
-        yield Reading(
+        yield LeafReading(
             widest, lambda a: _numbers(a, arrow_type(widest), lambda d: d if _fits(d, scale) else None)
         )
-    yield Reading(
+    yield LeafReading(
         STRING,
         lambda a: _numbers(a, pa.string(), lambda d: None if _fits(d, scale) else decimal_text(d)),
         beyond=scale <= _DIGITS,

@@ -17,7 +17,7 @@ from driftline.core.schema.types import Map, Type
 Columns = Sequence[tuple[Type, pa.Array]]  # of one field's values, for each of their types
 
 
-class Entries(NamedTuple):
+class MapEntries(NamedTuple):
     """The entries of leaves that are maps: their number for each, their keys, a column for each type of their
     values, and the leaves.
     """
@@ -28,7 +28,7 @@ class Entries(NamedTuple):
     numbers: NDArray[np.int64]
 
     @classmethod
-    def of(cls, columns: Columns, first: int) -> Entries:
+    def of(cls, columns: Columns, first: int) -> MapEntries:
         """The entries of columns of the same maps, each with its own type of values."""
         maps = columns[0][1]
         lengths = maps.value_lengths().drop_null().to_numpy(zero_copy_only=False)
@@ -36,7 +36,7 @@ class Entries(NamedTuple):
         return cls(lengths, maps.flatten().field(0), values, np.flatnonzero(~nulls_of(maps)) + first)
 
 
-def entries_in(leaves: Columns, key: Type, first: int) -> list[Entries]:
+def entries_in(leaves: Columns, key: Type, first: int) -> list[MapEntries]:
     """The entries of the leaves that are maps with keys of this type, those of the same maps together.
 
     ``first``: the number of the first leaf.
@@ -51,10 +51,10 @@ def entries_in(leaves: Columns, key: Type, first: int) -> list[Entries]:
                 by_maps.append([column])
             else:
                 alike.append(column)
-    return [Entries.of(columns, first) for columns in by_maps]
+    return [MapEntries.of(columns, first) for columns in by_maps]
 
 
-def together(groups: Sequence[Entries]) -> Columns:
+def together(groups: Sequence[MapEntries]) -> Columns:
     """The values of all entries: a column for each type of each group."""
     types = [type_ for entries in groups for type_, _ in entries.values]
     columns = [(len(entries.keys), [array for _, array in entries.values]) for entries in groups]

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from driftline.convert.lists import assemble, joined, merged, place
 from driftline.convert.rest import json_text
-from driftline.convert.values import Dims, Maps, Numbers, Text, dimension, first_of, in_places, variants_of
+from driftline.convert.values import (
+    Dims,
+    Maps,
+    Numbers,
+    NumberText,
+    dimension,
+    first_of,
+    in_places,
+    variants_of,
+)
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.schema.types import Primitive, Type
@@ -94,7 +103,7 @@ class MixedValues:
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
         return [place for part in self._parts for place in part.places()]
 
-    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
+    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
         waiting = set()
         for part, start in zip(self._parts, self._starts, strict=False):
             for text in part.texts(None if held is None else held[start : start + part.count], contract):
@@ -116,8 +125,8 @@ class MixedValues:
         return None
 
 
-def texts_of_several(columns: Sequence[list[Any]], contract: Contract) -> Iterator[Text]:
+def texts_of_several(columns: Sequence[list[Any]], contract: Contract) -> Iterator[NumberText]:
     """Texts of lists and maps whose values have several types, and so no single one."""
     for number, value in enumerate(reduce(merged, same) for same in zip(*columns, strict=True)):
         if has_value(value):
-            yield Text(number, (), json_text(value, contract))
+            yield NumberText(number, (), json_text(value, contract))

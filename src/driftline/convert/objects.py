@@ -20,7 +20,7 @@ from driftline.convert.values import (
     Dims,
     Maps,
     Numbers,
-    Text,
+    NumberText,
     bases_of,
     primitives_of,
     scattered,
@@ -157,11 +157,11 @@ class JsonValues:
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
         return places_of(self._apart)
 
-    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[Text]:
+    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
         if held is None:
             for number, value in enumerate(self._values):
                 if has_value(value):
-                    yield Text(number, (), json_text(value, contract))
+                    yield NumberText(number, (), json_text(value, contract))
             return
         if self._waiting_maps:
             held = held.copy()
@@ -172,7 +172,7 @@ class JsonValues:
         leaves = [number for number in range(len(places)) if has_value(self._apart.leaves[number])]
         for value, within in lost_by_value(lost, places, leaves):
             whole = element_at(self._values[value], within)
-            yield Text(value, within, json_text(whole, contract.inside(len(within))))
+            yield NumberText(value, within, json_text(whole, contract.inside(len(within))))
 
     def _is_lost(self, number: int) -> bool:
         """True if a leaf that no column holds is a value; an object without any is not."""

@@ -52,7 +52,7 @@ _ARROW: dict[str, pa.DataType | None] = {
 }
 
 
-class Column(NamedTuple):
+class TypedValues(NamedTuple):
     """Values of one type; null for the others. ``beyond``: the type counts only if it has values."""
 
     type: Type
@@ -68,14 +68,14 @@ def record_columns(records: Sequence[Mapping[str, Any]]) -> tuple[Struct, pa.Rec
     return with_columns([(key, columns_of(values, (key,))) for key, values in _by_key(records, ())])
 
 
-def with_columns(keys: Iterable[tuple[str, Sequence[Column]]]) -> tuple[Struct, pa.RecordBatch]:
+def with_columns(keys: Iterable[tuple[str, Sequence[TypedValues]]]) -> tuple[Struct, pa.RecordBatch]:
     """The columns of each key side by side, and their types."""
     columns = [(key, column) for key, some in keys for column in some]
     struct = Struct(tuple(Field(key, c.type, doc=BEYOND if c.beyond else None) for key, c in columns))
     return struct, pa.RecordBatch.from_arrays([c.array for _, c in columns], [f.name for f in struct.fields])
 
 
-def columns_of(values: Values, path: Path) -> list[Column]:
+def columns_of(values: Values, path: Path) -> list[TypedValues]:
     """The columns of some values, one for each type. ``path``: where they are, for errors.
 
     >>> [(str(c.type), c.array.to_pylist()) for c in columns_of([1, "x", None], ("a",))]
@@ -88,7 +88,7 @@ def columns_of(values: Values, path: Path) -> list[Column]:
         values = [None if type(v).__name__ in _NULLS else v for v in values]
     kinds = {_kind(cls, path) for cls in classes} - {None}
     if not kinds:
-        return [Column(VOID, pa.nulls(len(values)))]
+        return [TypedValues(VOID, pa.nulls(len(values)))]
     if len(kinds) == 1 and not kinds & {"long", "moment"}:
         return _of_kind(values, str(kinds.pop()), path)
     return _merged(_of_kinds(values, [_exact_kind(value, path) for value in values], path))
@@ -131,13 +131,13 @@ def _exact_kind(value: Any, path: Path) -> str | None:
     return kind
 
 
-def _of_kinds(values: Values, kinds: Sequence[str | None], path: Path) -> Iterator[Column]:
+def _of_kinds(values: Values, kinds: Sequence[str | None], path: Path) -> Iterator[TypedValues]:
     for kind in dict.fromkeys(kind for kind in kinds if kind is not None):
         some = [value if k == kind else None for value, k in zip(values, kinds, strict=True)]
         yield from _of_kind(some, kind, path)
 
 
-def _of_kind(values: Values, kind: str, path: Path) -> list[Column]:
+def _of_kind(values: Values, kind: str, path: Path) -> list[TypedValues]:
     """The columns of values that are all of one kind, or None."""
     if kind == "record":
         return [_records(values, path)]
@@ -149,21 +149,23 @@ def _of_kind(values: Values, kind: str, path: Path) -> list[Column]:
         array = pa.array(values, _ARROW[kind], from_pandas=False)
     except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
         raise UsageError(f"{dotted(path)}: {error}", hint="change that value, or drop the field") from error
-    return [Column(type_, read(array), beyond) for type_, read, beyond in readings(array.type, path)]
+    return [TypedValues(type_, read(array), beyond) for type_, read, beyond in readings(array.type, path)]
 
 
-def _records(values: Values, path: Path) -> Column:
+def _records(values: Values, path: Path) -> TypedValues:
     struct, batch = with_columns(
         [(key, columns_of(inner, (*path, key))) for key, inner in _by_key(values, path)]
     )
     if not struct.fields:
-        return Column(struct, pa.array([None if value is None else {} for value in values], pa.struct([])))
+        return TypedValues(
+            struct, pa.array([None if value is None else {} for value in values], pa.struct([]))
+        )
     fields = [pa.field(f.name, a.type) for f, a in zip(struct.fields, batch.columns, strict=True)]
     mask = pa.array([value is None for value in values])
-    return Column(struct, pa.StructArray.from_arrays(batch.columns, fields=fields, mask=mask))
+    return TypedValues(struct, pa.StructArray.from_arrays(batch.columns, fields=fields, mask=mask))
 
 
-def _lists(values: Values, path: Path) -> list[Column]:
+def _lists(values: Values, path: Path) -> list[TypedValues]:
     """The columns of lists: each list has all positions in each column, null where the value is in another
     one.
     """
@@ -172,19 +174,19 @@ def _lists(values: Values, path: Path) -> list[Column]:
     offsets = pa.array(np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int32))
     mask = pa.array([value is None for value in values])
     return [
-        Column(List(type_), pa.ListArray.from_arrays(offsets, array, mask=mask), beyond)
+        TypedValues(List(type_), pa.ListArray.from_arrays(offsets, array, mask=mask), beyond)
         for type_, array, beyond in columns_of(items, (*path, "element"))
     ]
 
 
-def _merged(columns: Iterable[Column]) -> list[Column]:
+def _merged(columns: Iterable[TypedValues]) -> list[TypedValues]:
     """Merge the columns of the same type."""
-    by_type: dict[Type, Column] = {}
+    by_type: dict[Type, TypedValues] = {}
     for column in columns:
         same_type = by_type.get(column.type)
         if same_type is None:
             by_type[column.type] = column
         else:
             array = pc.coalesce(same_type.array, column.array)
-            by_type[column.type] = Column(column.type, array, same_type.beyond and column.beyond)
+            by_type[column.type] = TypedValues(column.type, array, same_type.beyond and column.beyond)
     return list(by_type.values())

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from driftline.convert.lists import Shredded, Tree
 from driftline.convert.types import arrow_type
-from driftline.convert.values import Maps, Numbers, Text, Values
+from driftline.convert.values import Maps, Numbers, NumberText, Values
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.rest import REST, element, step, type_key
 from driftline.core.schema.schema_json import type_text
@@ -42,7 +42,7 @@ class Spot(NamedTuple):
 
 
 @dataclass(slots=True)
-class Entries:
+class RestEntries:
     """The rest of each row: text by path, and beside that of a typed value its type."""
 
     rows: list[dict[str, str]]
@@ -72,16 +72,16 @@ class Collector:
     their fields.
     """
 
-    entries: Entries
+    entries: RestEntries
     spot: Callable[[int], Spot]
     contract: Contract
 
     @classmethod
     def of(cls, count: int, contract: Contract) -> Collector:
         """A collector for the records of ``count`` rows."""
-        return cls(Entries([{} for _ in range(count)]), lambda number: Spot(number, ""), contract)
+        return cls(RestEntries([{} for _ in range(count)]), lambda number: Spot(number, ""), contract)
 
-    def add(self, text: Text) -> None:
+    def add(self, text: NumberText) -> None:
         """Add an entry; the records here are the values of a field."""
         spot = self.spot(text.number)
         if spot.whole is not None:

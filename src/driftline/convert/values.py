@@ -43,7 +43,7 @@ class Maps(NamedTuple):
     numbers: Numbers
 
 
-class Text(NamedTuple):
+class NumberText(NamedTuple):
     """The exact JSON text of value ``number``, or of its element at ``places``.
 
     ``type``: of a typed value.
@@ -90,7 +90,7 @@ class Values(Protocol):
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
         """By leaf, the index of the value around it, and its places in that value's lists."""
 
-    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterable[Text]:
+    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterable[NumberText]:
         """The texts of what no column holds, without what the ``contract`` of the field excludes.
 
         Values, and lists in values, of which nothing is held, come whole; of the others their leaves.

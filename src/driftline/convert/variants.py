@@ -37,12 +37,12 @@ def variants(values: Iterable[object]) -> pa.Array:
 
 def _variant(value: object) -> tuple[bytes, bytes] | None:
     try:
-        return _Builder(_LARGEST).of(value)
+        return _VariantBuilder(_LARGEST).of(value)
     except (_InexactError, PySparkValueError, OverflowError):
         return None
 
 
-class _Builder(VariantBuilder):
+class _VariantBuilder(VariantBuilder):
     """Builds from values rather than from a text; JSON numbers come as they were written."""
 
     def of(self, value: object) -> tuple[bytes, bytes]:

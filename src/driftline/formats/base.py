@@ -280,7 +280,7 @@ class Alteration(Protocol):
         ...
 
 
-class Table(Protocol):
+class CatalogTable(Protocol):
     """One table of one catalog. Nothing is made before the first commit."""
 
     spark: SparkSession

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 from driftline.core.schema.types import Schema
-from driftline.formats.base import State, Table
+from driftline.formats.base import CatalogTable, State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,7 +105,7 @@ class Catalog(Protocol):
         """The same tables in another session of the same Spark."""
         ...
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> CatalogTable:
         """A table by ``namespace.table``, existing or not. Raises UsageError for an impossible name."""
         ...
 

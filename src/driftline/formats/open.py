@@ -24,9 +24,9 @@ def iceberg(spark: SparkSession, name: str) -> Catalog:
 
 def offline(folder: Path, catalog: str, name: str) -> OfflineTable | None:
     """A table of an embedded Iceberg lake without Spark; None if that is impossible."""
-    from driftline.formats.iceberg.offline import OfflineTable
+    from driftline.formats.iceberg.offline import OfflineIcebergTable
 
-    return OfflineTable.of(folder, catalog, name)
+    return OfflineIcebergTable.of(folder, catalog, name)
 
 
 def table_names(folder: Path, catalog: str) -> list[str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.limits import settled, without_limits
 from driftline.core.planning.plan import plan
@@ -121,8 +121,8 @@ class _Refused:
             self.rooms = (*self.rooms, settled(planned, first.place))
             self.last = [c for c in planned.conflicts if _record(c) == _record(first)]
 
-    def judge(self) -> Judge:
-        return Judge(self.schemas, self.rooms, self.settings, self.not_rewritten)
+    def judge(self) -> AdmissionCheck:
+        return AdmissionCheck(self.schemas, self.rooms, self.settings, self.not_rewritten)
 
 
 def _record(conflict: Conflict) -> tuple[str, int]:

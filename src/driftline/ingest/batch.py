@@ -15,7 +15,7 @@ from driftline.core.schema.closed import closed
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError
-from driftline.formats.base import Moved, State, Table
+from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Progress, Retry
 from driftline.ingest.once import Once
 from driftline.ingest.rewrite import rewrites
@@ -28,14 +28,14 @@ AGAIN = "nothing of the batch is in: try again once its files are whole"
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchRequest:
     """The part of a batch that is the same at each attempt.
 
     ``properties``: its settings; ``creation``: the layout of a new table; ``files``: their stamps before the
     batch; ``once``: the files that the table is to remember.
     """
 
-    table: Table
+    table: CatalogTable
     source: Source
     id: str
     properties: Mapping[str, str]
@@ -111,7 +111,7 @@ class Batch:
 class Planned:
     """A batch planned for a table as it was loaded. ``asked``: the schema that it was observed against."""
 
-    batch: Batch
+    batch: BatchRequest
     state: State
     asked: Schema
     seen: Observation

@@ -14,16 +14,16 @@ from driftline.core.schema.types import Schema
 from driftline.errors import DriftlineError
 from driftline.formats.base import State
 from driftline.ingest.accept import planned_for
-from driftline.ingest.batch import Batch, Planned
+from driftline.ingest.batch import BatchRequest, Planned
 from driftline.ingest.rewrite import rewrites
 from driftline.observe.observation import Observation
 
 
-class Misguess(Exception):
+class SpeculationFailed(Exception):
     """The batch does not match the speculated plan; it has to be read again."""
 
 
-def guessed_plan(batch: Batch, state: State, settings: Settings) -> Planned | None:
+def guessed_plan(batch: BatchRequest, state: State, settings: Settings) -> Planned | None:
     """The likely contents of the batch, and a plan by which it can be read once; None if there is none."""
     batch.progress("observing")
     schema = batch.open(state)
@@ -51,14 +51,14 @@ def confirmed(guessed: Planned, written: int) -> Planned:
     seen = guessed.batch.source.observe(guessed.asked, settings)
     planned = _plan_of(guessed.batch, guessed.batch.open(guessed.state), seen, settings)
     if written != seen.tally.records or (seen.tally.malformed and settings.on_conflict == "fail"):
-        raise Misguess
+        raise SpeculationFailed
     if planned.conflicts or planned.schema != guessed.plan.schema:
-        raise Misguess
+        raise SpeculationFailed
     if not same_rows(planned.route, guessed.plan.route):
-        raise Misguess
+        raise SpeculationFailed
     return replace(guessed, seen=seen, plan=planned)
 
 
-def _plan_of(batch: Batch, schema: Schema, seen: Observation, settings: Settings) -> Plan:
+def _plan_of(batch: BatchRequest, schema: Schema, seen: Observation, settings: Settings) -> Plan:
     planned = planned_for(schema, without_excluded(seen.shape, settings.contract), settings)
     return batch.with_own(planned, seen)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from driftline.ingest.batch import Batch
+from driftline.ingest.batch import BatchRequest
 from driftline.ingest.result import Result
 
 _LOG = logging.getLogger("driftline")
@@ -56,7 +56,7 @@ class Listeners:
                 _LOG.warning("%s ends: %s; batches go on", name, cause)
 
 
-def heard(batch: Batch, listener: Listener, take: Callable[[Batch], Result]) -> Result:
+def heard(batch: BatchRequest, listener: Listener, take: Callable[[BatchRequest], Result]) -> Result:
     """Take the batch, and notify the listener."""
     began = time.monotonic()
     listener.begins(batch.table.name, batch.id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
-from driftline.formats.base import State, Table
+from driftline.formats.base import CatalogTable, State
 from driftline.source.base import Source
 from driftline.source.files import Stamp, fingerprint
 
@@ -31,7 +31,7 @@ class Once:
     def stamped(cls, stamps: Mapping[str, Stamp], *, allowed: bool = False) -> Once:
         return cls({fingerprint(file, stamp): file for file, stamp in stamps.items()}, allowed)
 
-    def check(self, table: Table, state: State) -> None:
+    def check(self, table: CatalogTable, state: State) -> None:
         """Raises DataError if the table has one of the files."""
         if not self.allowed and (taken := self._taken(table, state)):
             more = len(taken) - _NAMED
@@ -41,14 +41,14 @@ class Once:
                 hint="leave them out, or ingest them once more, as further rows: --again (again=True in Python)",
             )
 
-    def notes(self, table: Table, state: State) -> tuple[str, ...]:
+    def notes(self, table: CatalogTable, state: State) -> tuple[str, ...]:
         """Notes on the files that the table has, for a plan."""
         taken = self._taken(table, state)
         return (
             (f"{self._count(taken)} in the table already: --again ingests them once more",) if taken else ()
         )
 
-    def _taken(self, table: Table, state: State) -> list[str]:
+    def _taken(self, table: CatalogTable, state: State) -> list[str]:
         if not (self.files and state.exists):
             return []
         return sorted(self.files[file] for file in table.taken(state, self.files.keys()))

@@ -21,11 +21,11 @@ from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import Plan
 from driftline.core.schema.types import Path
 from driftline.errors import DataError
-from driftline.formats.base import CommitConflict, Moved, State, Table, Transaction
+from driftline.formats.base import CatalogTable, CommitConflict, Moved, State, Transaction
 from driftline.formats.retry import Progress, Retry, commit, is_conflict
 from driftline.ingest.accept import accepted
-from driftline.ingest.batch import AGAIN, Batch, Planned
-from driftline.ingest.guess import Misguess, confirmed, guessed_plan
+from driftline.ingest.batch import AGAIN, BatchRequest, Planned
+from driftline.ingest.guess import SpeculationFailed, confirmed, guessed_plan
 from driftline.ingest.listener import Listener, heard
 from driftline.ingest.once import Once
 from driftline.ingest.outcome import notes_of, outcome, paths_of_rest, rest_of
@@ -69,7 +69,9 @@ class Options:
 _PLAIN = Options()
 
 
-def ingest(table: Table, source: Source, options: Options = _PLAIN, *, dry_run: bool = False) -> Result:
+def ingest(
+    table: CatalogTable, source: Source, options: Options = _PLAIN, *, dry_run: bool = False
+) -> Result:
     """Takes one batch into the table; with ``dry_run`` only plans it.
 
     All or nothing: after an error the table is as it was. Raises DataError where the data or the table says
@@ -81,14 +83,14 @@ def ingest(table: Table, source: Source, options: Options = _PLAIN, *, dry_run: 
     files = stamps(getattr(source, "files", ()))
     retry = Retry(table.name, progress, options.endless)
     once = Once() if token is not None else Once.of(source, files, allowed=options.again or dry_run)
-    taken = Batch(table, source, batch, properties, token, progress, retry, files, created, once)
+    taken = BatchRequest(table, source, batch, properties, token, progress, retry, files, created, once)
     with configured(table.spark, source.conf):
         if dry_run or options.listener is None:
             return _ingest(taken, dry_run=dry_run)
         return heard(taken, options.listener, partial(_ingest, dry_run=False))
 
 
-def _ingest(batch: Batch, *, dry_run: bool) -> Result:
+def _ingest(batch: BatchRequest, *, dry_run: bool) -> Result:
     return batch.retry.run(_Attempts(batch, dry_run).next)
 
 
@@ -98,7 +100,7 @@ class _Attempts:
     by a try that did not end; ``reread``: its files were read once more, as they had changed.
     """
 
-    batch: Batch
+    batch: BatchRequest
     dry_run: bool
     again: bool = False
     tried: bool = False
@@ -130,7 +132,7 @@ class _Attempts:
         self.again = True
         if guessed is not None:
             batch.progress("writing")
-            with suppress(Misguess):
+            with suppress(SpeculationFailed):
                 return _write(guessed, tried=self.tried, guessed=True)
         schema = batch.open(state)
         seen, plan = accepted(batch.source, schema, settings, batch.progress, partial(_lossy, table))
@@ -308,7 +310,7 @@ def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str,
     return written - old.count()
 
 
-def _lossy(table: Table, planned: Plan) -> list[Path]:
+def _lossy(table: CatalogTable, planned: Plan) -> list[Path]:
     """The columns that cannot be rewritten: a value would change, or the table's layout is made of them."""
     asked = rewrites(planned.changes)
     if not asked:
@@ -319,7 +321,7 @@ def _lossy(table: Table, planned: Plan) -> list[Path]:
     return needed + lossy_rewrites(table.read(), planned.before, planned.changes)
 
 
-def _no_columns(batch: Batch, seen: Observation, planned: Plan) -> Result:
+def _no_columns(batch: BatchRequest, seen: Observation, planned: Plan) -> Result:
     """A table cannot be made without a column: the records wait in quarantine (2.4)."""
     quarantined = 0
     if seen.tally.records + seen.tally.malformed:
@@ -334,7 +336,7 @@ def _no_columns(batch: Batch, seen: Observation, planned: Plan) -> Result:
     return replace(ended, hints=(*ended.hints, *notes_of(batch.source)))
 
 
-def _explained(batch: Batch, error: BaseException) -> tuple[str, str | None]:
+def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | None]:
     """What became of the batch, and what to do."""
     if change := changed(batch.files):
         return change, AGAIN

@@ -26,7 +26,7 @@ from driftline.write.frame import converted, numbered
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from driftline.formats.base import Table
+    from driftline.formats.base import CatalogTable
 
 
 def rewrites(changes: Iterable[Change]) -> list[RewriteColumn]:
@@ -34,7 +34,7 @@ def rewrites(changes: Iterable[Change]) -> list[RewriteColumn]:
     return [change for change in changes if isinstance(change, RewriteColumn)]
 
 
-def check_readable(table: Table, schema: Schema) -> None:
+def check_readable(table: CatalogTable, schema: Schema) -> None:
     """Check that Spark can read all of the table's rows. Raises DataError that names the column if not."""
     readable = table.readable(schema)
     if readable == schema:
@@ -47,7 +47,9 @@ def check_readable(table: Table, schema: Schema) -> None:
             )
 
 
-def rows_anew(table: Table, planned: Plan, after: Struct, settings: Settings, old: DataFrame) -> DataFrame:
+def rows_anew(
+    table: CatalogTable, planned: Plan, after: Struct, settings: Settings, old: DataFrame
+) -> DataFrame:
     """Convert the table's rows to rows of the struct ``after``, with their ids if they have any."""
     before = planned.before.struct
     converter = Converter(without_defaults(after), by_name(before, after), settings)

@@ -15,7 +15,7 @@ from driftline.formats.lakes import Catalog, Orphan
 from driftline.formats.open import iceberg, located
 from driftline.lake.table import Table, TableSchema
 from driftline.lake.view_follows import altered
-from driftline.operations.alter import Altered, Request, local_name
+from driftline.operations.alter import Altered, AlterRequest, local_name
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.read_only import must_read
 from driftline.runtime.session import in_store, open_session, stop_session
@@ -137,7 +137,7 @@ class Lake(Shown):
 
         ``upgrade``: also to format v3, if that is needed. Raises UsageError, DataError.
         """
-        request = Request.of_sql(sql)
+        request = AlterRequest.of_sql(sql)
         table = self.table(local_name(request.table, self.catalog))
         if request.if_exists and not table.format.load().exists:
             return Altered(table.name, ())

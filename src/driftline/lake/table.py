@@ -9,8 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftline.capture import Reading, capture
-from driftline.capture import Request as CaptureRequest
+from driftline.capture import CaptureRequest, StreamOptions, capture
 from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.core.changes import TableChange
@@ -24,7 +23,7 @@ from driftline.ingest.result import Result
 from driftline.lake.arrow_rows import rows_in_arrow
 from driftline.lake.check import checked
 from driftline.lake.view_follows import altered, view_note
-from driftline.operations.alter import Altered, Request
+from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.history import History, history
 from driftline.operations.layout import Layout, layout
 from driftline.operations.promote import Promoted, promote
@@ -92,7 +91,8 @@ class Table(Shown):
 
         Raises:
             UsageError, DataError: The table is then as it was.
-            SetupError: Java, a store or the catalog fails; it says so if nobody can tell whether the batch is in.
+            SetupError: Java, a store or the catalog fails; the error says so if nobody can tell whether
+                the batch is in.
         """
         must_take_records(self.name)
         spark, shared = self.lake.spark, self.lake.warehouse
@@ -111,7 +111,7 @@ class Table(Shown):
 
         ``upgrade``: also to format v3, if that is needed. Raises UsageError, DataError.
         """
-        return altered(self, Request.of_changes(changes), upgrade=upgrade)
+        return altered(self, AlterRequest.of_changes(changes), upgrade=upgrade)
 
     def capture(
         self,
@@ -174,7 +174,7 @@ class Table(Shown):
         must_take_records(self.name)
         settings_of = {"url": registry} if isinstance(registry, str) else registry or {}
         topics = TopicReading(kafka or {}, start, metadata, max_records, skip_lost, value_format, settings_of)
-        reading = Reading(format, json_column, strings, max_files, topics, notify, list_every)
+        reading = StreamOptions(format, json_column, strings, max_files, topics, notify, list_every)
         request = CaptureRequest(
             self.name,
             name,

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from driftline.errors import DriftlineError
-from driftline.operations.alter import Altered, Request, alter
+from driftline.operations.alter import Altered, AlterRequest, alter
 from driftline.operations.view import moved, remade
 
 if TYPE_CHECKING:
     from driftline.lake.table import Table
 
 
-def altered(table: Table, request: Request, *, upgrade: bool) -> Altered:
+def altered(table: Table, request: AlterRequest, *, upgrade: bool) -> Altered:
     """Alter the table; its view follows if the table gets another name."""
     done = alter(table.format, request, catalog=table.lake.catalog, upgrade=upgrade)
     if done.table == table.name:

@@ -19,7 +19,7 @@ from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Reco
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Struct, Type, peel
 from driftline.core.values.numbers import EXACT
-from driftline.observe.expect import UNKNOWN, Expect
+from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.observe.observation import Observation, Tally
 from driftline.observe.sample import sample
 
@@ -34,7 +34,7 @@ class ArrowObserver:
     counts even if it holds only nulls, except one marked `driftline.convert.leaf_readings.BEYOND`.
     """
 
-    def __init__(self, struct: Struct, known: Expect, source: str) -> None:
+    def __init__(self, struct: Struct, known: ExpectedField, source: str) -> None:
         self._struct, self._known = struct, known
         self._shape = shape_of(struct, Place(source))
         self._dropped: Counter[Path] = Counter()
@@ -91,7 +91,9 @@ def _field_shape(type_: Type, place: Place) -> FieldShape:
     return shape
 
 
-def _mark_record(arrays: Sequence[pa.Array], struct: Struct, shape: RecordShape, known: Expect) -> None:
+def _mark_record(
+    arrays: Sequence[pa.Array], struct: Struct, shape: RecordShape, known: ExpectedField
+) -> None:
     by_key: dict[str, list[tuple[Type, pa.Array]]] = {}
     for f, array in zip(struct.fields, arrays, strict=True):
         by_key.setdefault(f.name, []).append((f.type, array))
@@ -112,7 +114,7 @@ def _some_missing(arrays: Sequence[pa.Array]) -> bool:
     return bool(np.logical_and.reduce([array.is_null() for array in arrays]).any())
 
 
-def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: Expect) -> None:
+def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: ExpectedField) -> None:
     inner = peel(type_)[1]
     leaves = flattened(values).drop_null()
     if not len(leaves):

@@ -29,9 +29,9 @@ from driftline.core.schema.types import (
 from driftline.core.values.dates import DATELIKE, DECLARED, known_pattern, other_patterns
 from driftline.core.values.numbers import EXACT, simple_fractions
 from driftline.core.values.parse import Number
-from driftline.observe.expect import UNKNOWN, Expect
+from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.observe.screen import HUGE
-from driftline.observe.walk import News, Walker
+from driftline.observe.walk import ShapeChanged, Walker
 
 _WIDEST = 2000  # keys of a record that msgspec looks up; more are looked up in Python
 _UNSPEAKABLE = re.compile(r'["\\\x00-\x1f]')  # msgspec has no struct fields of such names
@@ -47,10 +47,10 @@ _STRINGS = (STRING, *DATELIKE, *DECLARED)
 
 REFUSED = (MsgspecError, ValueError, RecursionError)
 Decode: TypeAlias = "Callable[[bytes | Raw], object]"
-_Rule = tuple[Mapping[type, Callable[[object], object]], object, FieldShape | None, Expect]
+_Rule = tuple[Mapping[type, Callable[[object], object]], object, FieldShape | None, ExpectedField]
 
 
-class Fields(dict[str, Decode]):
+class FieldDecoders(dict[str, Decode]):
     """Decoders by key, each built on first use; an unknown key has one that takes nothing.
 
     ``types``: of the values, by key; ``below``: the decoders for the records of a field, by its key.
@@ -60,13 +60,13 @@ class Fields(dict[str, Decode]):
         self,
         types: Callable[[], Mapping[str, Any]],
         decoder: Callable[[Any], Decode],
-        below: Callable[[str], Fields],
+        below: Callable[[str], FieldDecoders],
     ) -> None:
         super().__init__()
         self.types, self._decoder, self.below = cache(types), decoder, cache(below)
 
     @classmethod
-    def none(cls, _: str = "") -> Fields:
+    def none(cls, _: str = "") -> FieldDecoders:
         """Decoders of no keys."""
         return cls(dict, lambda _: _unknown, cls.none)
 
@@ -79,7 +79,7 @@ class Fields(dict[str, Decode]):
 
 
 def _unknown(_: bytes | Raw) -> object:
-    raise News
+    raise ShapeChanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,15 @@ class Decoder:
 
     decode: Decode
     doubles: bool
-    fields: Fields
+    fields: FieldDecoders
 
 
-NOTHING = Decoder(_unknown, False, Fields.none())  # takes no line
+NOTHING = Decoder(_unknown, False, FieldDecoders.none())  # takes no line
 
 
 def build(walker: Walker, *, exact: bool) -> Decoder:
     """Build a decoder of what the walker knows now. ``exact``: fractions are judged by their text, slowly."""
-    builder = _Builder(walker, exact)
+    builder = _DecoderBuilder(walker, exact)
     rules, fallback = builder.rules, walker.check
 
     def check(kind: type, value: object) -> object:
@@ -110,25 +110,25 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
         if match is not None and match(value):
             return checked
         if value is None or seen is None:
-            raise News
+            raise ShapeChanged
         fallback(value, seen, known)
         return checked
 
     def decoder(type_: Any) -> Decode:
         return json.Decoder(type_, dec_hook=check, float_hook=Number).decode
 
-    def fields_of(shape: RecordShape, known: Expect) -> Fields:
+    def fields_of(shape: RecordShape, known: ExpectedField) -> FieldDecoders:
         def types() -> Mapping[str, Any]:
             return {key: type_ for key, type_, _ in builder.keys(shape, known)}
 
-        def below(key: str) -> Fields:
+        def below(key: str) -> FieldDecoders:
             field = shape.fields.get(key)
             seen = None if field is None else field.facets.get(Facet(0, RECORD))
             if seen is None or seen.record is None:
-                return Fields.none()
+                return FieldDecoders.none()
             return fields_of(seen.record, known.fields.get(key, UNKNOWN))
 
-        return Fields(types, decoder, below)
+        return FieldDecoders(types, decoder, below)
 
     fields = fields_of(walker.shape, walker.known)
     if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, walker.shape.fields)):
@@ -140,7 +140,7 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
     return Decoder(whole, builder.doubles, fields)
 
 
-def _wide(fields: Fields, required: Sequence[str]) -> Decode:
+def _wide(fields: FieldDecoders, required: Sequence[str]) -> Decode:
     """A decoder of records with very many keys, one decoder for each: msgspec looks keys up one by one."""
     split = json.Decoder(dict[str, Raw]).decode
 
@@ -150,19 +150,19 @@ def _wide(fields: Fields, required: Sequence[str]) -> Decode:
             fields[key](value)
         for key in required:
             if key not in record:
-                raise News
+                raise ShapeChanged
         return None
 
     return decode
 
 
-class _Builder:
+class _DecoderBuilder:
     def __init__(self, walker: Walker, exact: bool) -> None:
         self.walker, self.exact = walker, exact
         self.doubles = False
         self.rules: dict[type, _Rule] = {}
 
-    def record(self, shape: RecordShape, known: Expect) -> Any:
+    def record(self, shape: RecordShape, known: ExpectedField) -> Any:
         fields: list[Any] = []
         names: dict[str, str] = {}
         for key, type_, must in self.keys(shape, known):
@@ -171,7 +171,7 @@ class _Builder:
             fields.append((name, type_) if must else (name, type_, None))
         return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
 
-    def keys(self, shape: RecordShape, known: Expect) -> Iterator[tuple[str, Any, bool]]:
+    def keys(self, shape: RecordShape, known: ExpectedField) -> Iterator[tuple[str, Any, bool]]:
         """The keys of a record, the types of their values, and True for a key that must be there and not
         null.
         """
@@ -186,7 +186,7 @@ class _Builder:
             else:
                 yield key, _or_null(type_), False
 
-    def field(self, seen: FieldShape, known: Expect) -> Any:
+    def field(self, seen: FieldShape, known: ExpectedField) -> Any:
         """The type of a field's values, null aside; None if it has no others, or they are to be walked."""
         dims = {facet.dim for facet in seen.facets if facet.dim}
         deepest = max(*dims, seen.empty_lists, 0)
@@ -204,7 +204,7 @@ class _Builder:
             type_ = reduce(or_, parts) if parts else None
         return type_
 
-    def checked(self, seen: FieldShape | None, known: Expect, pattern: str | None = None) -> Any:
+    def checked(self, seen: FieldShape | None, known: ExpectedField, pattern: str | None = None) -> Any:
         """A type whose values are checked: strings by the pattern, all others, if ``seen``, by the field's
         shape.
         """
@@ -216,7 +216,7 @@ class _Builder:
         self.rules[kind] = (sure, kind(), seen, known)
         return kind
 
-    def untypable(self, seen: FieldShape, known: Expect) -> bool:
+    def untypable(self, seen: FieldShape, known: ExpectedField) -> bool:
         """True if msgspec's types cannot express what is known of the field, or not with certainty."""
         bases = {facet.base for facet in seen.facets}
         if known.beside is not None or bases >= {RECORD, _MAP}:
@@ -239,7 +239,7 @@ class _Builder:
                 return True
         return self.exact and bool(bases & {DOUBLE, BIG_DECIMAL, NUMBER_TEXT})
 
-    def level(self, seen: FieldShape, known: Expect, level: int) -> tuple[list[Any], str | None]:
+    def level(self, seen: FieldShape, known: ExpectedField, level: int) -> tuple[list[Any], str | None]:
         """The types, lists removed, of values inside ``level`` lists, and the pattern of strings if not all
         may occur.
         """
@@ -264,7 +264,7 @@ class _Builder:
             parts.append(_EMPTY)
         return parts, pattern
 
-    def pattern(self, strings: Mapping[Any, Seen], known: Expect) -> str | None:
+    def pattern(self, strings: Mapping[Any, Seen], known: ExpectedField) -> str | None:
         """The pattern of strings of these types, no finer and no further than ``strings`` are.
 
         None for all or none.

@@ -34,7 +34,7 @@ from driftline.core.values.dates import DATELIKE
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class BesideMap:
     """A struct beside a map.
 
     It has the ``keys``, and with ``words`` all words, which are then not in the map.
@@ -51,7 +51,7 @@ class Beside:
 
 
 @dataclass(slots=True)
-class Expect:
+class ExpectedField:
     """A table's columns for one field.
 
     ``types``: of its columns, inside their lists; ``fields``: those of its records, ``value``: of its maps;
@@ -60,11 +60,11 @@ class Expect:
     """
 
     types: frozenset[Primitive] = frozenset()
-    fields: Mapping[str, Expect] = field(default_factory=dict)
-    value: Expect | None = None
+    fields: Mapping[str, ExpectedField] = field(default_factory=dict)
+    value: ExpectedField | None = None
     required: bool = False
     sole: Facet | None = None
-    beside: Beside | None = None
+    beside: BesideMap | None = None
 
     # Derived: whether integers and fractions go by their own types, or small integers by int and others by
     # their own; whether strings do, and whether date-like ones always count.
@@ -85,17 +85,17 @@ class Expect:
         self.required_keys = tuple(key for key, known in self.fields.items() if known.required)
 
 
-UNKNOWN = Expect()
+UNKNOWN = ExpectedField()
 
 
 @no_search()
-def expect(schema: Schema, settings: Settings | None = None) -> Expect:
+def expect(schema: Schema, settings: Settings | None = None) -> ExpectedField:
     """A table's columns, existing or declared by hints, for each key of a record."""
     settings = settings or Settings()
-    return Expect(fields=_expected(schema.struct.fields, settings.contract, settings))
+    return ExpectedField(fields=_expected(schema.struct.fields, settings.contract, settings))
 
 
-def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) -> dict[str, Expect]:
+def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) -> dict[str, ExpectedField]:
     keys = by_key(columns, settings.mark)
     for key, inner in contract.fields.items():
         if inner.hint is not None or inner.fields:
@@ -103,7 +103,7 @@ def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) 
     return {key: _expect(inner, contract.of(key), settings) for key, inner in keys.items()}
 
 
-def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) -> Expect:
+def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) -> ExpectedField:
     declared = [Field("", contract.hint)] if contract.hint is not None else []
     peeled = [peel(column.type) for column in [*columns, *declared]]
     below = contract.inside(max((dim for dim, _ in peeled), default=0))
@@ -112,9 +112,11 @@ def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) ->
     structs = [t for t in inner if isinstance(t, Struct)]
     fields = _expected([f for t in structs for f in t.fields], below, settings)
     beside = (
-        Beside(frozenset(fields), words_apart(inner, contract, settings.mark)) if structs and values else None
+        BesideMap(frozenset(fields), words_apart(inner, contract, settings.mark))
+        if structs and values
+        else None
     )
-    return Expect(
+    return ExpectedField(
         frozenset(t for t in inner if isinstance(t, Primitive)),
         fields,
         _expect(values, below.of("value"), settings) if values else None,
@@ -137,7 +139,7 @@ def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | N
     return Facet(dim, RECORD if isinstance(inner, Struct) else inner)  # type: ignore[arg-type]
 
 
-def steady(known: Expect) -> RecordShape:
+def steady(known: ExpectedField) -> RecordShape:
     """The shape of records that have exactly what the table has columns for, as far as that is plain."""
     shape = RecordShape()
     for position, (key, below) in enumerate(known.fields.items()):
@@ -148,14 +150,14 @@ def steady(known: Expect) -> RecordShape:
     return shape
 
 
-def foreseen(known: Expect, shape: RecordShape) -> Expect:
+def foreseen(known: ExpectedField, shape: RecordShape) -> ExpectedField:
     """Add the maps whose many keys were forgotten while a batch of this ``shape`` was observed."""
     fields = {key: _foreseen(known.fields.get(key, UNKNOWN), field) for key, field in shape.fields.items()}
     more = {key: below for key, below in fields.items() if below is not known.fields.get(key, UNKNOWN)}
     return replace(known, fields={**known.fields, **more}) if more else known
 
 
-def _foreseen(known: Expect, field: FieldShape) -> Expect:
+def _foreseen(known: ExpectedField, field: FieldShape) -> ExpectedField:
     for seen in field.facets.values():
         if seen.record is not None and not seen.typed:
             known = foreseen(known, seen.record)
@@ -163,7 +165,7 @@ def _foreseen(known: Expect, field: FieldShape) -> Expect:
         if facet.base == MAP and seen.value is not None and not seen.typed:
             value = _foreseen(known.value or UNKNOWN, seen.value)
             if known.value is None and Facet(facet.dim, RECORD) in field.facets:
-                known = replace(known, beside=Beside())
+                known = replace(known, beside=BesideMap())
             if value is not known.value:
                 known = replace(known, value=value)
     return known

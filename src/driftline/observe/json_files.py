@@ -10,13 +10,13 @@ from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, TypeAlias
 
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.place import Place
-from driftline.core.values.parse import Cut, cut
+from driftline.core.values.parse import TruncatedText, cut
 from driftline.errors import DataError
-from driftline.observe.expect import Expect
+from driftline.observe.expect import ExpectedField
 from driftline.observe.json_documents import is_document, records_in
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
@@ -70,7 +70,7 @@ Share: TypeAlias = Sequence[tuple[int, Split]]  # splits, each with its number i
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ObservedSplits:
     """The observation of some splits.
 
     ``lines``: the number of lines of each, by its number, in their order.
@@ -108,7 +108,9 @@ def together(share: Share) -> Iterator[Share]:
         yield from [group] if begins else ([split] for split in group)
 
 
-def observe_splits(known: Expect, settings: Settings, judge: Judge | None, share: Share) -> Iterator[Part]:
+def observe_splits(
+    known: ExpectedField, settings: Settings, judge: AdmissionCheck | None, share: Share
+) -> Iterator[ObservedSplits]:
     """Observe every type of every path of every record of the splits, against what a table has, in parts.
 
     Lines count from 1. What the first part holds counts as observed in those after it, in order of their
@@ -125,7 +127,7 @@ def observe_splits(known: Expect, settings: Settings, judge: Judge | None, share
                 line += len(lines)
             counts[place] = line - 1
         seen = under_way.taken()
-        yield Part(seen, counts)
+        yield ObservedSplits(seen, counts)
         if number == 0:
             # The first part itself tells where that was seen: its lines are yet to be numbered. Whether
             # the keys of an object are data is not known of one part alone.
@@ -137,8 +139,8 @@ def observe_splits(known: Expect, settings: Settings, judge: Judge | None, share
 def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
     """The lines of a split in groups, without a byte order mark; of a document its records.
 
-    Those of more than ``longest`` bytes come as `Cut`. Raises DataError for a record that contradicts the
-    split's ``beside``.
+    Those of more than ``longest`` bytes come as `TruncatedText`. Raises DataError for a record that contradicts
+    the split's ``beside``.
     """
     as_written = _blocks(split, longest)
     if not split.beside:
@@ -154,7 +156,7 @@ def _blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
         end = split.text_length if is_unpacked(file) else split.start + split.length
         first = split.start == 0
         for lines in _lines(lines_between(file, split.start, end), longest):
-            if first and lines[0].startswith(BOM) and not isinstance(lines[0], Cut):
+            if first and lines[0].startswith(BOM) and not isinstance(lines[0], TruncatedText):
                 lines[0] = lines[0].removeprefix(BOM)
             yield lines
             first = False
@@ -167,7 +169,7 @@ def with_members(line: bytes, split: Split) -> bytes:
     b'{"a": 1,"day":7}'
     """
     text = line.strip()
-    if isinstance(line, Cut) or not (text.startswith(b"{") and text.endswith(b"}")):
+    if isinstance(line, TruncatedText) or not (text.startswith(b"{") and text.endswith(b"}")):
         return line
     beside = [(json.dumps(key).encode(), key, value) for key, value in split.beside]
     written: Mapping[str, Any] = {}

@@ -10,20 +10,27 @@ from operator import length_hint
 from time import perf_counter
 from typing import NamedTuple, TypeAlias
 
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.values.parse import Malformed, parse, reason
-from driftline.observe.decoder import NOTHING, REFUSED, Decoder, Fields, build
+from driftline.observe.decoder import NOTHING, REFUSED, Decoder, FieldDecoders, build
 from driftline.observe.excluded import Excluded
-from driftline.observe.expect import Expect, steady
-from driftline.observe.observation import REASONS, Bad, Observation, Tally, copied, merge_observations
+from driftline.observe.expect import ExpectedField, steady
+from driftline.observe.observation import (
+    REASONS,
+    MalformedRecord,
+    Observation,
+    Tally,
+    copied,
+    merge_observations,
+)
 from driftline.observe.sample import SAMPLE, sample
 from driftline.observe.screen import doubtful
-from driftline.observe.single_records import Court
+from driftline.observe.single_records import AdmissionByShape
 from driftline.observe.walk import MANY_KEYS, Walker
 
 __all__ = ["JsonObserver", "reason"]
@@ -47,9 +54,9 @@ class JsonObserver:
 
     def __init__(
         self,
-        known: Expect,
+        known: ExpectedField,
         settings: Settings,
-        judge: Judge | None = None,
+        judge: AdmissionCheck | None = None,
         usual: Callable[[RecordShape], RecordShape] | None = None,
         many: int = MANY_KEYS,
         before: RecordShape | None = None,
@@ -64,7 +71,7 @@ class JsonObserver:
         self._folds_at = many if settings.contract.folds else None
         self._before = RecordShape() if before is None or judge is not None else before
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
-        self._court = None if judge is None else Court(judge, known, settings.dates)
+        self._court = None if judge is None else AdmissionByShape(judge, known, settings.dates)
         self._fast = _Adaptive(exact=False, cost=0.0, part=usual)
         self._exact = _Adaptive(exact=True, cost=0.002)
         self._done = Observation()
@@ -78,7 +85,7 @@ class JsonObserver:
         self._fast.begin(self._walker)
         self._exact.begin(self._walker)
         self._lines = self._blank = self._malformed = 0
-        self._bad: list[Bad] = []
+        self._bad: list[MalformedRecord] = []
         self._next = Place()
 
     @no_search()
@@ -114,7 +121,7 @@ class JsonObserver:
         return self._walker.learnt + self._malformed
 
     @property
-    def fields(self) -> Fields:
+    def fields(self) -> FieldDecoders:
         """By key, decoders of values of the types that the line decoder takes."""
         return self._fast.decoder().fields
 
@@ -187,7 +194,7 @@ class JsonObserver:
             self._malformed += 1
             if len(self._bad) < REASONS:
                 text = line[: 4 * SAMPLE].decode(errors="backslashreplace")
-                self._bad.append(Bad(Place(source, number), str(why), sample(text)))
+                self._bad.append(MalformedRecord(Place(source, number), str(why), sample(text)))
         return why
 
 

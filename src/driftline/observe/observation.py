@@ -17,7 +17,7 @@ REASONS = 5  # malformed records that are kept as examples
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Bad:
+class MalformedRecord:
     """A malformed record: its place, the reason, and its beginning."""
 
     place: Place
@@ -39,7 +39,7 @@ class Tally:
     records: int = 0
     malformed: int = 0
     dropped_names: Counter[Path] = field(default_factory=Counter)
-    reasons: tuple[Bad, ...] = ()
+    reasons: tuple[MalformedRecord, ...] = ()
     excluded: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Tally) -> Tally:

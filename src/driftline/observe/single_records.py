@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict
 from driftline.core.planning.shape import FieldShape, RecordShape
-from driftline.observe.expect import Expect
+from driftline.observe.expect import ExpectedField
 from driftline.observe.walk import Walker
 
 _REMEMBERED = 10_000  # shapes whose verdict is kept: most records that do not fit fail in one way
 
 
-class Court:
+class AdmissionByShape:
     """Asks the judge about each record; records of one shape share a verdict."""
 
-    def __init__(self, judge: Judge, known: Expect, dates: str) -> None:
+    def __init__(self, judge: AdmissionCheck, known: ExpectedField, dates: str) -> None:
         self._judge, self._known, self._dates = judge, known, dates
         self._verdicts: dict[object, Conflict | None] = {}
 

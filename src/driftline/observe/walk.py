@@ -20,7 +20,7 @@ from driftline.core.schema.types import (
 from driftline.core.values.dates import DATELIKE, declared_string_base, far, fraction, string_base
 from driftline.core.values.numbers import EXACT, base_of, declared_base
 from driftline.core.values.parse import Number, has_value
-from driftline.observe.expect import UNKNOWN, Beside, Expect
+from driftline.observe.expect import UNKNOWN, BesideMap, ExpectedField
 from driftline.observe.sample import sample
 
 
@@ -57,7 +57,7 @@ class Parts:
 _MAP = MapOf(STRING)
 MANY_KEYS = 1_000  # of one object, that are kept apart before it is asked whether they are data
 FEWER_KEYS = 20  # the same where a guess will do: each key costs as much as a record
-_FOLDED = Beside()  # an object whose many keys were folded but for its words
+_FOLDED = BesideMap()  # an object whose many keys were folded but for its words
 
 
 class Depth(NamedTuple):
@@ -70,7 +70,7 @@ class Depth(NamedTuple):
 _FLAT = Depth(0)
 
 
-class News(ValueError):
+class ShapeChanged(ValueError):
     """A value has something that the shape does not contain yet."""
 
 
@@ -88,7 +88,12 @@ class Walker:
     """
 
     def __init__(
-        self, known: Expect, dates: str, shape: RecordShape | None = None, *, folds_at: int | None = None
+        self,
+        known: ExpectedField,
+        dates: str,
+        shape: RecordShape | None = None,
+        *,
+        folds_at: int | None = None,
     ) -> None:
         """``folds_at``: an object of this many keys, if these are data, is known by all its values
         together.
@@ -112,7 +117,7 @@ class Walker:
         self._path.clear()
         self._record(record, self.shape, self.known)
 
-    def check(self, value: object, seen: FieldShape, known: Expect) -> None:
+    def check(self, value: object, seen: FieldShape, known: ExpectedField) -> None:
         """Raises News if a field's ``value`` would add anything; numbers may be ints and floats here."""
         self._dry = True
         try:
@@ -122,10 +127,10 @@ class Walker:
 
     def _learn(self) -> None:
         if self._dry:
-            raise News
+            raise ShapeChanged
         self.learnt += 1
 
-    def _record(self, record: Mapping[str, object], shape: RecordShape, known: Expect) -> None:
+    def _record(self, record: Mapping[str, object], shape: RecordShape, known: ExpectedField) -> None:
         for position, (key, value) in enumerate(record.items()):
             if not key:
                 self._drop()
@@ -148,7 +153,7 @@ class Walker:
 
     def _drop(self) -> None:
         if self._dry:
-            raise News
+            raise ShapeChanged
         self.dropped[tuple(self._path)] += 1
 
     def _miss(self, key: str, shape: RecordShape, position: int) -> None:
@@ -159,7 +164,7 @@ class Walker:
             seen = shape.fields.setdefault(key, FieldShape(place, absent=True))
             seen.missing = True
 
-    def _value(self, value: object, seen: FieldShape, known: Expect, position: int) -> None:
+    def _value(self, value: object, seen: FieldShape, known: ExpectedField, position: int) -> None:
         if type(value) is not list and value != {}:
             self._leaf(value, _FLAT, value, seen, known, position)
             return
@@ -180,7 +185,7 @@ class Walker:
             seen.empty_record = True
 
     def _leaf(
-        self, leaf: object, depth: Depth, value: object, seen: FieldShape, known: Expect, position: int
+        self, leaf: object, depth: Depth, value: object, seen: FieldShape, known: ExpectedField, position: int
     ) -> None:
         """Add a value that is no list; ``value`` is the whole around it."""
         wide = beyond = False
@@ -212,7 +217,7 @@ class Walker:
         depth: Depth,
         value: object,
         seen: FieldShape,
-        known: Expect,
+        known: ExpectedField,
         position: int,
     ) -> None:
         """Add an object: as a record, as a map's values, or, if both exist side by side, each with
@@ -279,7 +284,7 @@ class Walker:
             self._quick[quick] = known
         return known
 
-    def _string(self, text: str, dim: int, seen: FieldShape, known: Expect) -> Primitive:
+    def _string(self, text: str, dim: int, seen: FieldShape, known: ExpectedField) -> Primitive:
         if not known.plain_strings:
             base = declared_string_base(text, known.types, self.dates)
         else:

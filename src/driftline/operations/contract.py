@@ -13,7 +13,7 @@ from driftline.core.schema.naming import MARK, is_metadata, marked_key
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.types import Field, List, Map, Path, Schema, Struct, Type, children, dotted
 from driftline.errors import DataError
-from driftline.formats.base import Table
+from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Progress
 from driftline.ingest.accept import accepted
 from driftline.ingest.outcome import paths_of_rest
@@ -26,7 +26,7 @@ from driftline.source.opening import Data, opened
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """The way data are read, in the terms of `Table.ingest`."""
 
     format: str | None = None
@@ -94,7 +94,9 @@ def _mark(promise: Promise) -> str:
     return promise.properties.get(f"{PREFIX}mark") or MARK
 
 
-def planned(promise: Promise, table: Table, data: Data, reading: Reading, progress: Progress) -> Result:
+def planned(
+    promise: Promise, table: CatalogTable, data: Data, reading: ReadOptions, progress: Progress
+) -> Result:
     """Plan a batch for a table exactly as the contract says.
 
     Raises UsageError, DataError for unreadable data.

@@ -11,11 +11,11 @@ from driftline.core.schema.partitioning import PartitionField
 from driftline.runtime.shown import Shown
 
 if TYPE_CHECKING:
-    from driftline.formats.base import Table
+    from driftline.formats.base import CatalogTable
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FileGroup:
     """Files of one partition spec. ``by``: its fields as SQL has them; ``bytes``:
     their size. ``current``: new files join.
     """
@@ -33,7 +33,7 @@ class Layout(Shown):
     """A table's layout: ``groups`` of files, each by its partitioning, and the ``sort`` order of new rows."""
 
     table: str
-    groups: tuple[Group, ...]
+    groups: tuple[FileGroup, ...]
     sort: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,11 +55,13 @@ class Layout(Shown):
         }
 
 
-def layout(table: Table) -> Layout:
+def layout(table: CatalogTable) -> Layout:
     """A table's data files by partition spec; specs without files are left out, but for the current one."""
     now = table.definition()
     groups = tuple(
-        Group(group.spec, _text(now, group.fields), group.files, group.records, group.bytes, group.current)
+        FileGroup(
+            group.spec, _text(now, group.fields), group.files, group.records, group.bytes, group.current
+        )
         for group in table.laid()
     )
     return Layout(table.name, groups, tuple(sort_text(Version(0, now))))

@@ -29,11 +29,11 @@ from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import Names
 from driftline.core.schema.types import Field, Path, Schema, Struct, all_optional, dotted
 from driftline.errors import DataError, UsageError, no_table
-from driftline.formats.base import Moved, State, Table, Transaction
+from driftline.formats.base import CatalogTable, Moved, State, Transaction
 from driftline.formats.retry import Retry, commit
 from driftline.ingest.rewrite import check_readable, rewrites
 from driftline.observe.arrow import ArrowObserver
-from driftline.observe.expect import Expect, expect
+from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Walker
 from driftline.runtime.spark_conf import PLAIN, configured
@@ -75,7 +75,7 @@ class Promoted:
 
 
 def promote(
-    table: Table,
+    table: CatalogTable,
     paths: Sequence[str] = (),
     *,
     everything: bool = False,
@@ -105,7 +105,9 @@ def promote(
         return retry.run(attempt)
 
 
-def _promote(table: Table, state: State, paths: tuple[Path, ...], retry: Retry, *, dry_run: bool) -> Promoted:
+def _promote(
+    table: CatalogTable, state: State, paths: tuple[Path, ...], retry: Retry, *, dry_run: bool
+) -> Promoted:
     settings = from_properties(state.properties)
     rest = rest_column(state.schema.struct)
     if rest is None:
@@ -131,7 +133,10 @@ def _promote(table: Table, state: State, paths: tuple[Path, ...], retry: Retry, 
 
         def check(appended: DataFrame) -> None:
             nonlocal seen, rows
-            seen, rows = Seen.merged([seen, look(appended, state.schema)]), rows.unionByName(appended)
+            seen, rows = (
+                SelectedValues.merged([seen, look(appended, state.schema)]),
+                rows.unionByName(appended),
+            )
             now = plans(state.schema, seen, partial(look, rows), settings)
             if (now.schema, now.routes) != (planned.schema, planned.routes):
                 raise Moved("what others have put into the rest meanwhile needs other columns")
@@ -159,7 +164,7 @@ class _Asked:
 
 
 @dataclass(slots=True)
-class Seen:
+class SelectedValues:
     """The selection: JSON values and typed ones, the number of values by field, and the paths that matched
     some.
     """
@@ -170,7 +175,7 @@ class Seen:
     met: set[Path]
 
     @classmethod
-    def merged(cls, parts: Sequence[Seen]) -> Seen:
+    def merged(cls, parts: Sequence[SelectedValues]) -> SelectedValues:
         """Of several tasks."""
         return cls(
             merge_observations([part.of_json for part in parts]),
@@ -186,7 +191,9 @@ def unlimited(settings: Settings) -> Settings:
     return replace(without_limits(settings), max_key=sys.maxsize, contract=contract)
 
 
-def plans(schema: Schema, seen: Seen, look: Callable[[Schema], Seen], settings: Settings) -> Plans:
+def plans(
+    schema: Schema, seen: SelectedValues, look: Callable[[Schema], SelectedValues], settings: Settings
+) -> Plans:
     """Columns for what is selected. ``look``: sees it again, for a table that has other columns.
 
     Raises DataError where the policy refuses some.
@@ -210,7 +217,7 @@ def _planned(schema: Schema, seen: Observation, settings: Settings) -> Plan:
 
 
 def _write(
-    table: Table,
+    table: CatalogTable,
     transaction: Transaction,
     planned: Plans,
     asked: _Asked,
@@ -249,14 +256,14 @@ def _write(
     transaction.evolve(diff(between, replace(between, struct=Struct(fields))))  # type: ignore[arg-type]
 
 
-def _look(schema: Schema, asked: _Asked, rows: DataFrame, known: Schema) -> Seen:
+def _look(schema: Schema, asked: _Asked, rows: DataFrame, known: Schema) -> SelectedValues:
     """Select from the rows, for a table with the columns in ``known``."""
     rest, selection, settings = asked.rest, asked.selection, asked.settings
     rows = rows.where(f"{name(rest.name)} is not null")
     parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
     observe = partial(_observed, parts, expect(known, settings), settings.dates)
     collected = numbered(rows).mapInArrow(observe, "observed binary").collect()  # one row a task
-    return Seen.merged([pickle.loads(row.observed) for row in collected])  # noqa: S301  our own bytes
+    return SelectedValues.merged([pickle.loads(row.observed) for row in collected])  # noqa: S301  our own bytes
 
 
 def _parts(struct: Struct, rest: str, selection: Selection, mark: str, batch: pa.RecordBatch) -> list[Chosen]:
@@ -265,7 +272,7 @@ def _parts(struct: Struct, rest: str, selection: Selection, mark: str, batch: pa
 
 def _observed(
     parts_of_batch: Callable[[pa.RecordBatch], list[Chosen]],
-    known: Expect,
+    known: ExpectedField,
     dates: str,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
@@ -273,7 +280,7 @@ def _observed(
     yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(seen)], pa.binary())], ["observed"])
 
 
-def seen_in(batches: Iterable[Sequence[Chosen]], known: Expect, dates: str) -> Seen:
+def seen_in(batches: Iterable[Sequence[Chosen]], known: ExpectedField, dates: str) -> SelectedValues:
     """Observe the selection in batches of rows, against the table's ``known`` columns."""
     walker = Walker(known, dates)
     counts, met = Counter[Path](), set[Path]()
@@ -290,11 +297,11 @@ def seen_in(batches: Iterable[Sequence[Chosen]], known: Expect, dates: str) -> S
             observer = ArrowObserver(struct, known, "")
             observer.feed(values)
             typed.append(observer.result())
-    return Seen(Observation(walker.shape), merge_observations(typed), counts, met)
+    return SelectedValues(Observation(walker.shape), merge_observations(typed), counts, met)
 
 
 def _check_found(
-    table: Table, schema: Schema, counts: Counter[Path], missing: Sequence[Path], mark: str
+    table: CatalogTable, schema: Schema, counts: Counter[Path], missing: Sequence[Path], mark: str
 ) -> None:
     """Raises DataError for a path below which nothing waits; it names the paths that have values."""
     if missing:

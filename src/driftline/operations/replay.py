@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from driftline.core.changelog.token import BatchIsInError
 from driftline.errors import UsageError, no_table
-from driftline.formats.base import Table
+from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Retry
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result
@@ -35,7 +35,7 @@ _SAMPLE = 500  # characters of a record
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RejectGroup:
     """Records that wait for one reason. ``sample``: the first of them, ``place``: its origin."""
 
     reason: str
@@ -70,7 +70,7 @@ class Quarantine(Shown):
     table: str
     waiting: int = 0
     replayed: int = 0
-    groups: tuple[Group, ...] = ()
+    groups: tuple[RejectGroup, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The form that `--json` prints."""
@@ -116,13 +116,13 @@ class Replay(Shown):
         }
 
 
-def waiting(table: Table) -> DataFrame | None:
+def waiting(table: CatalogTable) -> DataFrame | None:
     """The rows of the quarantine that the table has not taken since; None if there is no quarantine."""
     pending = Pending.of(table)
     return None if pending is None else pending.rows().where(pending.waits)
 
 
-def _there(table: Table) -> Pending | None:
+def _there(table: CatalogTable) -> Pending | None:
     """The quarantine, if the table has one. Raises UsageError if there is no such table."""
     pending = Pending.of(table)
     if pending is None and not table.load().exists:
@@ -130,7 +130,7 @@ def _there(table: Table) -> Pending | None:
     return pending
 
 
-def listed(table: Table) -> Quarantine:
+def listed(table: CatalogTable) -> Quarantine:
     """The records in the quarantine, by reason. Raises UsageError if there is no such table."""
     pending = _there(table)
     if pending is None:
@@ -158,7 +158,7 @@ def listed(table: Table) -> Quarantine:
         counts.get(True, 0),
         counts.get(False, 0),
         tuple(
-            Group(
+            RejectGroup(
                 row.one.reason, row.path, row.table_type, row.incoming_type, row.n,
                 (row.one.raw or "")[:_SAMPLE], _place(row.one), row.first, row.last,
             )
@@ -177,7 +177,7 @@ def _place(row: Any) -> str:
     return f"{row.source or ''}:{row.line}" if row.line else row.source or ""
 
 
-def export(table: Table, file: Path) -> int:
+def export(table: CatalogTable, file: Path) -> int:
     """Writes what waits as JSON lines, each with the record as it came and why; returns how many."""
     pending = _there(table)
     rows: Iterator[Any] = iter(())
@@ -197,7 +197,7 @@ def export(table: Table, file: Path) -> int:
 
 
 def replay(
-    table: Table,
+    table: CatalogTable,
     *,
     settings: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
@@ -222,7 +222,7 @@ def replay(
     return Replay(table.name, tuple(results), stay, held)
 
 
-def _marked(table: Table, progress: Callable[[str], None]) -> Pending | None:
+def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | None:
     """Gives the records that wait, and are in no replay yet, the number of the
     next one. Nothing is in the table by that.
     """

@@ -22,7 +22,7 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct, Type, dotted
 from driftline.errors import DataError, UsageError, no_table
-from driftline.formats.base import Moved, State, Table
+from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Retry, commit, is_conflict
 from driftline.ingest.rewrite import check_readable
 from driftline.runtime.failure import explained
@@ -42,7 +42,7 @@ RESOLVED = PREFIX + "resolved."
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FoldedColumn:
     """A column that was folded. ``rest``: how many of its values stay, or are dropped."""
 
     path: Path
@@ -63,7 +63,7 @@ class Resolved(Shown):
     values: int
     rest: int
     samples: tuple[str, ...]
-    folded: tuple[Column, ...]
+    folded: tuple[FoldedColumn, ...]
     beside: tuple[Path, ...]
     columns: tuple[Path, ...] = ()
     kept_in: tuple[Path, ...] = ()
@@ -106,7 +106,7 @@ class Resolved(Shown):
 
 
 def resolve(
-    table: Table,
+    table: CatalogTable,
     path: str,
     to: str,
     *,
@@ -172,7 +172,7 @@ class _Request:
         }
 
 
-def _resolve(table: Table, state: State, request: _Request, retry: Retry) -> Resolved:
+def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry) -> Resolved:
     settings = from_properties(state.properties)
     plan = resolution(state.schema, request.path, parse_type(request.to), settings)
     check_readable(table, state.schema)
@@ -230,7 +230,7 @@ def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Re
         for row in values.groupBy("v.n").agg(*_counts(width)).collect()  # one row a struct of the schema
     }
     columns = [
-        Column((*site.parent, c.name), c.type, int(counts[n][f"c{i}"]) if n in counts else 0)
+        FoldedColumn((*site.parent, c.name), c.type, int(counts[n][f"c{i}"]) if n in counts else 0)
         for n, site in enumerate(plan.sites)
         for i, c in enumerate(site.folded)
     ]
@@ -276,7 +276,7 @@ def _resolved(
     return replace(preview, columns=tuple(columns), kept_in=tuple(beside), snapshot=snapshot)
 
 
-def _possible(table: Table, plan: Resolution) -> None:
+def _possible(table: CatalogTable, plan: Resolution) -> None:
     """Raises DataError where something else needs a column that would go."""
     definition = table.definition()
     for site in plan.sites:

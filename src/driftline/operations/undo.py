@@ -15,7 +15,7 @@ from driftline.core.changes import ColumnChange, details, diff, in_words, told
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
 from driftline.errors import DataError
-from driftline.formats.base import Draft, State, Table
+from driftline.formats.base import CatalogTable, Draft, State
 from driftline.formats.retry import Retry
 from driftline.operations import history
 from driftline.runtime.shown import Shown
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ValueCount:
     """The number of values in a column; ``before``: at the time it was dropped, None if unknown."""
 
     path: str
@@ -42,8 +42,8 @@ class Undone(Shown):
     table: str
     undone: str
     changes: tuple[ColumnChange, ...]
-    hidden: tuple[Values, ...]
-    back: tuple[Values, ...]
+    hidden: tuple[ValueCount, ...]
+    back: tuple[ValueCount, ...]
     stays: tuple[str, ...]
     layout: tuple[str, ...]
     schema: int
@@ -63,7 +63,7 @@ class Undone(Shown):
         }
 
 
-def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
+def undo(table: CatalogTable, *, to: int | None = None, yes: bool = False) -> Undone:
     """Takes the last change of the table's definition back, or all since schema version ``to``.
 
     ``yes``: also where that hides values. Raises UsageError, DataError
@@ -73,7 +73,7 @@ def undo(table: Table, *, to: int | None = None, yes: bool = False) -> Undone:
     return Retry(table.name).run(lambda: _undo(table, to, counter, yes=yes))
 
 
-def _undo(table: Table, to: int | None, counter: _Counter, *, yes: bool) -> Undone:
+def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) -> Undone:
     alteration = table.alteration()
     counter.look()
     versions = table.versions()
@@ -97,8 +97,14 @@ def _undo(table: Table, to: int | None, counter: _Counter, *, yes: bool) -> Undo
 
 
 def _hidden(
-    table: Table, now: Definition, columns: Sequence[Path], change: str, counter: _Counter, *, yes: bool
-) -> tuple[Values, ...]:
+    table: CatalogTable,
+    now: Definition,
+    columns: Sequence[Path],
+    change: str,
+    counter: _Counter,
+    *,
+    yes: bool,
+) -> tuple[ValueCount, ...]:
     """Count the values of the columns that would be hidden.
 
     Raises DataError if there are any, unless ``yes``.
@@ -121,7 +127,7 @@ def _hidden(
     return hidden
 
 
-def _just_rewritten(table: Table, versions: Versions) -> bool:
+def _just_rewritten(table: CatalogTable, versions: Versions) -> bool:
     """True if the last change is a resolve or a promote, and no row was written since."""
     last = history.of(table.name, versions).entries[-1]
     return last.by in ("resolve", "promote") and table.load().snapshot == last.after.snapshot
@@ -152,7 +158,7 @@ def _what(entry: Entry) -> str:
     return f'"{shown}" ({who})'
 
 
-def _possible(table: Table, plan: Restoration) -> None:
+def _possible(table: CatalogTable, plan: Restoration) -> None:
     """Raises DataError where something else needs a column that would be hidden."""
     ids = {f.id for _, f in plan.after.schema.walk()}
     for column, use in plan.after.column_uses().items():
@@ -189,11 +195,11 @@ class _Counter:
     one, and of no others, as all of them would take longer than the next commit takes to come.
     """
 
-    table: Table
+    table: CatalogTable
     state: State | None = None
     appended: DataFrame | None = None
-    _hidden: dict[Path, Values] = field(default_factory=dict)
-    _back: dict[Path, Values] = field(default_factory=dict)
+    _hidden: dict[Path, ValueCount] = field(default_factory=dict)
+    _back: dict[Path, ValueCount] = field(default_factory=dict)
 
     def look(self) -> None:
         """Notes what others have done since."""
@@ -203,7 +209,7 @@ class _Counter:
         if self.appended is None:
             self._hidden, self._back = {}, {}
 
-    def hidden(self, schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:
+    def hidden(self, schema: Schema, paths: Sequence[Path]) -> tuple[ValueCount, ...]:
         """The number of values the table has in the columns."""
         new = [path for path in paths if path not in self._hidden]
         counted = _by_path(new, _counted(self._rows, schema, new))
@@ -214,7 +220,7 @@ class _Counter:
         self._hidden = counted
         return tuple(counted[path] for path in paths)
 
-    def back(self, draft: Draft, schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:
+    def back(self, draft: Draft, schema: Schema, paths: Sequence[Path]) -> tuple[ValueCount, ...]:
         """The number of values in columns that return: appended rows have none."""
         new = [path for path in paths if path not in self._back]
         self._back |= _by_path(new, _counted(draft.read, schema, new))
@@ -228,8 +234,8 @@ class _Counter:
 
 
 def _back(
-    table: Table, versions: Versions, draft: Draft, plan: Restoration, counter: _Counter
-) -> tuple[Values, ...]:
+    table: CatalogTable, versions: Versions, draft: Draft, plan: Restoration, counter: _Counter
+) -> tuple[ValueCount, ...]:
     """The values that come back, and how many there were."""
     ids = {f.id for _, f in table.readable(plan.after.schema).walk()}
     seen = [path for path in plan.back if (f := plan.after.schema.find(path)) and f.id in ids]
@@ -240,7 +246,7 @@ def _back(
     )
 
 
-def _had(table: Table, versions: Versions, schema: Schema, path: Path) -> int | None:
+def _had(table: CatalogTable, versions: Versions, schema: Schema, path: Path) -> int | None:
     """The number of values in a column when it was dropped; None if that snapshot is gone."""
     column = schema.find(path)
     assert column is not None
@@ -255,11 +261,11 @@ def _had(table: Table, versions: Versions, schema: Schema, path: Path) -> int | 
     return None
 
 
-def _by_path(paths: Sequence[Path], counts: Sequence[Values]) -> dict[Path, Values]:
+def _by_path(paths: Sequence[Path], counts: Sequence[ValueCount]) -> dict[Path, ValueCount]:
     return dict(zip(paths, counts, strict=True))
 
 
-def _counted(read: Callable[[], DataFrame], schema: Schema, paths: Sequence[Path]) -> tuple[Values, ...]:
+def _counted(read: Callable[[], DataFrame], schema: Schema, paths: Sequence[Path]) -> tuple[ValueCount, ...]:
     if not paths:
         return ()
     struct: Type = schema.struct
@@ -269,7 +275,7 @@ def _counted(read: Callable[[], DataFrame], schema: Schema, paths: Sequence[Path
             *(f"sum({_count(struct, path, '')}) as c{i}" for i, path in enumerate(paths))
         ).head()
     assert row is not None
-    return tuple(Values(dotted(path), int(row[i] or 0)) for i, path in enumerate(paths))
+    return tuple(ValueCount(dotted(path), int(row[i] or 0)) for i, path in enumerate(paths))
 
 
 def _count(type_: Type, path: Path, x: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.columns.siblings import Drifted, One, Settling
+from driftline.core.columns.siblings import DriftedColumns, FieldMerger, MergedField
 from driftline.core.planning.contract import parse_path
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.type_text import parse_type
@@ -22,7 +22,7 @@ from driftline.sql.quoting import literal, name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.formats.base import Table
+    from driftline.formats.base import CatalogTable
     from driftline.formats.lakes import Catalog
 
 SUFFIX = "_settled"
@@ -40,7 +40,7 @@ class View(Shown):
 
     table: str
     name: str
-    fields: tuple[Drifted, ...]
+    fields: tuple[DriftedColumns, ...]
     select: str
     statement: str
     in_catalog: bool
@@ -69,7 +69,7 @@ class View(Shown):
 
 def view(
     catalog: Catalog,
-    table: Table,
+    table: CatalogTable,
     *,
     view_name: str | None = None,
     types: Mapping[str, str] | None = None,
@@ -83,7 +83,7 @@ def view(
     if not state.exists:
         raise no_table(table.name)
     settings = from_properties(state.properties)
-    settling = Settling(settings.mark, settings.contract, wanted_types(types or {}))
+    settling = FieldMerger(settings.mark, settings.contract, wanted_types(types or {}))
     one = settling.record([state.schema.struct])
     for path in settling.asked_types.keys() - settling.met:
         raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
@@ -113,7 +113,7 @@ def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
         raise UsageError(str(error)) from error
 
 
-def _select(fold: Fold, schema: Schema, one: One, relation: str) -> str:
+def _select(fold: Fold, schema: Schema, one: MergedField, relation: str) -> str:
     assert one.fields is not None
     columns = fold.struct([(schema.struct, "")], one)
     listed = [
@@ -123,7 +123,7 @@ def _select(fold: Fold, schema: Schema, one: One, relation: str) -> str:
     return "select\n  " + ",\n  ".join(listed) + f"\nfrom {relation}"
 
 
-def remade(catalog: Catalog, table: Table) -> View | None:
+def remade(catalog: Catalog, table: CatalogTable) -> View | None:
     """Recreate the table's view with its settings, if one of the usual name exists.
 
     Raises UsageError, DataError.
@@ -132,7 +132,7 @@ def remade(catalog: Catalog, table: Table) -> View | None:
     return None if types is None else view(catalog, table, types=types)
 
 
-def moved(catalog: Catalog, before: Table, table: Table) -> View | None:
+def moved(catalog: Catalog, before: CatalogTable, table: CatalogTable) -> View | None:
     """Move the view of a renamed table to the new name, if one of the usual name exists.
 
     Raises UsageError, DataError.
@@ -145,7 +145,7 @@ def moved(catalog: Catalog, before: Table, table: Table) -> View | None:
     return moved_view
 
 
-def _types_of_view(catalog: Catalog, table: Table) -> dict[str, str] | None:
+def _types_of_view(catalog: Catalog, table: CatalogTable) -> dict[str, str] | None:
     """The types that the table's view was created with; None if there is none of the usual name."""
     if not catalog.has_views:
         return None
@@ -158,7 +158,11 @@ def _types_of_view(catalog: Catalog, table: Table) -> dict[str, str] | None:
 
 
 def _statement(
-    full: str, properties: Mapping[str, str], one: One, fields: tuple[Drifted, ...], select: str
+    full: str,
+    properties: Mapping[str, str],
+    one: MergedField,
+    fields: tuple[DriftedColumns, ...],
+    select: str,
 ) -> str:
     columns_of = {f.path[0]: ", ".join(c.name for c in f.columns) for f in fields if len(f.path) == 1}
     comments = {

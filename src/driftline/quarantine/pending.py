@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from driftline.core.changelog.token import Token
-from driftline.formats.base import State, Table
+from driftline.formats.base import CatalogTable, State
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.table import REPLAY
 from driftline.sql.quoting import literal
@@ -27,13 +27,13 @@ class Pending:
     captures that are in quarantine, and not in the table yet.
     """
 
-    table: Table
+    table: CatalogTable
     state: State
     reached: int = 0
     open: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, table: Table) -> Pending | None:
+    def of(cls, table: CatalogTable) -> Pending | None:
         quarantined = quarantine.of(table)
         state = quarantined.load()
         if not state.exists:

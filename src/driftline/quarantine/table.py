@@ -11,7 +11,7 @@ from driftline.core.changelog.token import Token
 from driftline.core.changes import AddColumn
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
-from driftline.formats.base import Table, Transaction
+from driftline.formats.base import CatalogTable, Transaction
 from driftline.formats.retry import Retry, commit
 from driftline.source.base import REJECTED
 from driftline.source.set_aside import Rejects
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 REPLAY = "replay"
 
-TableT = TypeVar("TableT", bound=Table)
+TableT = TypeVar("TableT", bound=CatalogTable)
 
 SCHEMA = Schema(
     Struct(
@@ -55,7 +55,7 @@ def of(table: TableT) -> TableT:
 class Staged:
     """Rejected records, written but not visible until `commit`. ``rows``: how many."""
 
-    table: Table
+    table: CatalogTable
     transaction: Transaction
     rows: int
     batch: str
@@ -81,7 +81,9 @@ class Staged:
             self.transaction.undo()  # where the files are gone, the other process has taken them for those of a try
 
 
-def stage(table: Table, rejected: Rejects | DataFrame, batch: str, token: Token | None = None) -> Staged:
+def stage(
+    table: CatalogTable, rejected: Rejects | DataFrame, batch: str, token: Token | None = None
+) -> Staged:
     """Writes rejected records into the table's quarantine."""
     quarantine = of(table)
     state = quarantine.load()
@@ -111,7 +113,7 @@ def _rows(rejected: DataFrame, constants: Mapping[str, Any]) -> DataFrame:
     )
 
 
-def forget(table: Table, token: Token) -> bool:
+def forget(table: CatalogTable, token: Token) -> bool:
     """Delete what an earlier attempt at a micro-batch left; False if there was nothing."""
     quarantine = of(table)
     state = quarantine.load()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from driftline.operations.promote import Promoted
-    from driftline.operations.replay import Group, Quarantine, Replay
+    from driftline.operations.replay import Quarantine, RejectGroup, Replay
     from driftline.operations.resolve import Resolved
     from driftline.operations.view import View
 
@@ -116,7 +116,7 @@ def quarantine(waiting: Quarantine) -> Iterator[RenderableType]:
         yield Text(f"  and {waiting.waiting - shown} more, for other reasons", "dim")
 
 
-def _group(group: Group) -> Iterator[RenderableType]:
+def _group(group: RejectGroup) -> Iterator[RenderableType]:
     line = Text.assemble((f"{group.count:>6}  ", "yellow"))
     if group.path:
         line.append(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from driftline.operations.alter import Altered
     from driftline.operations.history import Difference, History
     from driftline.operations.layout import Layout
-    from driftline.operations.undo import Undone, Values
+    from driftline.operations.undo import Undone, ValueCount
 
 
 def altered(result: Altered) -> Iterator[RenderableType]:
@@ -81,7 +81,7 @@ def undone(result: Undone) -> Iterator[RenderableType]:
         yield Hanging(Text(clean(line), "dim"), 6, 6)
 
 
-def _comes_back(values: Values) -> str:
+def _comes_back(values: ValueCount) -> str:
     text = f"back: {_values(values)}"
     lost = (values.before or 0) - values.count
     if lost > 0:
@@ -110,7 +110,7 @@ def _size(n: float) -> str:
     return f"{n:.1f} TB"
 
 
-def _values(values: Values) -> str:
+def _values(values: ValueCount) -> str:
     return f"{counted(values.count, 'value')} of {values.path}"
 
 

@@ -24,7 +24,7 @@ from openlineage.client.generated.base import DatasetFacet, RunFacet
 
 from driftline import __version__
 from driftline.core.changes import apply
-from driftline.core.planning.origins import Origin, origins
+from driftline.core.planning.origins import ColumnOrigin, origins
 from driftline.core.planning.routes import FieldRoute, RecordRoute
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.types import Field, Schema, children, dotted
@@ -173,7 +173,7 @@ def _lineage(
     return {column: column_lineage_dataset.Fields(fields) for column, fields in sources.items()}
 
 
-def _transformation(origin: Origin) -> column_lineage_dataset.Transformation:
+def _transformation(origin: ColumnOrigin) -> column_lineage_dataset.Transformation:
     if origin.exact:
         return column_lineage_dataset.Transformation("DIRECT", "IDENTITY")
     types = ", ".join(facet.spelled() for facet in origin.types) or "what has no column"

@@ -53,7 +53,7 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-class Reading(NamedTuple):
+class MetricSample(NamedTuple):
     """So much more of a metric, or its new value. ``value``: of its label."""
 
     metric: str
@@ -61,19 +61,19 @@ class Reading(NamedTuple):
     value: str = ""
 
 
-def readings(result: Result) -> Iterator[Reading]:
+def readings(result: Result) -> Iterator[MetricSample]:
     """The amounts a batch adds to the metrics."""
-    yield Reading("batches", 1)
-    yield Reading("records", result.rows_written, "written")
-    yield Reading("records", result.rows_quarantined, "quarantined")
-    yield from (Reading("changes", 1, finding.kind) for finding in findings(result))
-    yield Reading("read_bytes", result.bytes_read)
-    yield Reading("written_files", result.files_written)
-    yield Reading("written_bytes", result.bytes_written)
-    yield Reading("seconds", result.seconds)
-    yield Reading("commit_seconds", result.commit_seconds)
-    yield Reading("retries", result.retries)
-    yield Reading("last_batch_timestamp_seconds", time.time())
+    yield MetricSample("batches", 1)
+    yield MetricSample("records", result.rows_written, "written")
+    yield MetricSample("records", result.rows_quarantined, "quarantined")
+    yield from (MetricSample("changes", 1, finding.kind) for finding in findings(result))
+    yield MetricSample("read_bytes", result.bytes_read)
+    yield MetricSample("written_files", result.files_written)
+    yield MetricSample("written_bytes", result.bytes_written)
+    yield MetricSample("seconds", result.seconds)
+    yield MetricSample("commit_seconds", result.commit_seconds)
+    yield MetricSample("retries", result.retries)
+    yield MetricSample("last_batch_timestamp_seconds", time.time())
 
 
 class Metrics:
@@ -105,7 +105,7 @@ class Metrics:
         for reading in readings(result):
             self._take(reading)
         if lag is not None:
-            self._take(Reading("lag", lag))
+            self._take(MetricSample("lag", lag))
         self._write()
 
     def _new(self, name: str, metric: Metric) -> Any:
@@ -120,7 +120,7 @@ class Metrics:
     def _labels(self, metric: Metric) -> list[str]:
         return [*self._own, *([metric.label] if metric.label else [])]
 
-    def _take(self, reading: Reading) -> None:
+    def _take(self, reading: MetricSample) -> None:
         labels = [*self._own.values(), *([reading.value] if reading.value else [])]
         _put(METRICS[reading.metric], self._known[reading.metric].labels(*labels), reading.amount)
 
@@ -180,9 +180,9 @@ class Telemetry:
 
     def lag(self, table: str, lag: int) -> None:
         """Tells how much is still to come."""
-        self._take(table, Reading("lag", lag))
+        self._take(table, MetricSample("lag", lag))
 
-    def _take(self, table: str, reading: Reading) -> None:
+    def _take(self, table: str, reading: MetricSample) -> None:
         metric = METRICS[reading.metric]
         label = {metric.label: reading.value} if metric.label else {}
         instrument = _instruments()[reading.metric]

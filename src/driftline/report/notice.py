@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from driftline.core.changes import Change, apply, to_dict
-from driftline.core.columns.siblings import Family, families
+from driftline.core.columns.siblings import SiblingGroup, families
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type
 from driftline.ingest.result import Result
@@ -174,7 +174,7 @@ def told(result: Result) -> dict[str, Any]:
     }
 
 
-_Index: TypeAlias = Mapping[str, Family]
+_Index: TypeAlias = Mapping[str, SiblingGroup]
 
 
 @dataclass(slots=True)

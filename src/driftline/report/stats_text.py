@@ -12,12 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from driftline.core.columns.statistics import Seen, Value, iso
+from driftline.core.columns.statistics import SeenIn, Value, iso
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import dotted
 from driftline.core.values.counted import noun
 from driftline.report.lines import Hanging, clean
-from driftline.stats.model import Column, Drifted, Part, Stats, origin
+from driftline.stats.model import ColumnStatistics, DriftedField, Stats, TypeShare, origin
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -120,7 +120,7 @@ def _notes(table: Stats) -> Iterator[Text]:
 class _Drifted:
     """Each drifted field with its types; in little space without counts, bars and times."""
 
-    fields: Sequence[Drifted]
+    fields: Sequence[DriftedField]
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         narrow = options.max_width < _NARROW
@@ -135,7 +135,7 @@ class _Drifted:
         yield _fitted(heads, rows, options.max_width)
 
 
-def _part_cells(field: str, part: Part, narrow: bool) -> dict[str, Text | str]:
+def _part_cells(field: str, part: TypeShare, narrow: bool) -> dict[str, Text | str]:
     """The cells of one type of a drifted field, by column head."""
     some = percent(part.share) if part.share else ""
     return {
@@ -165,7 +165,7 @@ class _Columns:
         yield _fitted(heads, rows, options.max_width)
 
 
-def _column_cells(column: Column, nested: bool, narrow: bool) -> dict[str, Text | str]:
+def _column_cells(column: ColumnStatistics, nested: bool, narrow: bool) -> dict[str, Text | str]:
     """The cells of a column, by column head."""
     n = column.numbers
     title = Text(clean("  " * (len(column.path) - 1) + column.path[-1] if nested else dotted(column.path)))
@@ -235,7 +235,7 @@ def spark(trend: Sequence[float | None]) -> str:
     return "".join(" " if v is None else "·" if v == 0 else _BARS[round(v * 7)] for v in trend)
 
 
-def _values(part: Part) -> str:
+def _values(part: TypeShare) -> str:
     return ("≥" if part.at_least else "~" if part.about else "") + _number(part.records)
 
 
@@ -246,7 +246,7 @@ def _value(value: Value | None, cut: bool) -> str:
     return _cut(f"{text}…" if cut else text, _VALUE)
 
 
-def _seen(seen: Seen | None) -> str:
+def _seen(seen: SeenIn | None) -> str:
     return iso(seen.at)[:16].replace("T", " ") if seen else ""
 
 

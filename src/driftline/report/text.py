@@ -19,7 +19,7 @@ from driftline.report.lines import LISTED, Hanging, clean, from_folder, sample, 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from driftline.capture.lost import Lost
+    from driftline.capture.lost import LostOffsets
     from driftline.operations.doctor import Check
     from driftline.verify import Verdict
 
@@ -76,7 +76,7 @@ def _owner(name: str) -> str:
     return clean(name.removesuffix('""').removesuffix(".")) or "the record"
 
 
-def lost(offsets: Iterable[Lost]) -> Iterator[RenderableType]:
+def lost(offsets: Iterable[LostOffsets]) -> Iterator[RenderableType]:
     """The lost records that a capture went on without."""
     for one in offsets:
         yield _item(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 _KERNEL = "ZMQInteractiveShell"  # IPython's in a notebook; in a terminal it has another
 
 
-class _Line:
+class _ProgressLine:
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -25,9 +25,9 @@ def progress(title: str) -> Callable[[str], None]:
     ipython = sys.modules.get("IPython")
     if ipython is None or type(ipython.get_ipython()).__name__ != _KERNEL:
         return lambda _: None
-    line = ipython.display.display(_Line(title), display_id=True)
+    line = ipython.display.display(_ProgressLine(title), display_id=True)
 
     def show(phase: str) -> None:
-        line.update(_Line(f"{title}: {phase}"))
+        line.update(_ProgressLine(f"{title}: {phase}"))
 
     return show

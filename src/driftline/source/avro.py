@@ -17,7 +17,7 @@ from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import mapped
-from driftline.source.avro_blocks import Cut, container_of, cuts_of
+from driftline.source.avro_blocks import BlockRange, container_of, cuts_of
 from driftline.source.column_rows import Rows
 from driftline.source.faulty_values import checked
 
@@ -31,7 +31,7 @@ class AvroReader:
 
     struct: Struct
     label: str
-    cuts: Sequence[Cut]
+    cuts: Sequence[BlockRange]
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -51,7 +51,7 @@ class AvroReader:
 _BROKEN = (OSError, EOFError, ValueError, KeyError, IndexError, TypeError, OverflowError, StopIteration)
 
 
-def _rows(cut: Cut) -> Iterator[Rows]:
+def _rows(cut: BlockRange) -> Iterator[Rows]:
     records: Any = reader(container_of(cut), return_record_name=True, handle_unicode_errors="surrogateescape")
     node = columns_of(records.writer_schema, cut.calendar.avro_leaves() if cut.calendar else None)
     names = [f.name for f in node.struct.fields]
@@ -64,7 +64,7 @@ def avro_readers(files: Sequence[str]) -> list[AvroReader]:
 
     Raises UsageError for a file that cannot be read, or has a field that no table can have.
     """
-    cuts: dict[Struct, list[Cut]] = {}
+    cuts: dict[Struct, list[BlockRange]] = {}
     labels: dict[Struct, str] = {}
     for path, (struct, cut) in zip(files, mapped(_cut, files), strict=True):
         cuts.setdefault(struct, []).extend(cut)
@@ -72,7 +72,7 @@ def avro_readers(files: Sequence[str]) -> list[AvroReader]:
     return [AvroReader(struct, labels[struct], cut) for struct, cut in cuts.items()]
 
 
-def _cut(path: str) -> tuple[Struct, list[Cut]]:
+def _cut(path: str) -> tuple[Struct, list[BlockRange]]:
     """The types of a file, and its blocks."""
     try:
         text, cuts = cuts_of(path, _CUT)

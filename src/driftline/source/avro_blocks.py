@@ -19,7 +19,7 @@ _OTHERS = ("snappy", "zstandard")  # codecs that are undone here
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class BlockRange:
     """Whole blocks of a file, behind the byte ``start``. ``calendar``: the one that the file's dates are
     counted by, if not today's.
     """
@@ -30,7 +30,7 @@ class Cut:
     calendar: JulianCalendar | None = None
 
 
-def cuts_of(path: str, target: int) -> tuple[bytes, list[Cut]]:
+def cuts_of(path: str, target: int) -> tuple[bytes, list[BlockRange]]:
     """A file's schema, and its blocks in cuts of ``target`` bytes, or one block more. Raises
     EOFError where the file ends within one.
     """
@@ -46,12 +46,12 @@ def cuts_of(path: str, target: int) -> tuple[bytes, list[Cut]]:
             if file.tell() > end:
                 raise EOFError("it ends within a block")
             if file.tell() - start >= target or file.tell() == end:
-                cuts.append(Cut(path, start, file.tell() - start, calendar))
+                cuts.append(BlockRange(path, start, file.tell() - start, calendar))
                 start = file.tell()
     return metadata["avro.schema"], cuts
 
 
-def container_of(cut: Cut) -> IO[bytes]:
+def container_of(cut: BlockRange) -> IO[bytes]:
     """An Avro file of the cut's blocks alone, of a codec that fastavro knows. Its dates and timestamps are
     integers, `unread`, if they are by an old calendar.
     """

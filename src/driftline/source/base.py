@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.observation import Observation
@@ -43,7 +43,7 @@ class Source(Protocol):
         """
         ...
 
-    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
         """From now on, records that the ``judge`` does not accept, or that have one of the ``conflicts``, are
         not observed as records, and are among the rejected.
         """

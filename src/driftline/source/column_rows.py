@@ -21,8 +21,8 @@ from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Path, Schema, Struct, dotted
 from driftline.observe.arrow import ArrowObserver, shape_of
-from driftline.observe.expect import Expect
-from driftline.observe.observation import REASONS, Bad, Observation, merge_observations
+from driftline.observe.expect import ExpectedField
+from driftline.observe.observation import REASONS, MalformedRecord, Observation, merge_observations
 from driftline.observe.refused import first_conflicts, having
 from driftline.observe.sample import SAMPLE, sample
 from driftline.source.rejects import Origin, Reject, reject_batch
@@ -69,12 +69,12 @@ class ColumnReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RowTerms:
     """What rows are held against: what is ``known`` of the table, its settings, and
     the ``conflicts`` that a row may not have.
     """
 
-    known: Expect
+    known: ExpectedField
     settings: Settings
     conflicts: tuple[Conflict, ...] = ()
 
@@ -106,13 +106,13 @@ class Terms:
 class RowsObserver:
     """Observes rows of one reader. ``label``: how reports name where they came from."""
 
-    def __init__(self, struct: Struct, label: str, terms: Terms) -> None:
+    def __init__(self, struct: Struct, label: str, terms: RowTerms) -> None:
         self.struct, self.terms = struct, terms
         self._observer = ArrowObserver(struct, terms.known, label)
         self._excluded = list(excluded_paths(terms.settings.contract))
         self._counts: Counter[str] = Counter()
         self._refused = 0
-        self._bad: list[Bad] = []
+        self._bad: list[MalformedRecord] = []
 
     def feed(self, rows: Rows) -> pa.RecordBatch:
         """Observes the rows that are accepted, and returns them."""
@@ -140,12 +140,12 @@ class RowsObserver:
         return replace(seen, tally=tally)
 
 
-def _bad(reject: Reject) -> Bad:
+def _bad(reject: Reject) -> MalformedRecord:
     text = reject.raw[: 4 * SAMPLE].decode(errors="backslashreplace")
-    return Bad(reject.origin.place, str(reject.why), sample(text))
+    return MalformedRecord(reject.origin.place, str(reject.why), sample(text))
 
 
-def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: Terms) -> Observation:
+def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: RowTerms) -> Observation:
     """What rows of one reader are."""
     observer = RowsObserver(struct, label, terms)
     for batch in rows:
@@ -198,7 +198,7 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def rejected_rows(
-    rows: Rows, struct: Struct, terms: Terms, everything: str | None
+    rows: Rows, struct: Struct, terms: RowTerms, everything: str | None
 ) -> Iterator[pa.RecordBatch]:
     """What of the rows is set aside, with the columns of `driftline.source.base.REJECTED`."""
     rejects = list(terms.rejects(rows, struct, everything))
@@ -206,7 +206,7 @@ def rejected_rows(
         yield reject_batch(rejects)
 
 
-def together(parts: Iterable[Observation], struct: Struct, label: str, terms: Terms) -> Observation:
+def together(parts: Iterable[Observation], struct: Struct, label: str, terms: RowTerms) -> Observation:
     """One observation of all parts of what one reader gave. What is
     declared counts where there is no part, too.
 

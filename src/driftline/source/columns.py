@@ -9,10 +9,10 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from driftline.convert import Converter
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings, lean
 from driftline.core.schema.types import Schema, Struct
-from driftline.observe.expect import Expect, expect
+from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, merge_observations
 from driftline.runtime.spark_conf import FILES
 from driftline.source.base import REJECTED
@@ -20,7 +20,7 @@ from driftline.source.column_rows import (
     ColumnReader,
     Rows,
     RowsObserver,
-    Terms,
+    RowTerms,
     converted_rows,
     has_required,
     rejected_rows,
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 _HEADS = 32  # readers of which the first rows are looked at for a guess
 
 
-Finder: TypeAlias = "Callable[[Expect, Settings], Sequence[ColumnReader]]"
+Finder: TypeAlias = "Callable[[ExpectedField, Settings], Sequence[ColumnReader]]"
 
 
-class Part(NamedTuple):
+class ReaderPart(NamedTuple):
     """A part of one of the readers."""
 
     reader: int
@@ -54,8 +54,8 @@ class Work:
     """What tasks know of a batch: the readers, all their parts, and what rows are held against."""
 
     readers: Sequence[ColumnReader]
-    parts: Sequence[Part]
-    terms: Terms
+    parts: Sequence[ReaderPart]
+    terms: RowTerms
 
     def rows(self, number: int) -> Iterator[Rows]:
         """The rows of a part."""
@@ -183,7 +183,7 @@ class ColumnFiles:
             return work.together(self._observed(work))
         return self.work.together(parts)
 
-    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
         self.conflicts += tuple(conflicts)
 
     def set_aside(self) -> Rejects | None:
@@ -202,8 +202,8 @@ class ColumnFiles:
         readers = self.readers(known, settings) if callable(self.readers) else self.readers
         if settings.hive:
             readers = partitioned(readers, self.texts)
-        parts = [Part(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
-        terms = Terms(known, settings, self.conflicts)
+        parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
+        terms = RowTerms(known, settings, self.conflicts)
         self.asked, self.work, self.begun = (schema, settings), Work(readers, parts, terms), None
         return self.work
 

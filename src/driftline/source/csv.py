@@ -32,12 +32,12 @@ from driftline.core.schema.types import (
 )
 from driftline.errors import DataError
 from driftline.observe.csv_types import NARROW, Types, numbers_of, type_of
-from driftline.observe.expect import UNKNOWN, Expect
+from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
 from driftline.source.column_rows import Rows
 from driftline.source.csv_cells import columns
-from driftline.source.csv_files import ANY, Column, Stretch, header_of, stretches_of
+from driftline.source.csv_files import ANY, CsvColumn, Stretch, header_of, stretches_of
 from driftline.source.csv_look import CsvFile, looks_at, with_types
 from driftline.source.rejects import Origin, Reject
 
@@ -86,7 +86,7 @@ def csv_readers(
     share = sum(header.length for header in headers.values()) // (2 * spark.sparkContext.defaultParallelism)
     size = min(max(share, _STRETCH[0]), _STRETCH[1])
     cut = [CsvFile(file, header, stretches_of(file, header, size)) for file, header in headers.items()]
-    groups: dict[tuple[Column, ...], list[CsvFile]] = {}
+    groups: dict[tuple[CsvColumn, ...], list[CsvFile]] = {}
     for file in with_types(spark, cut, strings=strings):
         groups.setdefault(file.header.columns, []).append(file)
     return [_reader(group, strings=strings) for group in groups.values()]
@@ -112,7 +112,7 @@ class CsvFiles:
     asked: Dialect | None = None
     fitted: Fitted | None = None
 
-    def __call__(self, known: Expect, settings: Settings) -> Sequence[CsvReader]:
+    def __call__(self, known: ExpectedField, settings: Settings) -> Sequence[CsvReader]:
         """Raises as `csv_readers` does."""
         if self.fitted is None or self.asked != settings.csv:
             try:
@@ -153,7 +153,7 @@ class Fitted:
     asked: Sequence[tuple[Struct, Sequence[Types]]] = ()
     fitted: Sequence[CsvReader] = ()
 
-    def __call__(self, known: Expect) -> Sequence[CsvReader]:
+    def __call__(self, known: ExpectedField) -> Sequence[CsvReader]:
         """The readers for a table of which this is ``known``."""
         readers = [_with_texts(reader, known) for reader in self.readers]
         wanted_types = [[_wanted(f, known) for f in reader.struct.fields] for reader in readers]
@@ -174,7 +174,7 @@ class Fitted:
         ]
 
 
-def _with_texts(reader: CsvReader, known: Expect) -> CsvReader:
+def _with_texts(reader: CsvReader, known: ExpectedField) -> CsvReader:
     """The reader for a table that has string columns alone for some fields: what prints otherwise than it is
     written is text for them.
     """
@@ -186,7 +186,7 @@ def _with_texts(reader: CsvReader, known: Expect) -> CsvReader:
     return replace(reader, struct=Struct(tuple(map(fitting, reader.struct.fields))))
 
 
-def _wanted(f: Field, known: Expect) -> Types:
+def _wanted(f: Field, known: ExpectedField) -> Types:
     """The number types of a field's columns that no text by itself would have."""
     types = known.fields.get(f.name, UNKNOWN).types
     narrow = frozenset(t for t in types if t.name in NARROW)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from driftline.observe.csv_types import POINT, with_point
-from driftline.source.csv_cut import Piece, Record, bounds, count_lines, records
+from driftline.source.csv_cut import CsvRecord, Piece, bounds, count_lines, records
 
 NOT_AS_WIDE = "not as many cells as the header"
 NOT_CLOSED = "a quote is never closed"
@@ -110,7 +110,7 @@ def _careful(piece: Piece, types: Sequence[pa.DataType], decimal: str) -> tuple[
     return [_array([row[i] for row in rows], type_, decimal) for i, type_ in enumerate(types)], others
 
 
-def _why(record: Record, width: int) -> str | None:
+def _why(record: CsvRecord, width: int) -> str | None:
     if record.cells is None:
         return NOT_CLOSED
     return NOT_AS_WIDE if record.raw and len(record.cells) != width else None

@@ -90,7 +90,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CsvRecord:
     """One record. ``raw``: as it is written, without its line end; ``end``: the place in the text behind
     that; ``cells`` None: one has a quote that is never closed.
     """
@@ -146,7 +146,7 @@ def pieces(
         yield Piece(rest, line, _is_plain(rest, len(rest), marks), marks)
 
 
-def records(text: bytes, line: int = 1, marks: Marks = COMMA) -> Iterator[Record]:
+def records(text: bytes, line: int = 1, marks: Marks = COMMA) -> Iterator[CsvRecord]:
     """Each record of a text of whole records, blank lines among them.
 
     >>> [record.cells for record in records(b'1,"a ""b"" c"\\r\\n2,5" x,"')]
@@ -164,7 +164,7 @@ def records(text: bytes, line: int = 1, marks: Marks = COMMA) -> Iterator[Record
                 is_open = True
             cells.append(bare if quoted is None else quoted.replace(quote * 2, quote))
             end, at = match.start(3), match.end()
-        yield Record(text[begin:end], line, at, None if is_open else cells)
+        yield CsvRecord(text[begin:end], line, at, None if is_open else cells)
         line += count_lines(text[begin:end]) + 1
 
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from driftline.core.planning.dialect import Dialect
 from driftline.errors import DataError
 from driftline.observe.ranges import BOM, is_unpacked, lines_between, opened
-from driftline.source.csv_cut import LONGEST, Piece, Record, TooLongError, count_lines, pieces, records
+from driftline.source.csv_cut import LONGEST, CsvRecord, Piece, TooLongError, count_lines, pieces, records
 from driftline.source.csv_sniff import PLAIN, Form, as_utf8, form_of
 
 ANY = Dialect()
 
 
-class Column(NamedTuple):
+class CsvColumn(NamedTuple):
     """A column of a file. ``made``: why its name is not the file's own; empty where it is."""
 
     name: str
@@ -30,7 +30,7 @@ class Header:
     of the file as it lies there.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[CsvColumn, ...]
     size: int
     lines: int
     feeds: bool
@@ -144,7 +144,7 @@ def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
     return None
 
 
-def _columns(path: str, header: Record, form: Form) -> tuple[Column, ...]:
+def _columns(path: str, header: CsvRecord, form: Form) -> tuple[CsvColumn, ...]:
     if header.cells is None:
         raise DataError(
             f"{path}:{header.line}: a quote is never closed in the header", "close it, or double it"
@@ -155,7 +155,7 @@ def _columns(path: str, header: Record, form: Form) -> tuple[Column, ...]:
         raise Wrong.byte(header.line, error, form).of(path) from error
 
 
-def named(cells: Sequence[str]) -> tuple[Column, ...]:
+def named(cells: Sequence[str]) -> tuple[CsvColumn, ...]:
     """The columns of a header: one without a name is named by its place, one whose name stands
     before by how often it does, each so that it has no other's name.
 
@@ -167,14 +167,14 @@ def named(cells: Sequence[str]) -> tuple[Column, ...]:
     for place, cell in enumerate(cells, 1):
         if cell and cell not in first:
             first[cell] = place
-            columns.append(Column(cell))
+            columns.append(CsvColumn(cell))
             continue
         stem = cell or f"column_{place}"
         names = (f"{stem}_{number}" for number in count(2))
         name = next(name for name in (chain([stem], names) if not cell else names) if name not in taken)
         taken.add(name)
         made = f"has the name of column {first[cell]}" if cell else "has no name"
-        columns.append(Column(name, f"column {place} {made}"))
+        columns.append(CsvColumn(name, f"column {place} {made}"))
     return tuple(columns)
 
 

@@ -37,7 +37,7 @@ class CsvFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CsvSample:
     """What a stretch holds. ``types``: those that each column may have; ``lines``: how
     many; ``open_end``: it ends within a cell, or begins there; ``wrong``: what cannot be
     read, with its line, counted in the stretch.
@@ -49,7 +49,7 @@ class Look:
     wrong: Wrong | None = None
 
 
-def look(stretch: Stretch, types: Sequence[Types], test: Test) -> Look:
+def look(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
     """Looks at the rows of a stretch, for which of the ``types`` that are asked
     for each column could have by the ``test``.
     """
@@ -64,13 +64,13 @@ def look(stretch: Stretch, types: Sequence[Types], test: Test) -> Look:
                 decimal = stretch.form.decimal
                 types = [test(column, among, decimal) for column, among in zip(texts, types, strict=True)]
     except OpenEndError:
-        return Look(types, lines, open_end=True)
+        return CsvSample(types, lines, open_end=True)
     except UnicodeDecodeError as error:
         before = count_lines(error.object[: error.start])
-        return Look(types, lines, wrong=Wrong.byte(lines + before + 1, error, stretch.form))
+        return CsvSample(types, lines, wrong=Wrong.byte(lines + before + 1, error, stretch.form))
     except TooLongError as error:
-        return Look(types, lines, wrong=Wrong.length(error.line))
-    return Look(types, lines)
+        return CsvSample(types, lines, wrong=Wrong.length(error.line))
+    return CsvSample(types, lines)
 
 
 def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
@@ -98,7 +98,7 @@ def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) 
     return [done[number] for number in range(len(files))]
 
 
-def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[Look]:
+def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[CsvSample]:
     """A look at each of some stretches, in order: here if there is little to read, else in tasks."""
     sizes, context = [stretch.size for stretch, _ in work], spark.sparkContext
     if is_small(context, sum(sizes)):
@@ -111,11 +111,13 @@ def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[Look
     return [by_number[number] for number in range(len(work))]
 
 
-def _look_share(test: Test, share: Iterable[tuple[int, Stretch, Sequence[Types]]]) -> list[tuple[int, Look]]:
+def _look_share(
+    test: Test, share: Iterable[tuple[int, Stretch, Sequence[Types]]]
+) -> list[tuple[int, CsvSample]]:
     return [(number, look(stretch, types, test)) for number, stretch, types in share]
 
 
-def _with_looks(file: CsvFile, looks: Sequence[Look]) -> CsvFile | None:
+def _with_looks(file: CsvFile, looks: Sequence[CsvSample]) -> CsvFile | None:
     """The file as it was seen; None where it cannot be read in these stretches."""
     if any(look.open_end for look in looks):
         return None

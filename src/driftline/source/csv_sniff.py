@@ -13,7 +13,7 @@ import msgspec
 
 from driftline.core.planning.dialect import NONE, Dialect
 from driftline.observe.csv_types import POINT
-from driftline.source.csv_cut import COMMA, Marks, Record, records
+from driftline.source.csv_cut import COMMA, CsvRecord, Marks, records
 
 _CSV_MARKS = b',;\t|"\r\n'
 _HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
@@ -173,7 +173,7 @@ def _are_pairs(head: bytes, big: bool) -> bool:
     return 2 * paired > marks or not marks
 
 
-def _rows(text: bytes, marks: Marks) -> list[Record]:
+def _rows(text: bytes, marks: Marks) -> list[CsvRecord]:
     """The first rows, with the header."""
     cut = (record for record in records(text, marks=marks) if record.raw)
     first = list(islice(cut, _ROWS + 1))
@@ -219,7 +219,7 @@ def _even(text: bytes, marks: Marks) -> bool:
     return len(widths) == 1 and widths != {1}
 
 
-def _with_commas(rows: list[Record]) -> Iterator[str]:
+def _with_commas(rows: list[CsvRecord]) -> Iterator[str]:
     """The columns whose texts are numbers with a comma, of which one at least can be no thousands."""
     names = (rows[0].cells if rows else None) or []
     for i, name in enumerate(names):

@@ -17,7 +17,7 @@ from driftline.convert.avro_binary import RecordReader, UnfitError, reader_of
 from driftline.convert.nodes import RecordNode, UnionNode
 from driftline.errors import SetupError, UsageError
 from driftline.source.registry import NoSchemaError, Registered, Registry
-from driftline.source.wire import Decoder, Payloads, UnreadableError, Whole
+from driftline.source.wire import Payloads, UnreadableError, Whole, WireDecoder
 
 _TOP = "__top__"  # the record around a value, so that it may be a union; without a namespace
 
@@ -78,7 +78,7 @@ class Wire:
     format: str
     registry: Registry
 
-    def decoder(self, number: int) -> Decoder:
+    def decoder(self, number: int) -> WireDecoder:
         """What reads values of the schema with this id: asked for once in a process.
 
         Raises UnreadableError where there is no such schema, or none that a table can have; SetupError
@@ -90,7 +90,7 @@ class Wire:
             decoder = _decoders[key] = self._new(number)
         return decoder
 
-    def _new(self, number: int) -> Decoder:
+    def _new(self, number: int) -> WireDecoder:
         kind = KINDS[self.format]
         try:
             schema = self.registry.schema(number)
@@ -104,10 +104,10 @@ class Wire:
             raise UnreadableError(f"schema {number}: {error.message}") from error
 
 
-_decoders: dict[tuple[Any, ...], Decoder] = {}  # an id's schema never changes
+_decoders: dict[tuple[Any, ...], WireDecoder] = {}  # an id's schema never changes
 
 
-def _protobuf(schema: Registered) -> Decoder:
+def _protobuf(schema: Registered) -> WireDecoder:
     try:
         from driftline.source.protobuf import ProtobufDecoder
     except ImportError as error:  # it comes with an extra

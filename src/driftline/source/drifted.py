@@ -15,7 +15,7 @@ from driftline.convert.usual import Drifting
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.schema.types import Path
 from driftline.core.values.parse import parse_values
-from driftline.observe.decoder import REFUSED, Fields
+from driftline.observe.decoder import REFUSED, FieldDecoders
 from driftline.observe.json_lines import Looked
 from driftline.observe.screen import doubtful
 
@@ -53,7 +53,7 @@ class UsualRecords:
 
 @no_search()
 def taken_apart(
-    lines: Sequence[bytes], looked: Sequence[Looked], drifting: Drifting, takes: Fields
+    lines: Sequence[bytes], looked: Sequence[Looked], drifting: Drifting, takes: FieldDecoders
 ) -> tuple[UsualRecords, list[int]]:
     """The records of the lines, and the places of those that have to be read whole.
 
@@ -81,13 +81,15 @@ def taken_apart(
     return UsualRecords([texts[place] for place in places], places, by_number), sorted(alone)
 
 
-def _without_unusual(line: bytes, drifting: Drifting, takes: Fields) -> tuple[bytes, Unusual]:
+def _without_unusual(line: bytes, drifting: Drifting, takes: FieldDecoders) -> tuple[bytes, Unusual]:
     """A record without the values that are not usual, and these. Of a key that stands twice, the last."""
     unusual: Unusual = []
     return _without(line, drifting, takes, (), unusual), unusual
 
 
-def _without(text: bytes | Raw, drifting: Drifting, takes: Fields, path: Path, unusual: Unusual) -> bytes:
+def _without(
+    text: bytes | Raw, drifting: Drifting, takes: FieldDecoders, path: Path, unusual: Unusual
+) -> bytes:
     """The text of a record without the values that are not usual, which are added to ``unusual``."""
     record: dict[str, bytes | Raw] = _split(text)  # type: ignore[assignment]
     for key in [key for key in record if key in drifting]:

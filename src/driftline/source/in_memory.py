@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from driftline.convert.declared import Declared
-from driftline.convert.python_values import Column, columns_of, record_columns, with_columns
+from driftline.convert.python_values import TypedValues, columns_of, record_columns, with_columns
 from driftline.core.schema.types import Struct
 from driftline.errors import SetupError, UsageError
 from driftline.source.column_rows import Rows
@@ -115,7 +115,7 @@ def _of_pandas(frame: Any) -> Batches:
         yield with_columns([(name, _of_series(rows.iloc[:, i], name)) for i, name in enumerate(names)])
 
 
-def _of_series(values: Any, name: str) -> Sequence[Column]:
+def _of_series(values: Any, name: str) -> Sequence[TypedValues]:
     """A column; one of objects by the types of its values."""
     if values.dtype == object:
         items = values.tolist()
@@ -126,6 +126,6 @@ def _of_series(values: Any, name: str) -> Sequence[Column]:
     declared = Declared(pa.schema([pa.field(name, array.type)]))
     batch = declared.read([array])
     return [
-        Column(f.type, column, f.doc is not None)
+        TypedValues(f.type, column, f.doc is not None)
         for f, column in zip(declared.struct.fields, batch.columns, strict=True)
     ]

@@ -10,13 +10,13 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.values.parse import NOT_UTF8
-from driftline.observe.expect import Expect, expect
-from driftline.observe.json_files import Part, Share, Split, blocks, observe_splits, splits_of
+from driftline.observe.expect import ExpectedField, expect
+from driftline.observe.json_files import ObservedSplits, Share, Split, blocks, observe_splits, splits_of
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
@@ -58,8 +58,8 @@ class JsonFiles:
     spark: SparkSession
     files: Sequence[str]
     splits: list[Split] = field(default_factory=list)
-    judge: Judge | None = None
-    known: Expect = field(default_factory=Expect)
+    judge: AdmissionCheck | None = None
+    known: ExpectedField = field(default_factory=ExpectedField)
     asked: _Asked | None = None
     seen: Observation = field(default_factory=Observation)
     first: RecordShape = field(default_factory=RecordShape)
@@ -126,7 +126,7 @@ class JsonFiles:
             for file in not_utf8
         ]
 
-    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
         self.judge = judge
 
     @property
@@ -180,7 +180,7 @@ class JsonFiles:
                 self.first = copied(observer.result().shape)
         return observer.result()
 
-    def _observed(self, settings: Settings) -> list[Part]:
+    def _observed(self, settings: Settings) -> list[ObservedSplits]:
         """What all splits are; the part with the first of them first."""
         observe, sc = partial(_observe_share, self.known, settings, self.judge), self.spark.sparkContext
         if is_small(sc, self._size):
@@ -195,7 +195,7 @@ class JsonFiles:
         parts = observed_by(self.begun)
         return None if parts is None else self._numbered([part for task in parts for part in task])
 
-    def _numbered(self, parts: Sequence[Part]) -> Observation:
+    def _numbered(self, parts: Sequence[ObservedSplits]) -> Observation:
         """One observation of all parts, in each of which lines count from 1."""
         counts = {number: count for part in parts for number, count in part.lines.items()}
         splits, line = [], 1
@@ -235,7 +235,9 @@ def _shared(splits: Sequence[Split], tasks: int) -> list[Share]:
     return [[(place, splits[place]) for place in share] for share in shares]
 
 
-def _observe_share(known: Expect, settings: Settings, judge: Judge | None, share: Share) -> list[Part]:
+def _observe_share(
+    known: ExpectedField, settings: Settings, judge: AdmissionCheck | None, share: Share
+) -> list[ObservedSplits]:
     return list(observe_splits(known, settings, judge, share))
 
 

@@ -22,11 +22,11 @@ def json_column(frame: DataFrame, column: str) -> JsonFrame:
     """The records of the frame's ``column``."""
     # The frame's own plan runs under these settings too: it keeps its way with case.
     conf = {**FILES, CASE: str(frame.sparkSession.conf.get(CASE))}
-    return JsonFrame(numbered(frame.select(name(column))), _Column(column), conf=conf)
+    return JsonFrame(numbered(frame.select(name(column))), _TextColumn(column), conf=conf)
 
 
 @dataclass(slots=True)
-class _Column(PlainTexts):
+class _TextColumn(PlainTexts):
     """``line``: how many texts of its partition were read before, and one."""
 
     column: str

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.schema.types import Schema, Struct
-from driftline.observe.expect import Expect, expect
+from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
@@ -64,8 +64,8 @@ class JsonFrame:
 
     frame: DataFrame
     texts: Texts
-    judge: Judge | None = None
-    known: Expect = field(default_factory=Expect)
+    judge: AdmissionCheck | None = None
+    known: ExpectedField = field(default_factory=ExpectedField)
     settings: Settings = field(default_factory=Settings)
     asked: tuple[Schema, Settings] | None = None
     seen: Observation = field(default_factory=Observation)
@@ -107,7 +107,7 @@ class JsonFrame:
     def rejected(self, everything: str | None = None) -> DataFrame:
         return self.frame.mapInArrow(partial(_rejected, self.texts, self._observer(), everything), REJECTED)
 
-    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
         self.judge = judge
 
     def _ask(self, schema: Schema, settings: Settings) -> None:

@@ -15,15 +15,15 @@ from driftline.convert import Converter
 from driftline.convert.deep_pickle import pickled
 from driftline.convert.types import DEEPEST
 from driftline.convert.usual import Drifting, drifting_keys, limited, usual_struct
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Struct
 from driftline.core.values.parse import parse
-from driftline.observe.decoder import Fields
-from driftline.observe.expect import Expect, foreseen
+from driftline.observe.decoder import FieldDecoders
+from driftline.observe.expect import ExpectedField, foreseen
 from driftline.observe.json_lines import JsonObserver, LineNumbers, Looked, Why
 from driftline.observe.observation import Observation
 from driftline.observe.walk import MANY_KEYS
@@ -52,10 +52,10 @@ class JsonRows:
     converter: Converter
     usual: Struct
     drifting: Drifting
-    known: Expect
+    known: ExpectedField
     expected: RecordShape
     settings: Settings
-    judge: Judge | None = None
+    judge: AdmissionCheck | None = None
     before: RecordShape = field(default_factory=RecordShape)
 
     def __reduce__(self) -> Any:
@@ -68,10 +68,10 @@ class JsonRows:
         cls,
         plan: Plan,
         struct: Struct,
-        known: Expect,
+        known: ExpectedField,
         seen: Observation,
         settings: Settings,
-        judge: Judge | None,
+        judge: AdmissionCheck | None,
     ) -> JsonRows:
         """By a plan that was made for what was ``seen``, for the columns of ``struct``."""
         route, expected = lean(plan.route), folded(seen.shape)
@@ -93,7 +93,9 @@ class JsonRows:
         many = MANY_KEYS if self.judge is not None else max(MANY_KEYS, self.expected.most_keys + 1)
         return JsonObserver(self.known, self.settings, self.judge, self._usual, many, self.before)
 
-    def of_lines(self, lines: Sequence[bytes], looked: Sequence[Looked], fields: Fields) -> Iterator[Rows]:
+    def of_lines(
+        self, lines: Sequence[bytes], looked: Sequence[Looked], fields: FieldDecoders
+    ) -> Iterator[Rows]:
         """The rows of those of the lines that are records. ``looked``, ``fields``: the observer's."""
         records, alone = taken_apart(lines, looked, self.drifting, fields)
         yield from self._whole(lines, records)

@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from driftline.observe.json_files import Part, Share, blocks, together
+from driftline.observe.json_files import ObservedSplits, Share, blocks, together
 from driftline.observe.json_lines import Why
 from driftline.source.json_rows import JsonRows, LineRows, Run
 from driftline.source.rejects import Origin, Reject
@@ -27,9 +27,9 @@ class SplitRows:
     shares: Sequence[Share]
     make: JsonRows
 
-    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, list[Part]]:
+    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, list[ObservedSplits]]:
         """The rows of one task's share; returns what was observed, in parts whose lines count from 1."""
-        parts: list[Part] = []
+        parts: list[ObservedSplits] = []
         lines_of, longest = LineRows(self.make), self.make.settings.max_record_bytes
         for splits in together(self.shares[given]):
             counts: dict[int, int] = {}
@@ -38,7 +38,7 @@ class SplitRows:
             for runs in gathered(_runs(splits, longest, counts), weight):
                 for rows, _ in lines_of.rows(runs, of_part):
                     yield rows
-            parts.append(Part(lines_of.observed(), counts))
+            parts.append(ObservedSplits(lines_of.observed(), counts))
         return parts
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from driftline.convert.kernels import nulls_of
-from driftline.convert.leaf_readings import Read, Reading, leaf_readings
+from driftline.convert.leaf_readings import LeafReading, Read, leaf_readings
 from driftline.convert.nodes import LeafNode, Values
 from driftline.core.schema.types import DATE, TIMESTAMP, Path
 from driftline.errors import UsageError
@@ -112,11 +112,11 @@ class JulianCalendar:
     int96: bool
     zone: Zone
 
-    def leaves(self, type_: pa.DataType, path: Path) -> Iterator[Reading]:
+    def leaves(self, type_: pa.DataType, path: Path) -> Iterator[LeafReading]:
         """The readings of a type, as those of `leaf_readings`, by today's calendar."""
         rebase = self._rebase(type_)
         for of_type, read, beyond in leaf_readings(type_, path):
-            yield Reading(of_type, partial(_after, rebase, read) if rebase else read, beyond)
+            yield LeafReading(of_type, partial(_after, rebase, read) if rebase else read, beyond)
 
     def _rebase(self, type_: pa.DataType) -> Read | None:
         if self.dates and pa.types.is_date32(type_):

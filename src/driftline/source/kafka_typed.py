@@ -12,18 +12,18 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.convert import Converter, Lost
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings, lean
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Field, Schema, Struct
-from driftline.observe.expect import Expect, expect
+from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, merge_observations
 from driftline.runtime.spark_conf import FILES
 from driftline.source.base import REJECTED
-from driftline.source.column_rows import Terms, has_required, rejected_rows, together
+from driftline.source.column_rows import RowTerms, has_required, rejected_rows, together
 from driftline.source.decoders import Wire
 from driftline.source.kafka import METADATA_COLUMN, metadata_column, selected, with_metadata
-from driftline.source.kafka_values import Alike, Key, Seen, Values, label_of
+from driftline.source.kafka_values import Alike, KafkaValues, Key, ObservedRecords, label_of
 from driftline.source.likely import likely, remember
 from driftline.source.rejects import reject_batch
 from driftline.source.set_aside import Rejects
@@ -44,7 +44,7 @@ class KafkaTyped:
     wire: Wire
     metadata: bool = False
     conflicts: tuple[Conflict, ...] = ()
-    known: Expect = field(default_factory=Expect)
+    known: ExpectedField = field(default_factory=ExpectedField)
     asked: tuple[Schema, Settings] | None = None
     begun: FrameTasks | None = None
     tombstones: int = 0
@@ -80,7 +80,7 @@ class KafkaTyped:
         remember(schema, settings, whole)
         return whole
 
-    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
         self.conflicts += tuple(conflicts)
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
@@ -96,10 +96,10 @@ class KafkaTyped:
         reject = partial(_rejected, self.wire, self._terms(Settings()), everything)
         return self.frame.mapInArrow(reject, REJECTED)
 
-    def _terms(self, settings: Settings) -> Terms:
-        return Terms(self.known, settings, self.conflicts)
+    def _terms(self, settings: Settings) -> RowTerms:
+        return RowTerms(self.known, settings, self.conflicts)
 
-    def _seen(self, frame: DataFrame, settings: Settings) -> list[Seen]:
+    def _seen(self, frame: DataFrame, settings: Settings) -> list[ObservedRecords]:
         observe = partial(_observed, self.wire, self._terms(settings))
         rows = frame.mapInArrow(observe, "seen binary").collect()
         return [pickle.loads(row.seen) for row in rows]  # noqa: S301  our own bytes
@@ -113,14 +113,14 @@ class _TypedRows:
     """Makes rows of the table from values of Kafka. ``own``: the column that the metadata go to."""
 
     wire: Wire
-    terms: Terms
+    terms: RowTerms
     converter: Converter
     own: Field | None
 
     def rows(
         self, given: Iterator[pa.RecordBatch], set_aside: SetAside
-    ) -> Generator[pa.RecordBatch, None, Seen]:
-        values, taken = Values(self.wire, self.terms), True
+    ) -> Generator[pa.RecordBatch, None, ObservedRecords]:
+        values, taken = KafkaValues(self.wire, self.terms), True
         for batch in given:
             alike, rejects = values.decoded(batch)
             if rejects:
@@ -145,8 +145,8 @@ class _TypedRows:
         return with_metadata(rows, batch.column("metadata"), at, self.own)
 
 
-def _observed(wire: Wire, terms: Terms, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    values = Values(wire, terms)
+def _observed(wire: Wire, terms: RowTerms, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    values = KafkaValues(wire, terms)
     for batch in batches:
         for some in values.decoded(batch)[0]:
             values.observer(some.key, some.struct).feed(some.rows)
@@ -154,9 +154,9 @@ def _observed(wire: Wire, terms: Terms, batches: Iterable[pa.RecordBatch]) -> It
 
 
 def _rejected(
-    wire: Wire, terms: Terms, everything: str | None, batches: Iterable[pa.RecordBatch]
+    wire: Wire, terms: RowTerms, everything: str | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    values = Values(wire, terms)
+    values = KafkaValues(wire, terms)
     for batch in batches:
         alike, rejects = values.decoded(batch)
         if rejects:
@@ -165,7 +165,7 @@ def _rejected(
             yield from rejected_rows(some.rows, some.struct, terms, everything)
 
 
-def _together(parts: Iterable[Seen], terms: Terms) -> Observation:
+def _together(parts: Iterable[ObservedRecords], terms: RowTerms) -> Observation:
     """One observation of what tasks saw. Of schemas, the one with the lower id came first."""
     kinds: dict[Key, tuple[Struct, list[Observation]]] = {}
     for part in parts:

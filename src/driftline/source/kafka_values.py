@@ -15,10 +15,10 @@ from driftline.convert.nodes import RecordNode
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.schema.types import Struct
 from driftline.observe.observation import Observation
-from driftline.source.column_rows import Rows, RowsObserver, Terms
+from driftline.source.column_rows import Rows, RowsObserver, RowTerms
 from driftline.source.decoders import Wire
 from driftline.source.rejects import Origin, Reject
-from driftline.source.wire import Decoder, Payloads, UnreadableError, framed
+from driftline.source.wire import Payloads, UnreadableError, WireDecoder, framed
 
 Key: TypeAlias = tuple[
     str, int, str
@@ -34,7 +34,7 @@ _WRONG = (
 
 
 @dataclass(slots=True)
-class Seen:
+class ObservedRecords:
     """What a task saw: by kind of records their columns and what these hold, and how many values are null."""
 
     kinds: dict[Key, tuple[Struct, Observation]]
@@ -51,12 +51,12 @@ class Alike:
     places: Sequence[int]
 
 
-class Values:
+class KafkaValues:
     """In a task: decodes values, and observes what they are."""
 
-    def __init__(self, wire: Wire, terms: Terms) -> None:
+    def __init__(self, wire: Wire, terms: RowTerms) -> None:
         self._wire, self._terms = wire, terms
-        self._decoders: dict[int, Decoder | UnreadableError] = {}
+        self._decoders: dict[int, WireDecoder | UnreadableError] = {}
         self._observers: dict[Key, RowsObserver] = {}
         self.nulls = 0
 
@@ -66,9 +66,11 @@ class Values:
             self._observers[key] = RowsObserver(struct, label_of(key), self._terms)
         return self._observers[key]
 
-    def seen(self) -> Seen:
+    def seen(self) -> ObservedRecords:
         """What was observed so far."""
-        return Seen({key: (one.struct, one.result()) for key, one in self._observers.items()}, self.nulls)
+        return ObservedRecords(
+            {key: (one.struct, one.result()) for key, one in self._observers.items()}, self.nulls
+        )
 
     @no_search()
     def decoded(self, batch: pa.RecordBatch) -> tuple[list[Alike], list[Reject]]:
@@ -127,7 +129,7 @@ class Values:
             alike.append(_alike(key, node.struct, arrays, places, batch))
         return alike, rejects
 
-    def _decoder(self, number: int) -> Decoder:
+    def _decoder(self, number: int) -> WireDecoder:
         if number not in self._decoders:
             try:
                 self._decoders[number] = self._wire.decoder(number)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Field, Schema, Struct
@@ -69,7 +69,7 @@ class Named:
     def observe(self, schema: Schema, settings: Settings) -> Observation:
         return self.source.observe(schema, settings).placed(self._named)
 
-    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
         self.source.refuse(judge, conflicts)
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from driftline.convert import Converter
 from driftline.convert.declared import Declared
 from driftline.convert.leaf_readings import VOID
-from driftline.core.planning.admission import Judge
+from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings, lean
 from driftline.core.schema.types import (
     Field,
@@ -28,14 +28,14 @@ from driftline.core.schema.types import (
     dotted,
 )
 from driftline.errors import UsageError
-from driftline.observe.expect import Expect, expect
+from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, Tally, merge_observations
 from driftline.runtime.spark_conf import PLAIN
 from driftline.source.base import REJECTED
 from driftline.source.column_rows import (
     Rows,
     RowsObserver,
-    Terms,
+    RowTerms,
     converted_rows,
     has_required,
     rejected_rows,
@@ -85,7 +85,7 @@ class TypedFrames:
     conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
     files: Sequence[str] = ()
     partitioned: Sequence[tuple[str, DataFrame]] = ()
-    known: Expect = field(default_factory=Expect)
+    known: ExpectedField = field(default_factory=ExpectedField)
     asked: tuple[Schema, Settings] | None = None
     begun: FrameTasks | None = None
 
@@ -104,17 +104,17 @@ class TypedFrames:
         parts = None if observed is None else [part for part in observed if part is not None]
         if parts is None:
             self._ask(schema, settings)
-            terms = Terms(self.known, settings, self.conflicts)
+            terms = RowTerms(self.known, settings, self.conflicts)
             parts = [part for number in range(len(self.frames)) for part in self._observed(number, terms)]
         seen = self._together(parts, settings)
         remember(schema, settings, seen)
         return seen
 
-    def refuse(self, judge: Judge, conflicts: Sequence[Conflict]) -> None:
+    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
         self.conflicts += tuple(conflicts)
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        terms = Terms(self.known, settings, self.conflicts)
+        terms = RowTerms(self.known, settings, self.conflicts)
         converter = Converter(struct, lean(plan.route), settings)
         self.begun = FrameTasks(
             [
@@ -128,7 +128,7 @@ class TypedFrames:
         return None if self.begun is None else Rejects.of(self.begun)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
-        terms, frames = Terms(self.known, Settings(), self.conflicts), []
+        terms, frames = RowTerms(self.known, Settings(), self.conflicts), []
         for label, frame in self.frames:
             reject = partial(_rejected, terms, everything, frame.columns)
             frames.append(_with_file(frame, label).mapInArrow(reject, REJECTED))
@@ -139,7 +139,7 @@ class TypedFrames:
         if settings.hive and self.partitioned:
             self.frames = self.partitioned
 
-    def _observed(self, number: int, terms: Terms) -> list[_Seen]:
+    def _observed(self, number: int, terms: RowTerms) -> list[_Seen]:
         label, frame = self.frames[number]
         observe = partial(_observed, label, terms, frame.columns)
         parts = numbered(frame).mapInArrow(observe, "seen binary").collect()
@@ -147,7 +147,7 @@ class TypedFrames:
 
     def _together(self, parts: Sequence[_Seen], settings: Settings) -> Observation:
         """One observation of all parts."""
-        terms = Terms(self.known, settings, self.conflicts)
+        terms = RowTerms(self.known, settings, self.conflicts)
         return merge_observations(
             together([seen for at, seen in parts if at == number], core_struct(frame.schema), label, terms)
             for number, (label, frame) in enumerate(self.frames)
@@ -160,7 +160,7 @@ class _FrameRows:
 
     number: int
     label: str
-    terms: Terms
+    terms: RowTerms
     converter: Converter
     names: Sequence[str]
 
@@ -217,7 +217,7 @@ def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str = "") -> tupl
 
 
 def _observed(
-    label: str, terms: Terms, names: Sequence[str], batches: Iterable[pa.RecordBatch]
+    label: str, terms: RowTerms, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     observer: RowsObserver | None = None
     for batch in batches:
@@ -229,7 +229,7 @@ def _observed(
 
 
 def _rejected(
-    terms: Terms, everything: str | None, names: Sequence[str], batches: Iterable[pa.RecordBatch]
+    terms: RowTerms, everything: str | None, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The last column of the batches is the file that each row came from."""
     for batch in batches:

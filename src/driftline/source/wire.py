@@ -62,7 +62,7 @@ class UnreadableError(Exception):
     """A value is no record, for this reason."""
 
 
-class Decoder(Protocol):
+class WireDecoder(Protocol):
     """What reads the values of one schema. ``nodes``: its kinds of records, by name."""
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from driftline.core.columns.siblings import One, Settling, families, most_exact
+from driftline.core.columns.siblings import FieldMerger, MergedField, families, most_exact
 from driftline.core.columns.union import kind
 from driftline.core.planning.conversions import NUMBERS, ROUTES_TOO
 from driftline.core.schema.naming import MARK
@@ -26,7 +26,7 @@ class Fold:
     mark: str = MARK
     near: bool = False
 
-    def struct(self, columns: Sequence[tuple[Struct, str]], to: One) -> list[str]:
+    def struct(self, columns: Sequence[tuple[Struct, str]], to: MergedField) -> list[str]:
         """One expression for each field of ``to``, from records with a prefix each (``""``, ``"x."``)."""
         assert to.fields is not None
         families_of = [{f.key: f.columns for f in families([struct], self.mark)} for struct, _ in columns]
@@ -42,7 +42,7 @@ class Fold:
             for member in to.fields
         ]
 
-    def field(self, columns: Sequence[tuple[Field, str]], to: One) -> str:
+    def field(self, columns: Sequence[tuple[Field, str]], to: MergedField) -> str:
         """A field's columns, each with its SQL, as one."""
         expressions = {id(column): _as_sent(column, x, columns) for column, x in columns}
         order = most_exact([column for column, _ in columns], to.type)
@@ -54,7 +54,7 @@ class Fold:
             return reduce(_joined, parts) if parts else null(to.type)
         return first_of(parts, to.type)
 
-    def value(self, type_: Type, x: str, to: One) -> str:
+    def value(self, type_: Type, x: str, to: MergedField) -> str:
         """A value of one column as the single type; null if it has no place there."""
         dim, inner = peel(type_)
         if to.text:
@@ -63,7 +63,7 @@ class Fold:
             return null(to.type)
         return _wrapped(self._lists(inner, x, dim, to), to.dim - dim)
 
-    def _lists(self, inner: Type, x: str, dim: int, to: One) -> str:
+    def _lists(self, inner: Type, x: str, dim: int, to: MergedField) -> str:
         if dim:
             return each(x, lambda e: self._lists(inner, e, dim - 1, to))
         match inner:
@@ -88,7 +88,7 @@ class Fold:
                 return convert(x, inner, to.base, to.unit)
         raise AssertionError(inner)
 
-    def _as_map(self, struct: Struct, x: str, value: One) -> str:
+    def _as_map(self, struct: Struct, x: str, value: MergedField) -> str:
         """A struct as a map of the keys that have a value."""
         entries = [
             f"{literal(family.key)}, {self.field([(c, f'{x}.{name(c.name)}') for c in family.columns], value)}"
@@ -101,7 +101,7 @@ class Fold:
         """The text of a value that shares no type with those beside it; JSON if it is nested."""
         if isinstance(type_, Primitive):
             return exactly(x, type_, STRING, None)
-        settled = Settling(self.mark).of([type_], (), ())
+        settled = FieldMerger(self.mark).of([type_], (), ())
         return f"to_json({self.value(type_, x, settled)})"
 
 
@@ -151,7 +151,7 @@ def _without(instant: Type, x: str, number: Type, y: str) -> str:
     return f"if({y} is null, {x}, null)"
 
 
-def _same_kind(inner: Type, to: One) -> bool:
+def _same_kind(inner: Type, to: MergedField) -> bool:
     match inner:
         case Struct():
             in_map = to.value is not None and to.key == STRING and not to.no_structs

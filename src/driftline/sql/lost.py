@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from driftline.core.columns.folding import TEMPORARY, Resolution, Site
-from driftline.core.columns.siblings import One, families, spelled
+from driftline.core.columns.folding import TEMPORARY, FieldSite, Resolution
+from driftline.core.columns.siblings import MergedField, families, spelled
 from driftline.core.schema.types import STRING, List, Map, Path, Primitive, Struct, Type, peel
 from driftline.sql.casts import convert
 from driftline.sql.fold import Fold
@@ -68,14 +68,14 @@ class Folding:
                 return f"transform_values({x}, ({k}, {v}) -> {self._value(value, (*at, 'value'), v, rest)})"
         raise AssertionError(type_)
 
-    def _one(self, site: Site, prefix: str) -> str:
+    def _one(self, site: FieldSite, prefix: str) -> str:
         columns = [(c, prefix + name(c.name)) for c in site.folded]
         return self.fold.field(columns, self.resolution.one)
 
     # What is lost
     # ----------------------------------------------------------------------------------------------
 
-    def _fold(self, number: int, site: Site) -> Callable[[str], str]:
+    def _fold(self, number: int, site: FieldSite) -> Callable[[str], str]:
         def entry(prefix: str) -> str:
             folded = self._one(site, prefix)
             columns = [(c.type, prefix + name(c.name)) for c in site.folded]
@@ -134,7 +134,7 @@ class Folding:
         return _lost_value(type_, x, one, to)
 
 
-def _lost_value(type_: Type, x: str, one: str, to: One) -> str:
+def _lost_value(type_: Type, x: str, one: str, to: MergedField) -> str:
     """SQL that is true if a plain value, or list of such, holds anything that ``one`` lacks; any other is
     there whole or not at all.
     """

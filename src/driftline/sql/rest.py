@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.columns.rest_fields import Fields
-from driftline.core.columns.statistics import Seen
+from driftline.core.columns.statistics import SeenIn
 from driftline.core.planning.rest import is_type_key, rest_column, spelled_field, steps
 from driftline.core.schema.types import Schema
 from driftline.sql.quoting import name
@@ -25,7 +25,7 @@ Counts = dict[str, tuple[int, str]]  # by path: how many values, and one of them
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingValues:
     """Values that wait at one ``path``, elements of lists as steps of the name ``element``, keys of maps of
     the name ``value``. ``sample``: one of them, as JSON text; ``first``: the batch that brought the first,
     None where that is not known.
@@ -34,7 +34,7 @@ class Waiting:
     path: str
     values: int
     sample: str
-    first: Seen | None = None
+    first: SeenIn | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The form that `--json` prints."""
@@ -42,7 +42,7 @@ class Waiting:
         return {"path": self.path, "values": self.values, "sample": self.sample, "first_seen": first}
 
 
-def waiting(rows: DataFrame, schema: Schema, mark: str) -> tuple[Waiting, ...]:
+def waiting(rows: DataFrame, schema: Schema, mark: str) -> tuple[WaitingValues, ...]:
     """The values waiting in rows of a table: at most `MOST` paths, those with most values first.
 
     ``mark``: the prefix of docs of evolved columns.
@@ -58,7 +58,7 @@ def waiting(rows: DataFrame, schema: Schema, mark: str) -> tuple[Waiting, ...]:
     )
     counted = parts.groupBy("path").agg(F.expr("sum(n) as n"), F.expr("min(sample) as sample"))
     most = counted.orderBy("n", "path", ascending=[False, True]).limit(MOST).collect()  # one row a path
-    return tuple(Waiting(row["path"], row["n"], row["sample"]) for row in most)
+    return tuple(WaitingValues(row["path"], row["n"], row["sample"]) for row in most)
 
 
 def _counted(fields: Fields, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -18,19 +18,21 @@ from driftline.errors import DataError, no_table
 from driftline.operations.history import history
 from driftline.settings import from_properties
 from driftline.sql.rest import waiting as rest
-from driftline.stats.build import Known, build
+from driftline.stats.build import StatisticsInputs, build
 from driftline.stats.exact import exact as scan
-from driftline.stats.model import Column, Drifted, Stats
+from driftline.stats.model import ColumnStatistics, DriftedField, Stats
 from driftline.stats.samples import samples
 from driftline.stats.shares import Siblings, drifted
 
 if TYPE_CHECKING:
-    from driftline.formats.base import Table
+    from driftline.formats.base import CatalogTable
 
-__all__ = ["Column", "Drifted", "Stats", "stats"]
+__all__ = ["ColumnStatistics", "DriftedField", "Stats", "stats"]
 
 
-def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> Stats:
+def stats(
+    table: CatalogTable, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None
+) -> Stats:
     """The statistics of a table. ``exact``: with a scan of its rows.
 
     A table all of whose records wait in quarantine does not exist yet, and has only their numbers. Raises
@@ -44,14 +46,14 @@ def stats(table: Table, *, exact: bool = False, progress: Callable[[str], None] 
     if not state.exists:
         if not quarantine.of(table).load().exists:
             raise no_table(table.name)
-        known = Known()
+        known = StatisticsInputs()
         known.quarantined, known.waiting = waiting(table)
         return replace(build(table.name, state.schema, MARK, [], known), records=0)
     mark = from_properties(state.properties).mark
     fields = list(drifted(state.schema, mark))
     progress("reading metadata")
     statistics = table.statistics(state.schema)
-    known = Known(statistics)
+    known = StatisticsInputs(statistics)
     known.samples = samples(table, state.schema, fields, statistics)
     progress("reading the log")
     known.history = history(table)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from driftline.core.changelog.record import Rule
-from driftline.core.columns.statistics import Numbers, Seen
+from driftline.core.columns.statistics import Numbers, SeenIn
 from driftline.core.schema.naming import is_metadata, marked_key
 from driftline.core.schema.types import Field, Primitive, Schema, Struct, children, leaves
-from driftline.sql.rest import Waiting as Rest
+from driftline.sql.rest import WaitingValues as Rest
 from driftline.stats.events import added, events
-from driftline.stats.model import Column, Drifted, Part, Stats, Waiting
+from driftline.stats.model import ColumnStatistics, DriftedField, Stats, TypeShare, WaitingRecords
 from driftline.stats.shares import Own, Siblings, own_values, rewritten_values
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Known:
+class StatisticsInputs:
     """The known parts of the statistics; None: not requested, or not available in the format."""
 
     metadata: TableStatistics | None = None
@@ -30,11 +30,11 @@ class Known:
     exact: Exact | None = None
     samples: Mapping[int, str] = field(default_factory=dict)
     quarantined: int = 0
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingRecords, ...] = ()
     rest: tuple[Rest, ...] = ()
 
 
-def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], known: Known) -> Stats:
+def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], known: StatisticsInputs) -> Stats:
     """A table's statistics."""
     metadata, scanned = known.metadata, known.exact
     origins = added(known.history) if known.history else {}
@@ -42,10 +42,12 @@ def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], know
     for f in schema.struct.fields:
         _number(f, known, origins, numbers)
     columns = tuple(
-        Column(path, f.id, f.type, None if is_metadata(f.doc) else marked_key(f.doc, mark), numbers[f.id])
+        ColumnStatistics(
+            path, f.id, f.type, None if is_metadata(f.doc) else marked_key(f.doc, mark), numbers[f.id]
+        )
         for path, f in schema.walk()
     )
-    drifted = tuple(Drifted(s.path, tuple(_parts(s, known, numbers, origins))) for s in fields)
+    drifted = tuple(DriftedField(s.path, tuple(_parts(s, known, numbers, origins))) for s in fields)
     return Stats(
         table=name,
         schema=schema.id,
@@ -68,7 +70,9 @@ def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], know
     )
 
 
-def _samples(fields: Sequence[Siblings], drifted: Sequence[Drifted], known: Known) -> dict[int, str]:
+def _samples(
+    fields: Sequence[Siblings], drifted: Sequence[DriftedField], known: StatisticsInputs
+) -> dict[int, str]:
     """By column id: a value of the batch that brought the column, else any of its type."""
     samples = {}
     for siblings, one in zip(fields, drifted, strict=True):
@@ -79,10 +83,12 @@ def _samples(fields: Sequence[Siblings], drifted: Sequence[Drifted], known: Know
     return samples | dict(known.samples)
 
 
-Origins = Mapping[int, tuple[Seen | None, Rule | None]]
+Origins = Mapping[int, tuple[SeenIn | None, Rule | None]]
 
 
-def _number(f: Field, known: Known, origins: Origins, out: dict[int, Numbers], *, rows: bool = True) -> None:
+def _number(
+    f: Field, known: StatisticsInputs, origins: Origins, out: dict[int, Numbers], *, rows: bool = True
+) -> None:
     """The numbers of a column and of what is inside it. ``rows``: it has
     one value a row, as it has not in a list.
     """
@@ -131,7 +137,9 @@ def _over(inside: Sequence[Numbers], records: int) -> Numbers:
 # -----------------------------------------------------------------------------------------------
 
 
-def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], origins: Origins) -> list[Part]:
+def _parts(
+    siblings: Siblings, known: StatisticsInputs, numbers: Mapping[int, Numbers], origins: Origins
+) -> list[TypeShare]:
     """The field's values by type, the one of most records first."""
     place = dict(zip((c.id for c in siblings.columns), siblings.places, strict=True))
     owns: Sequence[tuple[Own, str | None]]
@@ -152,7 +160,7 @@ def _parts(siblings: Siblings, known: Known, numbers: Mapping[int, Numbers], ori
         if sample is None and len(own.columns) == 1:
             sample = known.samples.get(column.id)
         parts.append(
-            Part(
+            TypeShare(
                 tuple(place[c.id] for c in own.columns), tuple(c.type for c in own.columns),
                 records, own.about, at_least, None, sample, first,
                 rule.rule if rule else None, (rule.place or None) if rule else None,

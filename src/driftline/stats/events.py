@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from driftline.core.changelog.record import Rule
 from driftline.core.changes import AddColumn, ColumnChange, in_words, told
-from driftline.core.columns.statistics import Seen
+from driftline.core.columns.statistics import SeenIn
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Schema, Struct, dotted
 from driftline.operations.history import History
-from driftline.stats.model import Event, Step
+from driftline.stats.model import ChangeText, Event
 
 PLAIN = "first-sight"
 
@@ -21,8 +21,8 @@ def events(history: History, samples: Mapping[int, str]) -> Iterator[Event]:
     """
     for entry in history.entries:
         rules = {rule.path: rule for rule in entry.record.rules}
-        plain: list[Step] = []
-        steps: list[Step] = []
+        plain: list[ChangeText] = []
+        steps: list[ChangeText] = []
         for change in told(entry.changes):
             rule = rules.get(dotted(getattr(change, "path", ())))
             (plain if _is_plain(change, rule) else steps).append(_step(change, rule, samples))
@@ -32,11 +32,11 @@ def events(history: History, samples: Mapping[int, str]) -> Iterator[Event]:
             yield Event(entry.at, version, entry.by, who, tuple(plain), tuple(steps), entry.makes_table)
 
 
-def added(history: History) -> dict[int, tuple[Seen | None, Rule | None]]:
+def added(history: History) -> dict[int, tuple[SeenIn | None, Rule | None]]:
     """By column id: the batch that added the column, if one did, and the rule."""
-    out: dict[int, tuple[Seen | None, Rule | None]] = {}
+    out: dict[int, tuple[SeenIn | None, Rule | None]] = {}
     for entry in history.entries:
-        seen = Seen(entry.at, entry.record.batch) if entry.by == "batch" and entry.at is not None else None
+        seen = SeenIn(entry.at, entry.record.batch) if entry.by == "batch" and entry.at is not None else None
         rules = {rule.path: rule for rule in entry.record.rules}
         for change in entry.changes:
             if isinstance(change, AddColumn):
@@ -46,9 +46,9 @@ def added(history: History) -> dict[int, tuple[Seen | None, Rule | None]]:
     return out
 
 
-def _step(change: ColumnChange, rule: Rule | None, samples: Mapping[int, str]) -> Step:
+def _step(change: ColumnChange, rule: Rule | None, samples: Mapping[int, str]) -> ChangeText:
     new = isinstance(change, AddColumn)
-    return Step(
+    return ChangeText(
         f"{dotted(change.path)} {outline(change.type)}"
         if isinstance(change, AddColumn)
         else in_words(change),

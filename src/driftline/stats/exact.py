@@ -47,7 +47,7 @@ Roots: TypeAlias = Mapping[Chain, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ColumnPlace:
     """The position of a column's values: ``chain`` leads through lists to the element, ``steps`` on from
     there.
 
@@ -108,7 +108,7 @@ def exact(
 
 def _inside(
     type_: Type, at: Path, chain: Chain, steps: tuple[str, ...], inside: int | None
-) -> Iterator[Place]:
+) -> Iterator[ColumnPlace]:
     """The columns in a type, lists before what is in them."""
     match type_:
         case Struct(fields):
@@ -122,9 +122,11 @@ def _inside(
                 yield from _place(side, at, (*chain, Link(steps, map=True)), (side.name,), key_id)
 
 
-def _place(f: Field, at: Path, chain: Chain, steps: tuple[str, ...], inside: int | None) -> Iterator[Place]:
+def _place(
+    f: Field, at: Path, chain: Chain, steps: tuple[str, ...], inside: int | None
+) -> Iterator[ColumnPlace]:
     path = (*at, f.name)
-    yield Place(path, f.id, f.type, chain, steps, inside)
+    yield ColumnPlace(path, f.id, f.type, chain, steps, inside)
     yield from _inside(f.type, path, chain, steps, inside)
 
 
@@ -163,7 +165,7 @@ def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) 
 
 
 def _count(
-    frame: DataFrame, chains: Sequence[Chain], places: Sequence[Place], sizes: dict[int | None, int]
+    frame: DataFrame, chains: Sequence[Chain], places: Sequence[ColumnPlace], sizes: dict[int | None, int]
 ) -> dict[int, Numbers]:
     from pyspark.sql import functions as F
 
@@ -223,7 +225,7 @@ def _text(type_: Type, x: str) -> str:
 
 
 def _divide(
-    frame: DataFrame, chains: Sequence[Chain], fields: Sequence[Siblings], places: Mapping[Path, Place]
+    frame: DataFrame, chains: Sequence[Chain], fields: Sequence[Siblings], places: Mapping[Path, ColumnPlace]
 ) -> dict[Path, list[tuple[Own, str | None]]]:
     from pyspark.sql import functions as F
 

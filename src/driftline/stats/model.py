@@ -7,11 +7,11 @@ from fnmatch import translate
 from re import match
 from typing import Any
 
-from driftline.core.columns.statistics import Batch, Numbers, Seen, iso
+from driftline.core.columns.statistics import CommittedBatch, Numbers, SeenIn, iso
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Type, children, dotted
 from driftline.runtime.shown import Shown
-from driftline.sql.rest import Waiting as Rest
+from driftline.sql.rest import WaitingValues as Rest
 
 
 def fits(text: str, pattern: str) -> bool:
@@ -30,7 +30,7 @@ def fits(text: str, pattern: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnStatistics:
     """A column, at any depth. ``key``: that of the data whose values it holds, if it evolved from it."""
 
     path: Path
@@ -71,7 +71,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TypeShare:
     """The values of a field that came as one type.
 
     ``columns``: where they are, several if these cannot be told apart. ``records`` None: not known;
@@ -86,7 +86,7 @@ class Part:
     at_least: bool = False
     share: float | None = None
     sample: str | None = None
-    first: Seen | None = None
+    first: SeenIn | None = None
     rule: str | None = None
     seen_in: str | None = None
 
@@ -111,11 +111,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Drifted:
+class DriftedField:
     """A field whose values came in several types, by its column's path with its own key as the last step."""
 
     path: Path
-    parts: tuple[Part, ...]
+    parts: tuple[TypeShare, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The form that `--json` prints."""
@@ -123,7 +123,7 @@ class Drifted:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChangeText:
     """One change of the schema, in words. ``field``: the field of the
     data, where the column has another name.
     """
@@ -161,8 +161,8 @@ class Event:
     schema: int
     by: str
     who: str
-    plain: tuple[Step, ...] = ()
-    steps: tuple[Step, ...] = ()
+    plain: tuple[ChangeText, ...] = ()
+    steps: tuple[ChangeText, ...] = ()
     makes_table: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRecords:
     """Records in quarantine for one reason, with one of them."""
 
     reason: str
@@ -214,12 +214,12 @@ class Stats(Shown):
     records: int | None
     leaves: int
     batches: int
-    recent: tuple[Batch, ...]
-    columns: tuple[Column, ...]
-    drifted: tuple[Drifted, ...]
+    recent: tuple[CommittedBatch, ...]
+    columns: tuple[ColumnStatistics, ...]
+    drifted: tuple[DriftedField, ...]
     events: tuple[Event, ...]
     quarantined: int
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[WaitingRecords, ...]
     files: int | None = None
     bytes: int | None = None
     deleted: int = 0
@@ -264,6 +264,6 @@ class Stats(Shown):
         }
 
 
-def origin(column: Column) -> str | None:
+def origin(column: ColumnStatistics) -> str | None:
     """The field of the data that an evolved column holds, with the path to it."""
     return None if column.key is None else dotted((*column.path[:-1], column.key))

@@ -7,7 +7,7 @@ from driftline.core.schema.table_name import QUARANTINE
 from driftline.formats.lakes import OfflineTable
 from driftline.operations.history import history
 from driftline.settings import from_properties
-from driftline.stats.build import Known, build
+from driftline.stats.build import StatisticsInputs, build
 from driftline.stats.model import Stats
 from driftline.stats.samples import by_bounds
 from driftline.stats.shares import drifted
@@ -27,5 +27,5 @@ def stats(table: OfflineTable) -> Stats | None:
     samples, missing = by_bounds(fields, statistics)
     if missing:
         return None
-    known = Known(statistics, history(table), samples=samples)
+    known = StatisticsInputs(statistics, history(table), samples=samples)
     return build(table.name, schema, mark, fields, known)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.quarantine import table as quarantine
 from driftline.runtime.spark_conf import SMALL, configured
-from driftline.stats.model import Waiting
+from driftline.stats.model import WaitingRecords
 
 if TYPE_CHECKING:
-    from driftline.formats.base import Table
+    from driftline.formats.base import CatalogTable
 
 REASONS = 50  # that are told, those of most records first
 _SAMPLE = 200  # characters
 
 
-def waiting(table: Table) -> tuple[int, tuple[Waiting, ...]]:
+def waiting(table: CatalogTable) -> tuple[int, tuple[WaitingRecords, ...]]:
     """The number of records in quarantine, and the reasons, each with a record."""
     from pyspark.sql import functions as F
 
@@ -41,7 +41,7 @@ def waiting(table: Table) -> tuple[int, tuple[Waiting, ...]]:
             .collect()
         )
         return int(frame.count()), tuple(
-            Waiting(
+            WaitingRecords(
                 r["reason"], r["records"], r["one"]["raw"] or "", r["one"]["place"] or "", r["last"] or ""
             )
             for r in rows

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.core.columns.statistics import TableStatistics
-    from driftline.formats.base import Table
+    from driftline.formats.base import CatalogTable
 
 PEEKS = 40  # columns that are looked into at most
 
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def samples(
-    table: Table, schema: Schema, fields: Sequence[Siblings], statistics: TableStatistics
+    table: CatalogTable, schema: Schema, fields: Sequence[Siblings], statistics: TableStatistics
 ) -> dict[int, str]:
     """Samples by column id. Where bounds do not serve, a few values are read, of one batch each."""
     known, missing = by_bounds(fields, statistics)
@@ -56,7 +56,7 @@ def by_bounds(
     return bounds, missing
 
 
-def _batch(table: Table, statistics: TableStatistics, column: Field) -> DataFrame:
+def _batch(table: CatalogTable, statistics: TableStatistics, column: Field) -> DataFrame:
     """The rows of the batch that brought the column, where that is known; else all rows."""
     snapshots = statistics.counts.snapshots
     place = statistics.counts.first_place(column.id)

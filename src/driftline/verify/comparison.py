@@ -16,15 +16,15 @@ from typing import Any
 
 from driftline.core.schema.schema_json import from_json
 from driftline.verify.cells import cells
-from driftline.verify.difference import Difference, shown
+from driftline.verify.difference import RowDifference, shown
 from driftline.verify.emptied import Listless
-from driftline.verify.files import Place, Read
-from driftline.verify.json_texts import Malformed, parse
-from driftline.verify.left import Extra, Left, apart, fewest, packed, unpacked
+from driftline.verify.files import Read, SourcePlace
+from driftline.verify.json_texts import MalformedText, parse
+from driftline.verify.left import ExtraRows, MissingRecords, apart, fewest, packed, unpacked
 from driftline.verify.matching_key import Meeting, Slot, exactly, key, loosely
 from driftline.verify.pairing import pair
-from driftline.verify.source_values import Reading
-from driftline.verify.table_shape import Record
+from driftline.verify.source_values import ValueSettings
+from driftline.verify.table_shape import TableStruct
 
 _DEEP = 4_000  # Python's own limit is less than `files` lets through, times the functions of `match`
 _COMPARED = 100  # rows of a group that a record is compared with, to say what is missing
@@ -41,7 +41,7 @@ class Terms:
     schema: str
     mark: str
     floats: int
-    how: Reading
+    how: ValueSettings
     fmt: str
     ignore: tuple[str, ...]
     defaults: Mapping[int, Iterable[Any]]
@@ -60,7 +60,7 @@ class Comparison:
     def by(cls, terms: Terms) -> Comparison:
         """By these terms."""
         struct = from_json(json.loads(terms.schema)).struct
-        record = Record.of(struct, terms.mark, terms.defaults)
+        record = TableStruct.of(struct, terms.mark, terms.defaults)
         meeting = Meeting(record, Slot.of(struct, record, terms.floats), terms.how)
         return cls(meeting, [path.split(".") for path in terms.ignore], terms)
 
@@ -97,7 +97,7 @@ class Comparison:
         allow_depth()
         records, n = 0, Counter[int]()
         for _, group in groupby(keyed, key=lambda x: x[0][0]):
-            places: dict[bytes, list[Place]] = {}
+            places: dict[bytes, list[SourcePlace]] = {}
             stored: Counter[bytes] = Counter()
             for (_, side), value in group:
                 if side == _ROW:  # behind all records of the group
@@ -111,7 +111,7 @@ class Comparison:
                     places.setdefault(payload, []).append(place)
                 else:
                     n[LEFT] += 1
-                    none = Left(place, 1, None, f"{reason}, and not in quarantine")
+                    none = MissingRecords(place, 1, None, f"{reason}, and not in quarantine")
                     yield LEFT, (self.fingerprint(payload), none)
             for kind, count, x in self.left(places, stored):
                 n[kind] += count
@@ -119,7 +119,7 @@ class Comparison:
         yield TOTALS, (records, n[LEFT], n[EXTRA], n[LISTLESS])
 
     def left(
-        self, places: dict[bytes, list[Place]], stored: Counter[bytes]
+        self, places: dict[bytes, list[SourcePlace]], stored: Counter[bytes]
     ) -> Iterator[tuple[int, int, Any]]:
         """Of the records and rows that met under one key, the records without a row, and the other way
         round: the kind, how many, and what is left.
@@ -127,7 +127,7 @@ class Comparison:
         payloads = list(places)
         records, rows_ = list(map(unpacked, payloads)), list(map(unpacked, stored))
 
-        unproven: dict[tuple[int, int], list[Difference]] = {}
+        unproven: dict[tuple[int, int], list[RowDifference]] = {}
 
         def holds(row: int, record: int) -> int:
             differences = apart(self.meeting, rows_[row], records[record])
@@ -149,11 +149,15 @@ class Comparison:
                 place = sorted(places[payload])[-n]
                 why = f"{times} times in the source, {times - n} times in the table" if times > n else ""
                 differences = () if why else fewest(apart(self.meeting, row, record) for row in near)
-                yield LEFT, n, (self.fingerprint_of(record), Left(place, n, payload, why, differences))
+                yield (
+                    LEFT,
+                    n,
+                    (self.fingerprint_of(record), MissingRecords(place, n, payload, why, differences)),
+                )
         if self.terms.exactly:
             for (payload, n), unused in zip(stored.items(), free, strict=True):
                 if unused:
-                    yield EXTRA, unused, Extra(unused, shown(unpacked(payload)), "the table", n - unused)
+                    yield EXTRA, unused, ExtraRows(unused, shown(unpacked(payload)), "the table", n - unused)
 
     def fingerprint(self, raw: bytes) -> bytes:
         """Of a quarantined text, or of a source's that is no record."""
@@ -161,7 +165,7 @@ class Comparison:
             # A row of a typed source may have text that is not UTF-8.
             errors = "strict" if self.terms.fmt in TEXTS else "surrogateescape"
             return self.fingerprint_of(self.without(parse(raw, errors)))
-        except Malformed:
+        except MalformedText:
             return (
                 self.fingerprint_of(cells(raw))
                 if self.terms.fmt == "csv"

@@ -10,7 +10,7 @@ Steps: TypeAlias = "tuple[str | int, ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RowDifference:
     """A difference between a row and a record.
 
     ``steps``: keys, and positions in lists. ``value``: the record's. ``lost``: no column holds it.
@@ -34,7 +34,7 @@ class Difference:
     def path(self) -> str:
         """The path, a list's element as ``element``.
 
-        >>> Difference(("items", 3, "price"), 1, "").path
+        >>> RowDifference(("items", 3, "price"), 1, "").path
         'items.element.price'
         """
         return ".".join("element" if isinstance(step, int) else step for step in self.steps)

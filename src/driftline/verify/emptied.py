@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from driftline.verify.difference import Difference
-from driftline.verify.files import Place, Read
-from driftline.verify.left import Left
+from driftline.verify.difference import RowDifference
+from driftline.verify.files import Read, SourcePlace
+from driftline.verify.left import MissingRecords
 from driftline.verify.source_values import is_nothing
 
 if TYPE_CHECKING:
@@ -26,23 +26,23 @@ Path: TypeAlias = "tuple[str, ...]"  # keys, without steps into lists
 class Listless:
     """Equal records at ``places``, of which ``held`` are accounted for; the others' rows lack lists."""
 
-    places: tuple[Place, ...]
+    places: tuple[SourcePlace, ...]
     held: int
     record: bytes
-    differences: tuple[Difference, ...]
+    differences: tuple[RowDifference, ...]
 
     @property
     def paths(self) -> set[Path]:
         return {d.keys for d in self.differences}
 
-    def lost(self, first: Mapping[tuple[str, Path], Place] | None) -> Iterator[Left]:
+    def lost(self, first: Mapping[tuple[str, Path], SourcePlace] | None) -> Iterator[MissingRecords]:
         """The values for which the table had columns.
 
         ``first``: by file and path, the place of the first list with a value; None: a source's columns are
         the table's.
         """
 
-        def had_column(place: Place) -> bool:
+        def had_column(place: SourcePlace) -> bool:
             if first is None:
                 return True
             starts = (first.get((place.file, path)) for path in self.paths)
@@ -50,12 +50,12 @@ class Listless:
 
         n = sum(map(had_column, self.places)) - self.held
         if n > 0:
-            yield Left(min(self.places), n, self.record, "", self.differences)
+            yield MissingRecords(min(self.places), n, self.record, "", self.differences)
 
 
 def lost_lists(
     unproven: RDD[Listless], reads: RDD[Read], without: Callable[[Any], Any], *, typed: bool
-) -> RDD[Left]:
+) -> RDD[MissingRecords]:
     """Those of the records whose lists the table had columns for.
     ``typed``: a source's columns are the table's.
     """
@@ -75,7 +75,7 @@ def _wanted(x: Listless) -> Iterator[tuple[str, Path]]:
 
 def _lists(
     read: Read, by_file: Mapping[str, set[Path]], without: Callable[[Any], Any]
-) -> Iterator[tuple[tuple[str, Path], Place]]:
+) -> Iterator[tuple[tuple[str, Path], SourcePlace]]:
     """The paths at which the record has a list with a value."""
     paths = by_file.get(read.place.file)
     if paths and read.record is not None:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from driftline.verify.fingerprints import PRESENCE, TYPES, ColumnShape, copies_in, fingerprints
 from driftline.verify.moments import moment
 from driftline.verify.source_values import number, reads_back
-from driftline.verify.table_shape import Column, Record
+from driftline.verify.table_shape import TableColumn, TableStruct
 
 Paths: TypeAlias = "Collection[tuple[str, ...]]"  # of keys, without steps into lists
 
@@ -50,7 +50,7 @@ class ExpectedRows:
     """
 
     def __init__(
-        self, record: Record, shapes: Sequence[ColumnShape], left_out: Iterable[Sequence[str]] = ()
+        self, record: TableStruct, shapes: Sequence[ColumnShape], left_out: Iterable[Sequence[str]] = ()
     ) -> None:
         self._shapes = shapes
         self._has_copies = bool(copies_in(record)) or any(map(_has_copies, shapes))
@@ -122,9 +122,9 @@ def _reads_back(text: bytes) -> bool:
 class _RecordFields:
     """The fields of a record: ``type`` for the decoder, and what columns its objects are."""
 
-    def __init__(self, record: Record, shapes: Sequence[ColumnShape], left_out: Paths) -> None:
+    def __init__(self, record: TableStruct, shapes: Sequence[ColumnShape], left_out: Paths) -> None:
         self._types = [shape.type for shape in shapes]
-        by_key: dict[str, list[tuple[int, Column, ColumnShape]]] = {}
+        by_key: dict[str, list[tuple[int, TableColumn, ColumnShape]]] = {}
         for place, ((key, column), shape) in enumerate(zip(record.columns.values(), shapes, strict=False)):
             by_key.setdefault(key, []).append((place, column, shape))
         fields = {
@@ -158,7 +158,7 @@ class _RecordFields:
         ]
 
 
-def _is_plain(key: str, columns: Sequence[tuple[int, Column, ColumnShape]]) -> bool:
+def _is_plain(key: str, columns: Sequence[tuple[int, TableColumn, ColumnShape]]) -> bool:
     """True if the type of a value determines which of its key's columns holds it."""
     if not key or _NO_NAME.search(key):
         return False
@@ -174,7 +174,7 @@ def _is_plain(key: str, columns: Sequence[tuple[int, Column, ColumnShape]]) -> b
     )
 
 
-def _kind(column: Column) -> str:
+def _kind(column: TableColumn) -> str:
     if column.dim:
         return "list"
     if column.record is not None:
@@ -182,7 +182,7 @@ def _kind(column: Column) -> str:
     return column.type.name if column.type is not None else ""
 
 
-def _shaped(column: Column, shape: ColumnShape) -> bool:
+def _shaped(column: TableColumn, shape: ColumnShape) -> bool:
     """Tell whether a column's elements have a type that is compared."""
     for _ in range(column.dim):
         if not shape.children:
@@ -194,7 +194,7 @@ def _shaped(column: Column, shape: ColumnShape) -> bool:
 class _KeyColumns:
     """The columns of one key, each for values of one type."""
 
-    def __init__(self, columns: Sequence[tuple[int, Column, ColumnShape]], left_out: Paths) -> None:
+    def __init__(self, columns: Sequence[tuple[int, TableColumn, ColumnShape]], left_out: Paths) -> None:
         self._places = {_kind(column): place for place, column, _ in columns}
         self._whole = next((name for name in _WHOLE if name in self._places), None)
         self._records: _RecordFields | None = None
@@ -275,8 +275,8 @@ def _python_types(name: str, *, has_whole: bool) -> list[Any]:
 class _ListElements:
     """The elements of lists of one column."""
 
-    def __init__(self, column: Column, shape: ColumnShape, left_out: Paths) -> None:
-        inner = Column(column.name, column.dim - 1, column.type, column.record, column.value)
+    def __init__(self, column: TableColumn, shape: ColumnShape, left_out: Paths) -> None:
+        inner = TableColumn(column.name, column.dim - 1, column.type, column.record, column.value)
         self._field = _KeyColumns([(0, inner, shape.children[0])], left_out)
         self.type: Any = list[self._field.type]  # type: ignore[name-defined]
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from driftline.runtime.stores import buffered, is_stored
 from driftline.verify.cells import CsvDialect, Row, decoded, marks_of, names_of, rows, said_first
-from driftline.verify.json_texts import Malformed, Text, of_file, of_lines, parse
+from driftline.verify.json_texts import MalformedText, Text, of_file, of_lines, parse
 from driftline.verify.json_texts import lines as lines_of
 from driftline.verify.packed import is_packed, unpacked
 
@@ -23,7 +23,7 @@ _NOTHING = CsvDialect()
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class SourcePlace:
     """``line`` counts from 1, behind the byte ``start`` of the file; 0 where the file has no lines."""
 
     file: str
@@ -47,14 +47,14 @@ class Place:
 class Read:
     """A record of a file; None with the bytes and a reason where they are none."""
 
-    place: Place
+    place: SourcePlace
     record: dict[str, Any] | None
     raw: bytes = b""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """A file, or the lines of it that begin within these bytes (``end`` None: the whole file).
 
     ``size``: bytes on disk; ``longest``: bytes that a record of JSON may have; ``dialect``: of CSV.
@@ -71,28 +71,28 @@ class Part:
 
 def parts(
     files: Sequence[str], fmt: str, longest: int = LONGEST, dialect: CsvDialect = _NOTHING
-) -> list[Part]:
+) -> list[FilePart]:
     """The files in pieces of at most a size for one task; only plain files of lines are cut."""
     out = []
     for file in files:
         size = _size(file)
         if fmt != "json" or size <= _CHUNK or _packed(file) or not _begins_with_a_record(file, longest):
-            out.append(Part(file, fmt, size=size, longest=longest, dialect=dialect))
+            out.append(FilePart(file, fmt, size=size, longest=longest, dialect=dialect))
         else:
             ends = [(at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK)]
-            out += [Part(file, fmt, at, end, end - at, longest) for at, end in ends]
+            out += [FilePart(file, fmt, at, end, end - at, longest) for at, end in ends]
     return out
 
 
-def grouped(pieces: Sequence[Part], cores: int) -> list[list[Part]]:
+def grouped(pieces: Sequence[FilePart], cores: int) -> list[list[FilePart]]:
     """The pieces for each task, in order: a task costs more than a
     small file, so each core gets one at least.
 
-    >>> [len(task) for task in grouped([Part("a", "json", size=5)] * 5, 2)]
+    >>> [len(task) for task in grouped([FilePart("a", "json", size=5)] * 5, 2)]
     [3, 2]
     """
     most = min(_CHUNK, -(-sum(piece.size for piece in pieces) // cores))
-    out: list[list[Part]] = []
+    out: list[list[FilePart]] = []
     filled = most
     for piece in pieces:
         if filled >= most:
@@ -103,7 +103,7 @@ def grouped(pieces: Sequence[Part], cores: int) -> list[list[Part]]:
     return out
 
 
-def read(part: Part, lines: Collection[int] | None = None) -> Iterator[Read]:
+def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]:
     """The part's records, and what is none, in order; of JSON only those that begin in ``lines``, where
     these are given.
     """
@@ -112,10 +112,10 @@ def read(part: Part, lines: Collection[int] | None = None) -> Iterator[Read]:
         return
     for start, text in texts(part):
         if lines is None or text.line in lines:
-            yield _read(part, Place(part.file, start, text.line), text.raw)
+            yield _read(part, SourcePlace(part.file, start, text.line), text.raw)
 
 
-def texts(part: Part) -> Iterator[tuple[int, Text]]:
+def texts(part: FilePart) -> Iterator[tuple[int, Text]]:
     """The texts of a part of JSON, each with the byte of the file that its lines are counted from."""
     if part.end is not None:
         yield from _cut(part)
@@ -143,17 +143,17 @@ def _size(file: str) -> int:
 # JSON ---------------------------------------------------------------------------------------------------
 
 
-def _read(part: Part, place: Place, raw: bytes) -> Read:
+def _read(part: FilePart, place: SourcePlace, raw: bytes) -> Read:
     if len(raw) > part.longest:
         beginning = raw[:_SHOWN] + "…".encode()
         return Read(place, None, beginning, f"longer than {part.longest} bytes")
     try:
         return Read(place, parse(raw))
-    except Malformed as error:
+    except MalformedText as error:
         return Read(place, None, raw, str(error))
 
 
-def _cut(part: Part) -> Iterator[tuple[int, Text]]:
+def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:
     """The lines that begin within the part: the first byte of a line decides whose it is."""
     assert part.end is not None
     with opened(part.file) as f:
@@ -181,7 +181,9 @@ def _begins_with_a_record(file: str, longest: int) -> bool:
         for line, _ in lines_of(f, longest):
             raw = line.removeprefix(BOM_UTF8).strip(_BLANK)
             if raw:
-                return _read(Part(file, "json", longest=longest), Place(file), raw).record is not None
+                return (
+                    _read(FilePart(file, "json", longest=longest), SourcePlace(file), raw).record is not None
+                )
     return True
 
 
@@ -207,7 +209,7 @@ def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
             reason = f"{len(row.cells)} cells, where the header has {len(header)}"
         elif not _is_text(raw):
             reason = "not UTF-8"
-        place = Place(file, 0, row.line)
+        place = SourcePlace(file, 0, row.line)
         if reason or row.cells is None:
             yield Read(place, None, raw, reason)
         else:

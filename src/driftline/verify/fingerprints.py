@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.verify.table_shape import Column, Record
+from driftline.verify.table_shape import TableColumn, TableStruct
 
 WIDTH = 16  # bytes of a fingerprint
 _SLICE = 2**26  # bytes of rows that are joined at once: offsets have 31 bits
@@ -54,13 +54,13 @@ class ColumnShape:
     levels: int = 1
 
     @classmethod
-    def of_all(cls, record: Record) -> tuple[ColumnShape | None, ...]:
+    def of_all(cls, record: TableStruct) -> tuple[ColumnShape | None, ...]:
         """Those of a record's columns; None for one with a type that Spark may not hand over in Arrow."""
         shapes = (cls.of(column, column.dim) for _, column in record.columns.values())
         return tuple(None if shape is None or shape.levels > _LEVELS else shape for shape in shapes)
 
     @classmethod
-    def of(cls, column: Column, dim: int) -> ColumnShape | None:
+    def of(cls, column: TableColumn, dim: int) -> ColumnShape | None:
         if dim:
             element = cls.of(column, dim - 1)
             if element is None:
@@ -84,7 +84,7 @@ class ColumnShape:
         return cls(TYPES.get(name, PRESENCE)) if name in TYPES or name in _PRESENT else None
 
 
-def copies_in(record: Record) -> Copies:
+def copies_in(record: TableStruct) -> Copies:
     """The positions of a key's columns, by type, if one may hold a copy of another one's value."""
     by_key: dict[str, dict[str, int]] = {}
     for place, (key, column) in enumerate(record.columns.values()):

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from pyarrow.parquet import ParquetFile
 
 from driftline.runtime.worker import lighten_worker
-from driftline.verify.files import Place, Read, opened
-from driftline.verify.json_texts import Malformed, parse
+from driftline.verify.files import Read, SourcePlace, opened
+from driftline.verify.json_texts import MalformedText, parse
 from driftline.verify.source_values import Pairs, Single
 
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ _HEADS = {"parquet": _parquet_head, "avro": _avro_head}  # ORC's do not tell all
 
 def _read(row: dict[str, Any]) -> Read:
     file = row.pop(_FILE)
-    return Read(Place(unquote(file.removeprefix("file://")) if file.startswith("file:///") else file), row)
+    return Read(
+        SourcePlace(unquote(file.removeprefix("file://")) if file.startswith("file:///") else file), row
+    )
 
 
 def _literal(path: str) -> str:
@@ -187,5 +189,5 @@ def _same(x: Any) -> Any:
 def _variant(x: Any) -> Any:
     try:
         return parse(b'{"v": %s}' % x.toJson().encode())["v"]
-    except Malformed:
+    except MalformedText:
         return x.toJson()

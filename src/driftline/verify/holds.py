@@ -16,8 +16,8 @@ from driftline.verify.moments import PER_UNIT, Moment, epoch, micros, moment
 from driftline.verify.source_values import (
     Cell,
     Misquoted,
-    Reading,
     Single,
+    ValueSettings,
     declared,
     is_nothing,
     number,
@@ -41,13 +41,13 @@ def _same_number(x: Any, v: Decimal) -> bool:
     return bool(x == v) and (bool(v) or not isinstance(x, Decimal) or x.is_signed() == v.is_signed())
 
 
-def _in_whole(stored: int, v: Any, how: Reading) -> bool:
+def _in_whole(stored: int, v: Any, how: ValueSettings) -> bool:
     if isinstance(v, (int, Decimal)):
         return stored == v
     return _is_epoch(stored, v, how)
 
 
-def _in_double(stored: float, v: Any, how: Reading) -> bool:
+def _in_double(stored: float, v: Any, how: ValueSettings) -> bool:
     if isinstance(v, Decimal):
         return _same_float(stored, float(v)) and reads_back(stored, v)
     if isinstance(v, float):
@@ -55,7 +55,7 @@ def _in_double(stored: float, v: Any, how: Reading) -> bool:
     return stored == v if isinstance(v, int) else _is_epoch(stored, v, how)
 
 
-def _in_float(stored: float, v: Any, how: Reading) -> bool:
+def _in_float(stored: float, v: Any, how: ValueSettings) -> bool:
     if isinstance(v, Decimal):
         return _same_float(stored, single(float(v))) and reads_back(stored, v)
     if isinstance(v, float):
@@ -63,18 +63,18 @@ def _in_float(stored: float, v: Any, how: Reading) -> bool:
     return isinstance(v, int) and stored == v
 
 
-def _in_decimal(stored: Decimal, v: Any, how: Reading) -> bool:
+def _in_decimal(stored: Decimal, v: Any, how: ValueSettings) -> bool:
     return isinstance(v, (int, Decimal)) and stored == v
 
 
-def _in_boolean(stored: bool, v: Any, how: Reading) -> bool:
+def _in_boolean(stored: bool, v: Any, how: ValueSettings) -> bool:
     return isinstance(v, bool) and stored is v
 
 
 # Text ---------------------------------------------------------------------------------------------------
 
 
-def _in_string(stored: str, v: Any, how: Reading) -> bool:
+def _in_string(stored: str, v: Any, how: ValueSettings) -> bool:
     match v:
         case str():
             return stored == v
@@ -105,40 +105,40 @@ def _is_text_of(text: str, v: float) -> bool:
     return _same_float(single(x) if isinstance(v, Single) else x, v)
 
 
-def _in_binary(stored: bytes, v: Any, how: Reading) -> bool:
+def _in_binary(stored: bytes, v: Any, how: ValueSettings) -> bool:
     return stored == (v.encode() if isinstance(v, str) else v)
 
 
-def _in_other(stored: Any, v: Any, how: Reading) -> bool:
+def _in_other(stored: Any, v: Any, how: ValueSettings) -> bool:
     """uuid, time: the canonical text, or the value itself."""
     return bool(stored == v or str(stored) == v)
 
 
-def _in_variant(stored: Any, v: Any, how: Reading) -> bool:
+def _in_variant(stored: Any, v: Any, how: ValueSettings) -> bool:
     return same_json(stored, v)
 
 
 # Dates and instants -------------------------------------------------------------------------------------
 
 
-def moment_of(v: Any, how: Reading) -> Moment | None:
+def moment_of(v: Any, how: ValueSettings) -> Moment | None:
     """A typed date or timestamp, or the one that a string is."""
     if isinstance(v, str):
         return moment(str(v), how.offsets)
     return v if isinstance(v, date) else None
 
 
-def _is_epoch(stored: float, v: Any, how: Reading) -> bool:
+def _is_epoch(stored: float, v: Any, how: ValueSettings) -> bool:
     m = moment_of(v, how)
     return m is not None and stored == epoch(m, how.unit)
 
 
-def _in_date(stored: date, v: Any, how: Reading) -> bool:
+def _in_date(stored: date, v: Any, how: ValueSettings) -> bool:
     m = moment_of(v, how)
     return not isinstance(m, datetime) and stored == m
 
 
-def _in_timestamp(stored: datetime, v: Any, how: Reading) -> bool:
+def _in_timestamp(stored: datetime, v: Any, how: ValueSettings) -> bool:
     m = moment_of(v, how)
     return m is not None and _at(m, stored) == stored
 
@@ -148,7 +148,7 @@ def _at(m: Moment, like: datetime) -> datetime:
     return m if isinstance(m, datetime) else datetime(m.year, m.month, m.day, tzinfo=like.tzinfo)
 
 
-def routed(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
+def routed(type_: Primitive, stored: Any, v: Any, how: ValueSettings) -> bool:
     """True if a timestamp column holds a long as an instant: lawful, but no proof of it (seed rule 10)."""
     if isinstance(v, Cell):
         v = written(v, how)
@@ -161,7 +161,7 @@ def routed(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
 
 # All of them --------------------------------------------------------------------------------------------
 
-_IN: dict[str, Callable[[Any, Any, Reading], bool]] = {
+_IN: dict[str, Callable[[Any, Any, ValueSettings], bool]] = {
     "boolean": _in_boolean,
     "int": _in_whole,
     "long": _in_whole,
@@ -178,7 +178,7 @@ _IN: dict[str, Callable[[Any, Any, Reading], bool]] = {
 }
 
 
-def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
+def holds(type_: Primitive, stored: Any, v: Any, how: ValueSettings) -> bool:
     """True if ``stored``, read from a column of ``type_``, is the scalar ``v`` exactly, or by a lawful
     conversion.
     """
@@ -194,7 +194,7 @@ def holds(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     )
 
 
-def _spells(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
+def _spells(type_: Primitive, stored: Any, v: Any, how: ValueSettings) -> bool:
     """True if a text spells a column's number or boolean."""
     if not isinstance(v, str):
         return False
@@ -202,7 +202,7 @@ def _spells(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
     return meant is not None and _IN.get(type_.name, _in_other)(stored, meant, how)
 
 
-def _is_midnight(type_: Primitive, stored: Any, v: Any, how: Reading) -> bool:
+def _is_midnight(type_: Primitive, stored: Any, v: Any, how: ValueSettings) -> bool:
     """True if a column's date stands for the instant, or zoneless timestamp, at which it begins."""
     m = moment_of(v, how)
     return type_.name == "date" and isinstance(m, datetime) and _at(stored, m) == m

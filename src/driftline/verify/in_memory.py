@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from driftline.verify.files import Place, Read
+from driftline.verify.files import Read, SourcePlace
 from driftline.verify.source_values import Single
 from driftline.verify.typed_files import values_of
 
@@ -39,7 +39,7 @@ def read(path: str) -> Iterator[Read]:
     """The records of one of these files."""
     records: list[dict[str, Any]] = pickle.loads(Path(path).read_bytes())  # noqa: S301  our own bytes
     for record in records:
-        yield Read(Place(path), record)
+        yield Read(SourcePlace(path), record)
 
 
 def _records(data: Any) -> Iterator[Mapping[str, Any]]:

@@ -31,13 +31,13 @@ from driftline.verify.comparison import (
     allow_depth,
 )
 from driftline.verify.emptied import lost_lists
-from driftline.verify.files import LONGEST, Part, Read, grouped, parts, read
+from driftline.verify.files import LONGEST, FilePart, Read, grouped, parts, read
 from driftline.verify.frames import rows, typed
 from driftline.verify.hive import path_values, with_values
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.left import listed, nearest, not_quarantined, order, quarantined_again
-from driftline.verify.source_values import Reading
+from driftline.verify.source_values import ValueSettings
 from driftline.verify.typed_files import floats_in, read_columns, readable
 from driftline.verify.verdict import LISTED, Verdict
 from driftline.verify.whole_columns import ColumnMatching
@@ -84,7 +84,7 @@ def verify(
     properties = table.properties
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
-    how = Reading(
+    how = ValueSettings(
         properties.get("driftline.epoch-unit"),
         properties.get("driftline.dates") == "instant",
         table.units,
@@ -123,7 +123,7 @@ def _values_in_paths(
 
 
 def _reads(
-    spark: SparkSession, sources: Sequence[str], fmt: str, tasks: Sequence[Sequence[Part]]
+    spark: SparkSession, sources: Sequence[str], fmt: str, tasks: Sequence[Sequence[FilePart]]
 ) -> tuple[RDD[Read], int]:
     context = spark.sparkContext
     if fmt == PICKLED:
@@ -138,7 +138,7 @@ def _reads(
     return context.parallelize(tasks, max(1, len(tasks))).flatMap(_read), 0
 
 
-def _read(task: Sequence[Part]) -> Iterator[Read]:
+def _read(task: Sequence[FilePart]) -> Iterator[Read]:
     allow_depth()
     return chain.from_iterable(map(read, task))
 

@@ -25,7 +25,7 @@ HELD = 32 * 2**20  # bytes of a document that are looked at before it is read
 _DEEPEST = 500  # nested deeper, a text is malformed: what compares goes down by recursion
 
 
-class Malformed(Exception):
+class MalformedText(Exception):
     """A text that is no record; the message says why."""
 
 
@@ -66,19 +66,19 @@ def parse(raw: bytes, errors: str = "strict") -> dict[str, Any]:
     try:
         value = _DECODER.decode(raw.decode(errors=errors))
         if raw.count(b"{") + raw.count(b"[") > _DEEPEST and _levels(value) > _DEEPEST:
-            raise Malformed("nested too deep")
+            raise MalformedText("nested too deep")
         if b"\\ud" in raw.lower():
             json.dumps(value, ensure_ascii=False, default=str).encode(errors=errors)
     except UnicodeDecodeError as error:
-        raise Malformed("not UTF-8") from error
+        raise MalformedText("not UTF-8") from error
     except UnicodeEncodeError as error:
-        raise Malformed("a lone surrogate") from error
+        raise MalformedText("a lone surrogate") from error
     except RecursionError as error:
-        raise Malformed("nested too deep") from error
+        raise MalformedText("nested too deep") from error
     except ValueError as error:
-        raise Malformed(f"not JSON: {error}") from error
+        raise MalformedText(f"not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise Malformed("not a JSON object")
+        raise MalformedText("not a JSON object")
     return value
 
 

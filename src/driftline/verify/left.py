@@ -10,8 +10,8 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from driftline.verify.difference import Difference, shown
-from driftline.verify.files import Place, Read
+from driftline.verify.difference import RowDifference, shown
+from driftline.verify.files import Read, SourcePlace
 from driftline.verify.match import differences
 from driftline.verify.matching_key import Meeting, key
 from driftline.verify.verdict import LISTED, Mismatch
@@ -29,24 +29,24 @@ def unpacked(payload: bytes) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class MissingRecords:
     """``n`` equal records that no row holds, the first at ``place``; ``record`` None: a text that is none.
 
     ``differences``: from the nearest row, if one is known.
     """
 
-    place: Place
+    place: SourcePlace
     n: int
     record: bytes | None
     why: str = ""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[RowDifference, ...] = ()
 
-    def __add__(self, other: Left) -> Left:
+    def __add__(self, other: MissingRecords) -> MissingRecords:
         return replace(min(self, other, key=order), n=self.n + other.n)
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
+class ExtraRows:
     """``n`` equal rows, or records in quarantine, that no record is
     left for, beside ``held`` for which one is.
     """
@@ -61,43 +61,43 @@ class Extra:
         return Mismatch("", "", self.text, times if self.held else f"in {self.where}, not in the source")
 
 
-def order(x: Left) -> Any:
+def order(x: MissingRecords) -> Any:
     """As they stand in the source."""
     return x.place.file, x.place.start, x.place.line
 
 
-def not_quarantined(x: tuple[bytes, tuple[Left, int | None]]) -> list[Left]:
+def not_quarantined(x: tuple[bytes, tuple[MissingRecords, int | None]]) -> list[MissingRecords]:
     """The left-over records, without as many as are in quarantine."""
     left, held = x[1]
     n = left.n - (held or 0)
     return [replace(left, n=n)] if n > 0 else []
 
 
-def quarantined_again(x: tuple[bytes, tuple[int, Left | None]]) -> list[Extra]:
+def quarantined_again(x: tuple[bytes, tuple[int, MissingRecords | None]]) -> list[ExtraRows]:
     """The records that are in quarantine more often than they are left over."""
     text, (in_quarantine, left) = x
     held = min(in_quarantine, left.n) if left else 0
     return (
-        [Extra(in_quarantine - held, shown(text.decode(errors="replace")), "quarantine", held)]
+        [ExtraRows(in_quarantine - held, shown(text.decode(errors="replace")), "quarantine", held)]
         if in_quarantine > held
         else []
     )
 
 
-def apart(meeting: Meeting, row: Mapping[str, Any], record: Mapping[str, Any]) -> list[Difference]:
+def apart(meeting: Meeting, row: Mapping[str, Any], record: Mapping[str, Any]) -> list[RowDifference]:
     """The differences where the row does not hold the record."""
     return differences(meeting.record, row, record, meeting.how)
 
 
-def fewest(differences: Iterable[list[Difference]]) -> tuple[Difference, ...]:
+def fewest(differences: Iterable[list[RowDifference]]) -> tuple[RowDifference, ...]:
     """The shortest of the lists."""
     ranked = sorted(differences, key=len)
     return tuple(ranked[0]) if ranked else ()
 
 
 def nearest(
-    meeting: Meeting, sample: Sequence[Left], reads: RDD[Read], stored: RDD[dict[str, Any]]
-) -> Iterator[Left]:
+    meeting: Meeting, sample: Sequence[MissingRecords], reads: RDD[Read], stored: RDD[dict[str, Any]]
+) -> Iterator[MissingRecords]:
     """The sample, each with its differences from the row that shares
     most values, if it shares half of them.
     """
@@ -140,7 +140,7 @@ def _near(
             yield i, k, row_
 
 
-def listed(sample: Iterable[Left]) -> list[Mismatch]:
+def listed(sample: Iterable[MissingRecords]) -> list[Mismatch]:
     """The reported items, at most `LISTED`: each path once before any a second time."""
     out: list[tuple[int, Mismatch]] = []
     seen: Counter[str] = Counter()

@@ -11,38 +11,38 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from driftline.core.schema.types import Expression
-from driftline.verify.difference import Difference, Steps, shown
+from driftline.verify.difference import RowDifference, Steps, shown
 from driftline.verify.holds import has_value, holds, routed
-from driftline.verify.source_values import Cell, Pairs, Reading, is_nothing
-from driftline.verify.table_shape import Column, Record
-from driftline.verify.waiting import Waiting
+from driftline.verify.source_values import Cell, Pairs, ValueSettings, is_nothing
+from driftline.verify.table_shape import TableColumn, TableStruct
+from driftline.verify.waiting import RowRest
 from driftline.verify.ways import key_text, together, weight
 
 # A column of the field at hand, the lists still around its values, and what the row has in it.
-_Held: TypeAlias = "tuple[Column, int, Any]"
+_Held: TypeAlias = "tuple[TableColumn, int, Any]"
 
 
 def differences(
-    record: Record,
+    record: TableStruct,
     row: Mapping[str, Any],
     v: Mapping[str, Any],
-    how: Reading | None = None,
-) -> list[Difference]:
+    how: ValueSettings | None = None,
+) -> list[RowDifference]:
     """The values of the source's record ``v`` that ``row`` does not hold, or holds beyond it; empty if it
     matches.
 
     ``row``: column name to plain value (struct: dict, map: Pairs).
     """
-    check = _Check(how or Reading())
+    check = _Check(how or ValueSettings())
     check.record(record, row, v, ())
     if record.rest is None:
         return check.out
-    return list(_beside_rest(check.out, Waiting(row.get(record.rest), check.how), v))
+    return list(_beside_rest(check.out, RowRest(row.get(record.rest), check.how), v))
 
 
 def _beside_rest(
-    differences: Iterable[Difference], rest: Waiting, v: Mapping[str, Any]
-) -> Iterator[Difference]:
+    differences: Iterable[RowDifference], rest: RowRest, v: Mapping[str, Any]
+) -> Iterator[RowDifference]:
     """The differences that the row's rest does not account for, and what it has beyond the record."""
     for difference in differences:
         waits = difference.lost and not difference.unproven and rest.holds(difference.value, difference.steps)
@@ -53,15 +53,15 @@ def _beside_rest(
     for at, stored in rest.values.items():
         if at not in rest.used and not rest.agrees(at, v):
             why = f"the rest holds {shown(stored)}, the record does not"
-            yield Difference(at, stored, why, lost=False, invented=True)
+            yield RowDifference(at, stored, why, lost=False, invented=True)
 
 
 @dataclass(slots=True)
 class _Check:
-    how: Reading
-    out: list[Difference] = field(default_factory=list)
+    how: ValueSettings
+    out: list[RowDifference] = field(default_factory=list)
 
-    def record(self, record: Record, row: Mapping[str, Any], v: Mapping[str, Any], at: Steps) -> None:
+    def record(self, record: TableStruct, row: Mapping[str, Any], v: Mapping[str, Any], at: Steps) -> None:
         columns: dict[str, list[_Held]] = {}
         for name, stored in row.items():
             if stored is not None and name in record.columns:
@@ -84,10 +84,10 @@ class _Check:
         for key, held in columns.items():
             self.value(held, None, (*at, key))
 
-    def holds(self, column: Column, x: Any, v: Any, at: Steps) -> bool:
+    def holds(self, column: TableColumn, x: Any, v: Any, at: Steps) -> bool:
         return column.type is not None and x is not None and holds(column.type, x, v, self.way(at))
 
-    def way(self, at: Steps) -> Reading:
+    def way(self, at: Steps) -> ValueSettings:
         return self.how.at(_keys(at)) if self.how.units else self.how
 
     def value(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
@@ -133,7 +133,7 @@ class _Check:
         """A list without a value is in one of the field's list columns."""
         if not any(dim for _, dim, _ in held):
             why = f"{', '.join(names)} holds null, the record has {shown(v)}"
-            self.out.append(Difference(at, v, why, unproven=unproven))
+            self.out.append(RowDifference(at, v, why, unproven=unproven))
 
     def scalar(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
         is_held, strange = False, []
@@ -171,7 +171,7 @@ class _Check:
 
     def nested(self, held: Sequence[_Held], v: dict[Any, Any], at: Steps) -> None:
         """One record column holds what the map columns together do not."""
-        records: list[list[Difference]] = []
+        records: list[list[RowDifference]] = []
         maps, strange = [], []
         for column, dim, stored in held:
             x = _unwrapped(stored, dim)
@@ -196,7 +196,7 @@ class _Check:
         for column, stored in strange:
             self.invented(column, stored, v, at)
 
-    def maps(self, maps: Sequence[tuple[Column, dict[Any, Any]]], v: dict[Any, Any], at: Steps) -> None:
+    def maps(self, maps: Sequence[tuple[TableColumn, dict[Any, Any]]], v: dict[Any, Any], at: Steps) -> None:
         """Each key's value is held by some of the maps; a typed map's
         key must be there even without a value.
         """
@@ -226,19 +226,19 @@ class _Check:
         others.value([h for h in held if h not in variants], v, at)
         self.out += [d for d in others.out if d.invented or not is_held]
 
-    def lost(self, strange: Sequence[tuple[Column, Any]], v: Any, at: Steps) -> None:
+    def lost(self, strange: Sequence[tuple[TableColumn, Any]], v: Any, at: Steps) -> None:
         others = "; ".join(f"{column.name} holds {shown(stored)}" for column, stored in strange)
         why = f"{shown(v)} is nowhere" + (f", {others}" if others else "")
-        self.out.append(Difference(at, v, why, invented=bool(strange)))
+        self.out.append(RowDifference(at, v, why, invented=bool(strange)))
 
-    def invented(self, column: Column, stored: Any, v: Any, at: Steps) -> None:
+    def invented(self, column: TableColumn, stored: Any, v: Any, at: Steps) -> None:
         has = "the record has no value there" if is_nothing(v) else f"the record has {shown(v)}"
         self.out.append(
-            Difference(at, v, f"{column.name} holds {shown(stored)}, {has}", lost=False, invented=True)
+            RowDifference(at, v, f"{column.name} holds {shown(stored)}, {has}", lost=False, invented=True)
         )
 
 
-def _by_default(column: Column, stored: Any) -> bool:
+def _by_default(column: TableColumn, stored: Any) -> bool:
     """True if a column's value consists of nulls and defaults."""
     match stored:
         case list():
@@ -250,7 +250,9 @@ def _by_default(column: Column, stored: Any) -> bool:
     type_ = column.type
     return stored is None or (
         type_ is not None
-        and any(isinstance(x, Expression) or holds(type_, stored, x, Reading()) for x in column.defaults)
+        and any(
+            isinstance(x, Expression) or holds(type_, stored, x, ValueSettings()) for x in column.defaults
+        )
     )
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
 from driftline.verify.moments import epoch, moment
-from driftline.verify.source_values import Reading, base64_text, number, single, written
-from driftline.verify.table_shape import Column, Record
-from driftline.verify.waiting import Waiting
+from driftline.verify.source_values import ValueSettings, base64_text, number, single, written
+from driftline.verify.table_shape import TableColumn, TableStruct
+from driftline.verify.waiting import RowRest
 
 _NUMBERS = {"int", "long", "float", "double", "decimal"}
 _WHOLE = _NUMBERS | {"string"}  # what holds a long beside the instant that it may be
@@ -46,7 +46,7 @@ class Slot:
     default: bool = False
 
     @classmethod
-    def of(cls, struct: Struct, record: Record, floats: int = 0) -> Slot:
+    def of(cls, struct: Struct, record: TableStruct, floats: int = 0) -> Slot:
         """``floats``: 2 for a source with typed floats, 1 with typed doubles, 0 for text."""
         out = cls()
         out._add(struct, record, False)
@@ -56,7 +56,7 @@ class Slot:
     def child(self, key: str) -> Slot | None:
         return self.fields.get(key) or self.values
 
-    def _add(self, struct: Struct, record: Record, many: bool) -> None:
+    def _add(self, struct: Struct, record: TableStruct, many: bool) -> None:
         for f in struct.fields:
             if f.name == record.rest:
                 continue
@@ -65,7 +65,7 @@ class Slot:
             slot.default = slot.default or bool(column.defaults)
             slot._add_type(f.type, column, many)
 
-    def _add_type(self, type_: Type, column: Column, many: bool) -> None:
+    def _add_type(self, type_: Type, column: TableColumn, many: bool) -> None:
         dim, inner = peel(type_)
         self.many = self.many or many or dim > 0
         match inner:
@@ -104,9 +104,9 @@ class Slot:
 class Meeting:
     """Makes the keys, of both sides, of one table and one source."""
 
-    record: Record
+    record: TableStruct
     slot: Slot
-    how: Reading
+    how: ValueSettings
 
     def of_record(self, v: Mapping[str, Any]) -> set[str]:
         """The collapsed scalars of a source's record, each with its path."""
@@ -119,7 +119,7 @@ class Meeting:
         out: set[str] = set()
         self._row(self.record, self.slot, row, "", out)
         if self.record.rest is not None and row.get(self.record.rest):
-            for waiting in Waiting(row[self.record.rest], self.how).records():
+            for waiting in RowRest(row[self.record.rest], self.how).records():
                 self._value(self.slot, waiting, "", out)
         return out
 
@@ -143,7 +143,7 @@ class Meeting:
                 f"{path}={_collapsed(v, self.how.at(path) if self.how.units else self.how, coarse, timeless)}"
             )
 
-    def _row(self, record: Record, slot: Slot, row: Mapping[str, Any], path: str, out: set[str]) -> None:
+    def _row(self, record: TableStruct, slot: Slot, row: Mapping[str, Any], path: str, out: set[str]) -> None:
         whole = {record.columns[name][0] for name in row if _is_whole(record, name)}
         for name, stored in row.items():
             if name not in record.columns:
@@ -158,7 +158,7 @@ class Meeting:
             if below is not None and counts and not (echo and not below.many):
                 self._column(column, below, stored, at, out)
 
-    def _column(self, column: Column, slot: Slot, stored: Any, path: str, out: set[str]) -> None:
+    def _column(self, column: TableColumn, slot: Slot, stored: Any, path: str, out: set[str]) -> None:
         if stored is None:
             return
         if isinstance(stored, list):
@@ -192,7 +192,7 @@ def loosely(v: Any) -> list[str]:
         v = [x for k, x in v.items() if k != ""]
     if isinstance(v, list):
         return sorted(text for x in v for text in loosely(x))
-    return [] if v is None or v == "" else [_collapsed(v, Reading(), 2)]
+    return [] if v is None or v == "" else [_collapsed(v, ValueSettings(), 2)]
 
 
 def exactly(v: Any) -> str:
@@ -208,7 +208,7 @@ def exactly(v: Any) -> str:
             return _number(v, 0)
 
 
-def _collapsed(v: Any, how: Reading, coarse: int, timeless: bool = False) -> str:
+def _collapsed(v: Any, how: ValueSettings, coarse: int, timeless: bool = False) -> str:
     """A scalar as one text, the same for all that it converts to."""
     if isinstance(v, bytes):
         try:
@@ -227,7 +227,7 @@ def _collapsed(v: Any, how: Reading, coarse: int, timeless: bool = False) -> str
     return "*" if timeless else _number(v, coarse)
 
 
-def _is_whole(record: Record, name: str) -> bool:
+def _is_whole(record: TableStruct, name: str) -> bool:
     column = record.columns[name][1] if name in record.columns else None
     return column is not None and not column.dim and column.type is not None and column.type.name in _WHOLE
 
@@ -237,7 +237,7 @@ _WITHOUT_QUOTES = str.maketrans("", "", "\"'")
 _WORDS = {"true": 1, "false": 0, "NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def _meant(text: str, how: Reading) -> float | Decimal | None:
+def _meant(text: str, how: ValueSettings) -> float | Decimal | None:
     """The number that a text may have been, or may become: a number's, a date's epoch, true's 1."""
     first = text[:1]
     if first == "-" or "0" <= first <= "9":

@@ -49,7 +49,7 @@ class Misquoted(Cell):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ValueSettings:
     """The settings of a table that determine how its values are read.
 
     ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are instants.
@@ -64,7 +64,7 @@ class Reading:
     resolved: bool = False
     comma: bool = False
 
-    def at(self, path: str) -> Reading:
+    def at(self, path: str) -> ValueSettings:
         """The way to read the field at a path: by the unit of the longest path that leads to it."""
         above = [p for p in self.units if path == p or path.startswith(f"{p}.")]
         unit = self.units[max(above, key=len)] if above else None
@@ -94,10 +94,10 @@ def number(text: str) -> int | Decimal | None:
         return None
 
 
-def written(text: str, how: Reading) -> int | Decimal | None:
+def written(text: str, how: ValueSettings) -> int | Decimal | None:
     """The number that a cell of CSV is.
 
-    >>> written("1,50", Reading(comma=True)), written("1.50", Reading(comma=True))
+    >>> written("1,50", ValueSettings(comma=True)), written("1.50", ValueSettings(comma=True))
     (Decimal('1.50'), None)
     """
     return number(text.translate(_COMMA) if how.comma else text)
@@ -127,20 +127,20 @@ def reads_back(x: float, written: Decimal) -> bool:
     return math.isfinite(x) and written in (Decimal(f"{x:.{digits - 1}e}"), Decimal(repr(x)))
 
 
-def declared(cell: Cell, how: Reading) -> Any:
+def declared(cell: Cell, how: ValueSettings) -> Any:
     """The number that the cell's text is, for a declared column; else the value of `typed`.
 
-    >>> declared(Cell("1.50"), Reading()), declared(Cell("007"), Reading())
+    >>> declared(Cell("1.50"), ValueSettings()), declared(Cell("007"), ValueSettings())
     (Decimal('1.50'), '007')
     """
     number_ = written(cell, how)
     return typed(cell, how) if number_ is None else number_
 
 
-def typed(cell: Cell, how: Reading) -> Any:
+def typed(cell: Cell, how: ValueSettings) -> Any:
     """The value that the cell's text is written as; the text if it is none (2.3).
 
-    >>> [typed(Cell(text), Reading()) for text in ("12", "007", "1.50", "True")]
+    >>> [typed(Cell(text), ValueSettings()) for text in ("12", "007", "1.50", "True")]
     [12, '007', Decimal('1.50'), True]
     """
     text = str(cell)

@@ -15,7 +15,7 @@ Defaults: TypeAlias = "Mapping[int, Iterable[Any]]"
 
 
 @dataclass(slots=True)
-class Column:
+class TableColumn:
     """A column, a list's elements or a map's values: ``dim`` lists around a primitive, a record or a map.
 
     ``defaults``: what a record without a value may have got, now or earlier."""
@@ -23,8 +23,8 @@ class Column:
     name: str
     dim: int
     type: Primitive | None = None
-    record: Record | None = None
-    value: Column | None = None
+    record: TableStruct | None = None
+    value: TableColumn | None = None
     defaults: tuple[Any, ...] = ()
 
     def has_map(self) -> bool:
@@ -38,11 +38,11 @@ class Column:
         return self.type is not None and self.type.name == "variant"
 
     @classmethod
-    def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> Column:
+    def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> TableColumn:
         dim, inner = peel(type_)
         match inner:
             case Struct():
-                return cls(name, dim, record=Record.of(inner, prefix, defaults))
+                return cls(name, dim, record=TableStruct.of(inner, prefix, defaults))
             case Map():
                 return cls(name, dim, value=cls.of(name, inner.value, prefix, defaults))
             case Primitive():
@@ -51,26 +51,26 @@ class Column:
 
 
 @dataclass(slots=True)
-class Record:
+class TableStruct:
     """A struct's columns by name, each with the exact key that it holds: its mark's, else its name.
 
     ``lists``: the names of those that hold lists, by key. ``rest``: the
     name of the column for what has no other.
     """
 
-    columns: dict[str, tuple[str, Column]]
+    columns: dict[str, tuple[str, TableColumn]]
     lists: dict[str, list[str]] = field(default_factory=dict)
     rest: str | None = None
 
     @classmethod
-    def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> Record:
+    def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> TableStruct:
         own = rest_column(struct)
         out = cls({}, rest=own.name if own is not None else None)
         for f in struct.fields:
             if f.name == out.rest:
                 continue
             key = data_key(f, prefix)
-            column = Column.of(f.name, f.type, prefix, defaults)
+            column = TableColumn.of(f.name, f.type, prefix, defaults)
             column.defaults = tuple((defaults or {}).get(f.id, ()))
             out.columns[f.name] = (key, column)
             if column.dim:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyarrow.parquet import ParquetFile
 
 from driftline.errors import DataError
-from driftline.verify.files import Place, Read, opened
+from driftline.verify.files import Read, SourcePlace, opened
 from driftline.verify.julian import OldDays, day, old_days
 from driftline.verify.source_values import Pairs, Single, Untyped
 
@@ -41,7 +41,7 @@ Plain = Callable[[Any], Any]
 
 def read_columns(path: str, fmt: str) -> Iterator[Read]:
     """The records of a Parquet or an Avro file."""
-    place = Place(path)
+    place = SourcePlace(path)
     with opened(path) as file:
         for record in _parquet(file) if fmt == "parquet" else _avro(file):
             yield Read(place, record)
@@ -278,7 +278,7 @@ def _avro(file: Any) -> Iterator[dict[str, Any]]:
     old = old_days(records.metadata)
     if old is not None and old.days:
         return _old_avro(file, records.metadata["avro.schema"], old)
-    plain = _Schema().plain(records.writer_schema)
+    plain = _AvroSchema().plain(records.writer_schema)
     return (plain(record) for record in records)
 
 
@@ -290,7 +290,7 @@ def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:
         return {**node, "logicalType": _UNREAD + node["logicalType"]} if is_old else node
 
     schema: Any = parse_schema(json.loads(text, object_hook=counted))
-    plain = _Schema(old).plain(schema)
+    plain = _AvroSchema(old).plain(schema)
     file.seek(0)
     blocks: Iterator[Any] = block_reader(file)
     read_record = partial(schemaless_reader, return_record_name=True, handle_unicode_errors="surrogateescape")
@@ -299,7 +299,7 @@ def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:
             yield plain(read_record(block.bytes_, schema, None))
 
 
-class _Schema:
+class _AvroSchema:
     """Makes values plain by their schema. ``old``: by which calendar its days are counted, if not today's."""
 
     def __init__(self, old: OldDays | None = None) -> None:

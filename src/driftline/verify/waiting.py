@@ -15,8 +15,8 @@ from driftline.core.schema.types import STRING, Map, Primitive, Struct, Type, pe
 from driftline.verify.holds import holds
 from driftline.verify.source_values import (
     Cell,
-    Reading,
     Single,
+    ValueSettings,
     base64_text,
     is_nothing,
     number,
@@ -28,10 +28,10 @@ Steps = tuple["str | int", ...]
 _DECODE = json.JSONDecoder(parse_int=number, parse_float=number).decode
 
 
-class Waiting:
+class RowRest:
     """A row's rest. ``used``: the values of it that the record was found to have."""
 
-    def __init__(self, stored: Mapping[str, str] | None, how: Reading) -> None:
+    def __init__(self, stored: Mapping[str, str] | None, how: ValueSettings) -> None:
         self._how = how
         self._typed: dict[Steps, bool] = {}
         self.values: dict[Steps, Any] = {}

@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from driftline.verify.difference import Difference, Steps, shown
+from driftline.verify.difference import RowDifference, Steps, shown
 
 
-def weight(differences: Sequence[Difference]) -> tuple[int, int]:
+def weight(differences: Sequence[RowDifference]) -> tuple[int, int]:
     """A sort key for the amount of difference: losses first."""
     return sum(d.lost and not d.unproven for d in differences), len(differences)
 
 
-def together(ways: Sequence[list[Difference]]) -> Iterator[Difference]:
+def together(ways: Sequence[list[RowDifference]]) -> Iterator[RowDifference]:
     """The differences common to all columns: a value is lost if all of them lost it."""
     best = min(ways, key=weight)
     lost = [
@@ -34,7 +34,7 @@ def together(ways: Sequence[list[Difference]]) -> Iterator[Difference]:
                 yield replace(d, lost=False)
 
 
-def _parts(d: Difference, nowhere: Collection[Steps]) -> Iterator[Difference]:
+def _parts(d: RowDifference, nowhere: Collection[Steps]) -> Iterator[RowDifference]:
     """The lost parts of the difference's value: all of it, or each place of it that is ``nowhere``."""
     places = _places(d)
     if all(at in nowhere for at in places):
@@ -45,7 +45,7 @@ def _parts(d: Difference, nowhere: Collection[Steps]) -> Iterator[Difference]:
             yield replace(d, steps=at, value=x, why=f"{shown(x)} is nowhere")
 
 
-def _places(d: Difference) -> dict[Steps, Any]:
+def _places(d: RowDifference) -> dict[Steps, Any]:
     """The scalars of a difference's value by their places; the value itself if it has none."""
     return dict(_scalars(d.value, d.steps)) or {d.steps: d.value}
 

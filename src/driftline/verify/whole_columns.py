@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from driftline.verify.comparison import Comparison, Terms, allow_depth
 from driftline.verify.expected import ExpectedRows
-from driftline.verify.files import Part, Read, read, texts
+from driftline.verify.files import FilePart, Read, read, texts
 from driftline.verify.fingerprints import PRESENCE, WIDTH, ColumnShape, copies_in, fingerprints
 from driftline.verify.frames import rows
 from driftline.verify.unmatched import (
@@ -42,7 +42,7 @@ _FEW = 2**20  # bytes of a source that is read at once, without a job
 _ROWS = 10_000  # of a table whose rows are read at once, too
 _MOST = 2**20  # records, or rows, that are compared again
 
-Task = Sequence[tuple[int, Part]]
+Task = Sequence[tuple[int, FilePart]]
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _piece(bucket: int, keys: bytes, others: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"bucket": bucket, "keys": keys, "others": others}], _PIECE)
 
 
-def _batches(part: Part) -> Iterator[tuple[list[int], list[bytes]]]:
+def _batches(part: FilePart) -> Iterator[tuple[list[int], list[bytes]]]:
     lines: list[int] = []
     raws: list[bytes] = []
     size = 0
@@ -153,7 +153,7 @@ def _batches(part: Part) -> Iterator[tuple[list[int], list[bytes]]]:
 class ColumnMatching:
     """The parts of a source of JSON next to a table's rows."""
 
-    def __init__(self, terms: Terms, tasks: Sequence[Sequence[Part]], stored: DataFrame) -> None:
+    def __init__(self, terms: Terms, tasks: Sequence[Sequence[FilePart]], stored: DataFrame) -> None:
         self._parts = [part for task in tasks for part in task]
         numbers = iter(range(len(self._parts)))
         self._tasks = [[(next(numbers), part) for part in task] for task in tasks]
@@ -236,6 +236,6 @@ def _met(pieces: Iterable[Piece]) -> Iterator[Unmatched | None]:
     yield found if max(found.missing, len(found.alone) // WIDTH) <= _MOST else None
 
 
-def _read_again(task: tuple[Part, set[int]]) -> Iterator[Read]:
+def _read_again(task: tuple[FilePart, set[int]]) -> Iterator[Read]:
     allow_depth()
     return read(*task)

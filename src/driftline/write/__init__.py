@@ -1,10 +1,10 @@
 """Data files of a table, written in tasks; what the commit needs to know of each comes back."""
 
-from driftline.write.dealing import Dealing, Partition
+from driftline.write.dealing import Distribution, Partition
 from driftline.write.folder import BatchFolder, folder_of_batch, local, on_disk
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
-from driftline.write.places import InFolder, InStore, Place
+from driftline.write.places import Destination, InFolder, InStore
 from driftline.write.run import AsideFile, FrameTasks, PartTasks, RowTasks, SetAside, is_small, observed_by
 from driftline.write.staging import staged
 from driftline.write.tasks import STAGED, WRITTEN, write_in_tasks
@@ -14,7 +14,8 @@ __all__ = [
     "WRITTEN",
     "AsideFile",
     "BatchFolder",
-    "Dealing",
+    "Destination",
+    "Distribution",
     "FilePlan",
     "FileSettings",
     "FrameTasks",
@@ -24,7 +25,6 @@ __all__ = [
     "NewFile",
     "PartTasks",
     "Partition",
-    "Place",
     "RowTasks",
     "SetAside",
     "WrittenFile",

@@ -44,7 +44,7 @@ class Slice:
 
 
 @dataclass(slots=True)
-class Part:
+class PartitionSlices:
     """Rows of one partition for one task, as pieces of slices, in the order of the sort keys.
 
     ``bounds``: of each piece the sort key of its first row, and that of the next one's; None without end.
@@ -57,7 +57,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealing:
+class Distribution:
     """The keys by which rows are dealt out, and sorted."""
 
     partition: tuple[Key, ...] = ()
@@ -88,7 +88,7 @@ class Dealing:
                 file.close()
         return slices
 
-    def parts(self, slices: Iterable[Slice], tasks: int) -> list[list[Part]]:
+    def parts(self, slices: Iterable[Slice], tasks: int) -> list[list[PartitionSlices]]:
         """Divide the slices among the tasks of the second round: at most this many ``tasks``, of about the
         same size.
         """
@@ -102,7 +102,9 @@ class Dealing:
             for key, slices_of_key in by_partition.items()
             for part in self._cut(key, slices_of_key, most)
         ]
-        shares: list[list[Part]] = [[] for _ in range(min(tasks, max(1, total // _LEAST), len(parts)))]
+        shares: list[list[PartitionSlices]] = [
+            [] for _ in range(min(tasks, max(1, total // _LEAST), len(parts)))
+        ]
         laden = [0] * len(shares)
         for part in sorted(parts, key=lambda part: -part.bytes):
             least = laden.index(min(laden))
@@ -110,7 +112,7 @@ class Dealing:
             laden[least] += part.bytes
         return shares
 
-    def rows(self, part: Part, folder: BatchFolder) -> Iterator[pa.RecordBatch]:
+    def rows(self, part: PartitionSlices, folder: BatchFolder) -> Iterator[pa.RecordBatch]:
         """The rows of a part, whose slices are in the ``folder``, in their order."""
         files = {name: pa.ipc.open_file(folder.open(name)) for name in {one.file for one in part.slices}}
         for low, high in part.bounds:
@@ -185,7 +187,7 @@ class Dealing:
         end = len(rows) if high is None else bisect_left(numbers, high, key=key_of)
         return rows.slice(start, end - start)
 
-    def _cut(self, partition: Partition, slices: Sequence[Slice], most: int) -> list[Part]:
+    def _cut(self, partition: Partition, slices: Sequence[Slice], most: int) -> list[PartitionSlices]:
         """Cut a partition's slices into parts of about this many bytes at most."""
         if not self.sort:
             return _filled(partition, slices, most)
@@ -196,7 +198,7 @@ class Dealing:
         bounds = list(zip([None, *cuts], [*cuts, None], strict=True))
         count = min(-(-total // most), len(bounds))
         return [
-            Part(partition, list(slices), bounds[len(bounds) * i // count : len(bounds) * (i + 1) // count], total // count)
+            PartitionSlices(partition, list(slices), bounds[len(bounds) * i // count : len(bounds) * (i + 1) // count], total // count)
             for i in range(count)
         ]  # fmt: skip
 
@@ -230,11 +232,11 @@ def _sorted_indices(columns: dict[str, pa.Array]) -> np.ndarray[Any, Any]:
     return pc.sort_indices(pa.table(columns), sort_keys=keys).to_numpy()  # type: ignore[no-any-return]
 
 
-def _filled(partition: Partition, slices: Iterable[Slice], most: int) -> list[Part]:
-    parts = [Part(partition)]
+def _filled(partition: Partition, slices: Iterable[Slice], most: int) -> list[PartitionSlices]:
+    parts = [PartitionSlices(partition)]
     for one in slices:
         if parts[-1].slices and parts[-1].bytes + one.bytes > most:
-            parts.append(Part(partition))
+            parts.append(PartitionSlices(partition))
         parts[-1].slices.append(one)
         parts[-1].bytes += one.bytes
     return parts

@@ -26,7 +26,7 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 @dataclass(slots=True)
-class Metrics:
+class FileMetrics:
     """Metrics of one file by field id: sizes in bytes, counts of values, bounds in Iceberg's binary form."""
 
     sizes: dict[int, int] = field(default_factory=dict)
@@ -74,9 +74,9 @@ class MetricsCollector:
             if longest is not None and (longest > _LONGEST or leaf.id in self._bounds):
                 self._widen(leaf.id, *_encoded_bounds(column))
 
-    def result(self, footer: pq.FileMetaData) -> Metrics:
+    def result(self, footer: pq.FileMetaData) -> FileMetrics:
         """The metrics of the file that has this footer."""
-        out = Metrics(nans=dict(self._nans))
+        out = FileMetrics(nans=dict(self._nans))
         groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
         for number, leaf in enumerate(self._leaves):
             mode = self._modes[leaf.id]
@@ -87,7 +87,7 @@ class MetricsCollector:
                     self._add(out, leaf, mode, chunks)
         return out
 
-    def _add(self, out: Metrics, leaf: Leaf, mode: str, chunks: Sequence[Any]) -> None:
+    def _add(self, out: FileMetrics, leaf: Leaf, mode: str, chunks: Sequence[Any]) -> None:
         out.values[leaf.id] = sum(chunk.num_values for chunk in chunks)
         out.nulls[leaf.id] = sum(chunk.statistics.null_count for chunk in chunks)
         bounds = self._bounds.get(leaf.id)

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from driftline.convert.types import arrow_schema
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema
-from driftline.write.dealing import Dealing, Partition
-from driftline.write.metrics import Metrics, MetricsCollector
+from driftline.write.dealing import Distribution, Partition
+from driftline.write.metrics import FileMetrics, MetricsCollector
 
 _PREFIX = "write.parquet."
 _CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
@@ -89,7 +89,7 @@ class FilePlan:
     modes: Mapping[int, str]
     settings: FileSettings
     target: int
-    dealing: Dealing = field(default_factory=Dealing)
+    dealing: Distribution = field(default_factory=Distribution)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class WrittenFile:
     size: int
     rows: int
     split_offsets: tuple[int, ...] = ()
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: FileMetrics = field(default_factory=FileMetrics)
     partition: Partition = ()
 
 

@@ -22,7 +22,7 @@ from driftline.write.folder import BatchFolder, local
 from driftline.write.parquet import NewFile, WrittenFile
 
 
-class Target(Protocol):
+class TaskDestination(Protocol):
     """The place where a task writes; it is sent to the task."""
 
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
@@ -34,7 +34,7 @@ class Target(Protocol):
         ...
 
 
-class Place(Protocol):
+class Destination(Protocol):
     """The place where the driver has a batch's files written, and their fate."""
 
     @property
@@ -42,7 +42,7 @@ class Place(Protocol):
         """True if tasks can write a file only once the driver knows its partition."""
         ...
 
-    def target(self, partitions: Iterable[Partition]) -> Target:
+    def target(self, partitions: Iterable[Partition]) -> TaskDestination:
         """The place where tasks write the rows of these partitions."""
         ...
 
@@ -63,7 +63,7 @@ class InFolder:
     place: Callable[[WrittenFile], str]
     needs_partitions = False
 
-    def target(self, partitions: Iterable[Partition]) -> Target:
+    def target(self, partitions: Iterable[Partition]) -> TaskDestination:
         return _Folder(self.folder)
 
     def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
@@ -99,7 +99,7 @@ class InStore:
     needs_partitions = True
     _prefixes: dict[Partition, str] = field(default_factory=dict)
 
-    def target(self, partitions: Iterable[Partition]) -> Target:
+    def target(self, partitions: Iterable[Partition]) -> TaskDestination:
         self._prefixes.update({partition: self.prefix(self.batch, partition) for partition in partitions})
         return _Store(self.options, dict(self._prefixes))
 
@@ -139,7 +139,7 @@ class _Store:
         system.delete_file(place)
 
 
-def whole(files: Iterable[WrittenFile], target: Target) -> Sequence[WrittenFile]:
+def whole(files: Iterable[WrittenFile], target: TaskDestination) -> Sequence[WrittenFile]:
     """In a task: all of the files that it writes, or after an error none."""
     written: list[WrittenFile] = []
     try:

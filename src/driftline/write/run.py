@@ -61,7 +61,7 @@ class AsideFile:
         return self.folder.open(self.name)
 
 
-class Made:
+class TaskRows:
     """The rows that a task makes. ``observed``: the result of its maker, once they are all made."""
 
     def __init__(self, rows: Generator[pa.RecordBatch, None, Any]) -> None:
@@ -76,14 +76,14 @@ Work: TypeAlias = Callable[[Iterable["pa.RecordBatch"]], T]  # what a task does 
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class TaskResult(Generic[T]):
     """The outcome of a task."""
 
     result: T
     observed: Any
     aside: AsideFile | None
 
-    def of(self, folder: BatchFolder) -> Outcome[T]:
+    def of(self, folder: BatchFolder) -> TaskResult[T]:
         """The same outcome, with the folder that the task ran with."""
         return self if self.aside is None else replace(self, aside=replace(self.aside, folder=folder))
 
@@ -91,7 +91,7 @@ class Outcome(Generic[T]):
 class RowTasks(Protocol):
     """Tasks that make a batch's rows. ``outcomes``: those of the tasks; None until they have run."""
 
-    outcomes: list[Outcome[Any]] | None
+    outcomes: list[TaskResult[Any]] | None
 
     @property
     def alone(self) -> bool:
@@ -117,7 +117,7 @@ class PartTasks:
     spark: SparkSession
     sizes: Sequence[int]
     maker: RowMaker[int]
-    outcomes: list[Outcome[Any]] | None = None
+    outcomes: list[TaskResult[Any]] | None = None
 
     @property
     def alone(self) -> bool:
@@ -142,7 +142,7 @@ class FrameTasks:
     """Tasks over the rows of DataFrames, each with its maker, which is given their batches."""
 
     frames: Sequence[tuple[DataFrame, RowMaker[Batches]]]
-    outcomes: list[Outcome[Any]] | None = field(default=None)
+    outcomes: list[TaskResult[Any]] | None = field(default=None)
 
     @property
     def alone(self) -> bool:
@@ -155,7 +155,7 @@ class FrameTasks:
                 for frame, maker in self.frames
             ]
         collected = reduce(_union, tasks).collect()
-        outcomes: list[Outcome[T]] = [pickle.loads(row.outcome) for row in collected]  # noqa: S301  our own bytes
+        outcomes: list[TaskResult[T]] = [pickle.loads(row.outcome) for row in collected]  # noqa: S301  our own bytes
         self.outcomes = [outcome.of(folder) for outcome in outcomes]
         return [outcome.result for outcome in outcomes]
 
@@ -224,16 +224,16 @@ class _Aside:
         return AsideFile(self._name, self._rows, self._size)
 
 
-def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder, given: Any) -> Outcome[T]:
+def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder, given: Any) -> TaskResult[T]:
     """In a task: all of it."""
     aside = _Aside(folder)
     try:
-        rows = Made(maker.rows(given, aside))
+        rows = TaskRows(maker.rows(given, aside))
         result = work(rows)
     finally:
         file = aside.close()
         lighten_worker()
-    return Outcome(result, rows.observed, file)
+    return TaskResult(result, rows.observed, file)
 
 
 def _frame_task(maker: RowMaker[Batches], work: Work[T], folder: BatchFolder, batches: Batches) -> Batches:

@@ -9,10 +9,10 @@ from functools import partial
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
-from driftline.write.dealing import Dealing, Part, Partition, Slice
+from driftline.write.dealing import Distribution, Partition, PartitionSlices, Slice
 from driftline.write.folder import BatchFolder
 from driftline.write.parquet import FilePlan, NewFile, WrittenFile, write_files
-from driftline.write.places import Place, Target, whole
+from driftline.write.places import Destination, TaskDestination, whole
 from driftline.write.run import RowTasks, each, number_and_attempt
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ STAGED = re.compile(r"/[0-9a-f]{32}(\.gone)?/[\d-]+([0-9a-f]{32}-\d{5}\.parquet|
 
 
 def write_in_tasks(
-    context: SparkContext, tasks: RowTasks, plan: FilePlan, folder: BatchFolder, place: Place
+    context: SparkContext, tasks: RowTasks, plan: FilePlan, folder: BatchFolder, place: Destination
 ) -> list[WrittenFile]:
     """Run the tasks; returns the files that they wrote, each in its ``place`` in the table.
 
@@ -40,7 +40,7 @@ def write_in_tasks(
 
 
 def _written(
-    context: SparkContext, tasks: RowTasks, plan: FilePlan, folder: BatchFolder, place: Place
+    context: SparkContext, tasks: RowTasks, plan: FilePlan, folder: BatchFolder, place: Destination
 ) -> Iterable[Sequence[WrittenFile]]:
     dealing = plan.dealing
     if not (dealing.partition or dealing.sort):
@@ -54,7 +54,7 @@ def _written(
 
 
 def _write(
-    plan: FilePlan, folder: BatchFolder, target: Target, rows: Iterable[pa.RecordBatch]
+    plan: FilePlan, folder: BatchFolder, target: TaskDestination, rows: Iterable[pa.RecordBatch]
 ) -> Sequence[WrittenFile]:
     """In a task: writes its rows as data files."""
     create = _creating(folder, target)
@@ -62,21 +62,21 @@ def _write(
 
 
 def _write_alone(
-    plan: FilePlan, folder: BatchFolder, target: Target, rows: Iterable[pa.RecordBatch]
+    plan: FilePlan, folder: BatchFolder, target: TaskDestination, rows: Iterable[pa.RecordBatch]
 ) -> Sequence[WrittenFile]:
     """In the only task: both rounds."""
     shares = plan.dealing.parts(_deal(plan.dealing, folder, rows), 1)
     return _write_parts(plan, folder, target, [part for share in shares for part in share])
 
 
-def _deal(dealing: Dealing, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) -> list[Slice]:
+def _deal(dealing: Distribution, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) -> list[Slice]:
     """In a task of the first round: writes its rows in slices."""
     number, attempt = number_and_attempt(folder)
     return dealing.deal(rows, folder, f"{number}-{attempt}.arrow")
 
 
 def _write_parts(
-    plan: FilePlan, folder: BatchFolder, target: Target, parts: Sequence[Part]
+    plan: FilePlan, folder: BatchFolder, target: TaskDestination, parts: Sequence[PartitionSlices]
 ) -> Sequence[WrittenFile]:
     """In a task of the second round: writes its parts as data files."""
     return whole(_parts(plan, folder, _creating(folder, target), parts), target)
@@ -86,7 +86,7 @@ def _parts(
     plan: FilePlan,
     folder: BatchFolder,
     create: Callable[[Partition, int], NewFile],
-    parts: Sequence[Part],
+    parts: Sequence[PartitionSlices],
 ) -> Iterator[WrittenFile]:
     numbers = count(1)
     for part in parts:
@@ -98,7 +98,7 @@ def _parts(
             yield replace(file, partition=part.partition)
 
 
-def _creating(folder: BatchFolder, target: Target) -> Callable[[Partition, int], NewFile]:
+def _creating(folder: BatchFolder, target: TaskDestination) -> Callable[[Partition, int], NewFile]:
     """Makes a task's files, by partition and number: no other attempt has the same."""
     number, attempt = number_and_attempt(folder)
     return lambda partition, file: target.create(partition, number, attempt, file)

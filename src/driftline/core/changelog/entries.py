@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from driftline.core.changelog.record import Record, Rule
+from driftline.core.changelog.record import ChangeRecord, Rule
 from driftline.core.changes import ColumnChange, DropColumn, WidenColumn, details, diff
 from driftline.core.changes.text import direction
 from driftline.core.schema.definition import Definition
@@ -25,7 +25,7 @@ class Version:
     at: int | None
     definition: Definition
     snapshot: int | None = None
-    record: Record | None = None
+    record: ChangeRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Entry:
     before: Version | None
     after: Version
     changes: tuple[ColumnChange, ...]
-    record: Record = field(default_factory=lambda: Record(""))
+    record: ChangeRecord = field(default_factory=lambda: ChangeRecord(""))
     makes_table: bool = False
 
     @property
@@ -128,7 +128,7 @@ def _entry(before: Version | None, after: Version, *, is_first: bool = False) ->
     old = before.definition if before else Definition()
     changes = diff(old.schema, after.definition.schema)
     by = after.record.by if after.record else "outside"
-    return Entry(after.at, by, before, after, changes, after.record or Record(""), is_first)
+    return Entry(after.at, by, before, after, changes, after.record or ChangeRecord(""), is_first)
 
 
 def _unknown(first: Version, known: Mapping[int, Schema]) -> Iterator[Entry]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from driftline.core.changelog import record
-from driftline.core.changelog.record import Record
+from driftline.core.changelog.record import ChangeRecord
 from driftline.core.changelog.restoring import HINTS, RESOLVED
 from driftline.core.schema.definition import DISTRIBUTION
 
@@ -55,7 +55,7 @@ class Change:
 
     at: int
     step: Step
-    record: Record
+    record: ChangeRecord
     was: Mapping[str, str | None] = field(default_factory=dict)
 
     def properties_before(self, after: Mapping[str, str]) -> dict[str, str]:
@@ -108,7 +108,7 @@ def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(entry.get(key) for key in ("at", "by", "id", "batch"))
 
 
-def who(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
+def who(now: Mapping[str, str], before: Mapping[str, str]) -> ChangeRecord | None:
     """The author of the version with the properties ``now``, made from the one with ``before``.
 
     None: not recorded.

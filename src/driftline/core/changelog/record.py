@@ -34,7 +34,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ChangeRecord:
     """A recorded author. ``by``: batch, alter, resolve, promote or undo.
 
     ``text``: the statements, or what the undo took back. ``left_out``: the number of rules that did not fit.
@@ -97,7 +97,7 @@ def in_short(changes: Iterable[Any]) -> str:
     return "; ".join(map(in_words, changes))
 
 
-def read(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
+def read(now: Mapping[str, str], before: Mapping[str, str]) -> ChangeRecord | None:
     """The author of the version with the properties ``now``, made from the one with ``before``.
 
     None: not recorded.
@@ -112,13 +112,13 @@ def read(now: Mapping[str, str], before: Mapping[str, str]) -> Record | None:
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
     batch = now.get(BATCH)
-    return Record("batch", batch=batch) if batch and batch != before.get(BATCH) else None
+    return ChangeRecord("batch", batch=batch) if batch and batch != before.get(BATCH) else None
 
 
-def of_json(data: Mapping[str, Any]) -> Record:
+def of_json(data: Mapping[str, Any]) -> ChangeRecord:
     """The record that a property holds. Raises ValueError, KeyError, TypeError where it is none."""
     rules = tuple(Rule(*map(str, rule)) for rule in data.get("rules", ()))
-    return Record(
+    return ChangeRecord(
         str(data["by"]),
         str(data.get("text", "")),
         str(data.get("batch", "")),

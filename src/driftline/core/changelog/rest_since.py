@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 
-from driftline.core.columns.statistics import Seen
+from driftline.core.columns.statistics import SeenIn
 from driftline.core.planning.rest import keys_of, spelled_field, steps
 
 PREFIX = "driftline.rest-since."
@@ -32,10 +32,10 @@ def first_seen(
     return dict.fromkeys(new[: max(0, MOST - before)], noted)
 
 
-def since(properties: Mapping[str, str], path: str) -> Seen | None:
+def since(properties: Mapping[str, str], path: str) -> SeenIn | None:
     """The batch that brought the first value at a path of fields; None if unknown."""
     match = _SEEN.fullmatch(properties.get(_key(path), ""))
-    return Seen(int(match[1]), match[2]) if match else None
+    return SeenIn(int(match[1]), match[2]) if match else None
 
 
 def _key(path: str) -> str:

@@ -48,7 +48,7 @@ def apply(schema: Schema, changes: Iterable[ColumnChange]) -> Schema:
     >>> str(apply(Schema(), [AddColumn((), Field("a", LONG))]).struct)
     'struct<a: long>'
     """
-    draft = Draft(schema, schema.highest_id())
+    draft = SchemaDraft(schema, schema.highest_id())
     for change in changes:
         draft.make(change)
     return draft.schema
@@ -60,7 +60,7 @@ def fresh(column: Field, last: int) -> Field:
 
 
 @dataclass(slots=True)
-class Draft:
+class SchemaDraft:
     """A schema under change. ``last`` is the highest id given so far.
 
     ``renamed``: ids of columns that got their name here. While two columns have one name, as in a swap, the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from driftline.core.changes.apply import Draft
+from driftline.core.changes.apply import SchemaDraft
 from driftline.core.changes.defaults import default_json
 from driftline.core.changes.names import missing, named
 from driftline.core.changes.require import NullsOf, require
@@ -49,7 +49,7 @@ UPGRADE = "upgrade the table with --upgrade, or SET TBLPROPERTIES ('format-versi
 class Checker:
     """Checks one change after another against the draft, which has the changes before it."""
 
-    draft: Draft
+    draft: SchemaDraft
     format_version: int
     nulls_of: NullsOf | None = None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from driftline.core.changes.apply import Draft
+from driftline.core.changes.apply import SchemaDraft
 from driftline.core.changes.check import Checker
 from driftline.core.changes.names import clashes, missing
 from driftline.core.changes.require import NullsOf
@@ -106,7 +106,7 @@ class _Evolution:
     upgrade: bool
     nulls_of: NullsOf | None
     parts_of: PartsOf | None
-    draft: Draft = field(init=False)
+    draft: SchemaDraft = field(init=False)
     named: dict[int, int] = field(
         default_factory=dict
     )  # ids of columns to the step that named or dropped them
@@ -115,7 +115,7 @@ class _Evolution:
 
     def __post_init__(self) -> None:
         last = max(self.now.last_column, self.now.schema.highest_id())
-        self.draft = Draft(self.now.schema, last, self.mark)
+        self.draft = SchemaDraft(self.now.schema, last, self.mark)
         if self.upgrade:
             self.now = replace(self.now, format_version=max(3, self.now.format_version))
 

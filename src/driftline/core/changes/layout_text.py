@@ -9,7 +9,7 @@ from driftline.core.changes.values import SetDistribution, SetSortOrder, SortTer
 from driftline.core.schema.partitioning import COUNTED, IDENTITY, TAKES, TIMES, Transform
 from driftline.core.schema.type_text import TypeReader
 from driftline.core.schema.types import dotted
-from driftline.core.schema.words import Kind, quoted
+from driftline.core.schema.words import TokenKind, quoted
 from driftline.errors import UsageError
 
 # Other names that Iceberg's Spark functions have for them.
@@ -31,7 +31,7 @@ class LayoutReader(TypeReader):
             self.stop(f"there is no transform {dotted(path)}", ", ".join(TAKES) + or_else, token)
         n = None
         if name in COUNTED:
-            if self.now.kind is Kind.number:  # Iceberg's: bucket(8, id), and also bucket(id, 8)
+            if self.now.kind is TokenKind.number:  # Iceberg's: bucket(8, id), and also bucket(id, 8)
                 n = self.number()
                 self.need(",")
                 column = self.path()
@@ -98,12 +98,12 @@ class LayoutReader(TypeReader):
         text, begin, depth = "", self.tokens[self.at].start, 0
         while depth or not self.ends():
             token = self.tokens[self.at]
-            if token.kind is Kind.end:
+            if token.kind is TokenKind.end:
                 self.stop(") is missing at the end")
-            if token.kind is Kind.quoted:
+            if token.kind is TokenKind.quoted:
                 text += self.sql[begin : token.start] + quoted(token.value)
                 begin = token.stop
-            elif token.kind in (Kind.symbol, Kind.other):
+            elif token.kind in (TokenKind.symbol, TokenKind.other):
                 depth += (token.value in "([{") - (token.value in ")]}")
             self.at += 1
         if begin == self.tokens[self.at].start and not text:
@@ -111,7 +111,7 @@ class LayoutReader(TypeReader):
         return text + self.sql[begin : max(begin, self.last.stop)]
 
     def ends(self) -> bool:
-        at_end = self.tokens[self.at].kind is Kind.end
+        at_end = self.tokens[self.at].kind is TokenKind.end
         return at_end or any(self.sees(word) for word in (",", ")", ";", "ASC", "DESC", "NULLS"))
 
     def directed(self, term: Term | str) -> SortTerm:

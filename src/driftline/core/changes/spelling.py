@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from driftline.core.changes.apply import Draft
+from driftline.core.changes.apply import SchemaDraft
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,
@@ -53,7 +53,7 @@ def meant(name: str, known: Iterable[str], within: Path = ()) -> str | None:
     return alike[0] if alike else None
 
 
-def spelled_path(draft: Draft, path: Path) -> Path:
+def spelled_path(draft: SchemaDraft, path: Path) -> Path:
     """The path with each name as the table has it; from the first missing one on, as it is."""
     spelled: Path = ()
     for i, step in enumerate(path):
@@ -65,7 +65,7 @@ def spelled_path(draft: Draft, path: Path) -> Path:
     return spelled
 
 
-def spelled(draft: Draft, change: TableChange) -> TableChange:
+def spelled(draft: SchemaDraft, change: TableChange) -> TableChange:
     """The change with each name as the table has it. Raises UsageError for an ambiguous one."""
 
     def position(parent: Path, to: Position | None) -> Position | None:
@@ -96,7 +96,7 @@ def spelled(draft: Draft, change: TableChange) -> TableChange:
             return _spelled_layout(draft, change)
 
 
-def _spelled_layout(draft: Draft, change: TableChange) -> TableChange:
+def _spelled_layout(draft: SchemaDraft, change: TableChange) -> TableChange:
     def term(asked: Term) -> Term:
         return replace(asked, path=spelled_path(draft, asked.path))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from driftline.core.columns.siblings import Family, One, families, spelled, unit_at
+from driftline.core.columns.siblings import MergedField, SiblingGroup, families, spelled, unit_at
 from driftline.core.columns.union import kind, union
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.naming import MARK, Names, caseless, mark, marked_key, nearest, safe, suffix
@@ -33,7 +33,7 @@ TEMPORARY = "__driftline_resolved"  # the name of a column until those are gone 
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class FieldSite:
     """A struct that has the field.
 
     ``parent``: its path in the schema; ``folded``: the field's columns that become ``one``; ``beside``: those
@@ -41,7 +41,7 @@ class Site:
     """
 
     parent: Path
-    family: Family
+    family: SiblingGroup
     folded: tuple[Field, ...]
     beside: tuple[Field, ...]
     struct: Struct
@@ -91,8 +91,8 @@ class Resolution:
     """The plan of a fold. ``path``: the field's, by keys of the data; its type is ``one``'s."""
 
     path: Path
-    one: One
-    sites: tuple[Site, ...]
+    one: MergedField
+    sites: tuple[FieldSite, ...]
     mark: str = MARK
 
     def before(self, schema: Schema, rest: Mapping[Path, Sequence[str]]) -> list[tuple[Path, Field]]:
@@ -140,18 +140,18 @@ def _no_field(schema: Schema, path: Path) -> UsageError:
     return UsageError(f"there is no field {dotted(path)}", near or "driftline schema shows what there is")
 
 
-def _one(to: Type, types: Sequence[Type], prefix: str) -> One:
+def _one(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
     """``types``: of the field's columns."""
     dim, inner = peel(to)
     match inner:
         case Primitive():
-            return One(dim, base=inner, asked=True)
+            return MergedField(dim, base=inner, asked=True)
         case Map(key, value) if dim == 0:
-            return One(0, key=key, value=_value(value, _values_in(types), prefix), asked=True)
+            return MergedField(0, key=key, value=_value(value, _values_in(types), prefix), asked=True)
     raise UsageError(f"{to} is not possible", "fields are folded into plain types, lists or maps of those")
 
 
-def _value(to: Type, types: Sequence[Type], prefix: str) -> One:
+def _value(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
     """The values of a map. Records have all existing fields. ``types``: of the existing values."""
     inner = peel(to)[1]
     if isinstance(inner, Primitive):
@@ -180,16 +180,16 @@ class _Place:
     """A struct that has the field. ``parent``: its path in the schema."""
 
     parent: Path
-    family: Family
+    family: SiblingGroup
     struct: Struct
 
-    def folding(self, one: One) -> Site:
+    def folding(self, one: MergedField) -> FieldSite:
         """Divide the columns into those that become the ``one`` and those that stay beside it."""
         folded = [c for c in self.family.columns if _folds(c.type, one)]
         # The field's own column first: the resolved one stands in its place.
         folded.sort(key=lambda c: c.name != safe(self.family.key))
         beside = tuple(c for c in self.family.columns if c not in folded)
-        return Site(self.parent, self.family, tuple(folded), beside, self.struct)
+        return FieldSite(self.parent, self.family, tuple(folded), beside, self.struct)
 
 
 def _places(struct: Struct, path: Path, at: Path, prefix: str) -> Iterator[_Place]:
@@ -215,7 +215,7 @@ def _inside(type_: Type, path: Path, at: Path, prefix: str) -> Iterator[_Place]:
         yield from _inside(inner.value, path[1:], (*at, "value"), prefix)
 
 
-def _folds(type_: Type, to: One) -> bool:
+def _folds(type_: Type, to: MergedField) -> bool:
     """True if a column of the type has values for ``to``."""
     dim, inner = peel(type_)
     if to.as_is:

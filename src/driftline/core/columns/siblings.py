@@ -25,7 +25,7 @@ from driftline.core.schema.types import (
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class SiblingGroup:
     """A field's columns in one struct, or in several of one field.
 
     ``key``: the field's, exactly. ``apart``: it has other columns for other keys of its objects.
@@ -41,7 +41,7 @@ class Family:
         return len(self.columns) > 1
 
 
-def families(structs: Sequence[Struct], mark: str = MARK) -> list[Family]:
+def families(structs: Sequence[Struct], mark: str = MARK) -> list[SiblingGroup]:
     """Group a record's columns by field; a column that is no field of the data stands alone.
 
     >>> from driftline.core.schema.naming import mark
@@ -52,10 +52,10 @@ def families(structs: Sequence[Struct], mark: str = MARK) -> list[Family]:
     by_key: dict[tuple[bool, str], list[Field]] = {}
     for column in (f for struct in structs for f in struct.fields):
         by_key.setdefault((is_metadata(column.doc), data_key(column, mark)), []).append(column)
-    return [Family(key, tuple(columns)) for (_, key), columns in by_key.items()]
+    return [SiblingGroup(key, tuple(columns)) for (_, key), columns in by_key.items()]
 
 
-def named(families_: Sequence[Family]) -> list[str]:
+def named(families_: Sequence[SiblingGroup]) -> list[str]:
     """The name of each field as one column: its own if that is free, else its first column's."""
     given = Names({caseless(c.name) for f in families_ for c in f.columns})
     out = []
@@ -69,7 +69,7 @@ def named(families_: Sequence[Family]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class One:
+class MergedField:
     """A field as one column: ``dim`` lists around a primitive ``base``, a record of ``fields``, or a map of
     ``key`` to ``value``.
 
@@ -81,9 +81,9 @@ class One:
 
     dim: int
     base: Primitive | None = None
-    fields: tuple[Member, ...] | None = None
+    fields: tuple[MergedMember, ...] | None = None
     key: Type | None = None
-    value: One | None = None
+    value: MergedField | None = None
     text: bool = False
     asked: bool = False
     unit: str | None = None
@@ -101,17 +101,17 @@ class One:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MergedMember:
     """A field of a record as one column."""
 
     key: str
     name: str
-    one: One
+    one: MergedField
     doc: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Drifted:
+class DriftedColumns:
     """A field of several columns, and its type as one. ``path``: by keys of the data."""
 
     path: Path
@@ -120,7 +120,7 @@ class Drifted:
 
 
 @dataclass(slots=True)
-class Settling:
+class FieldMerger:
     """Merges the columns of each field into one.
 
     ``asked_types``: types by path of the data, whose ``element`` steps may be left out; those that were met
@@ -131,9 +131,9 @@ class Settling:
     contract: Contract = field(default_factory=Contract)
     asked_types: Mapping[Path, Type] = field(default_factory=dict)
     met: set[Path] = field(default_factory=set)
-    drifted: list[Drifted] = field(default_factory=list)
+    drifted: list[DriftedColumns] = field(default_factory=list)
 
-    def record(self, structs: Sequence[Struct], at: Path = (), keys: Path = ()) -> One:
+    def record(self, structs: Sequence[Struct], at: Path = (), keys: Path = ()) -> MergedField:
         """A record, given by all its columns. ``at``: its path with steps into lists, ``keys``: without."""
         parts = [part for family in families(structs, self.mark) for part in self._parts(family, at, keys)]
         members = []
@@ -143,11 +143,11 @@ class Settling:
             one = self.of([c.type for c in family.columns], path, key_path)
             one = replace(one, no_structs=one.value is not None and family.apart)
             if len({spelled(c.type) for c in family.columns}) > 1:
-                self.drifted.insert(place, Drifted(key_path, family.columns, one.type))
-            members.append(Member(family.key, name, one))
-        return One(0, fields=tuple(members))
+                self.drifted.insert(place, DriftedColumns(key_path, family.columns, one.type))
+            members.append(MergedMember(family.key, name, one))
+        return MergedField(0, fields=tuple(members))
 
-    def _parts(self, family: Family, at: Path, keys: Path) -> Iterator[Family]:
+    def _parts(self, family: SiblingGroup, at: Path, keys: Path) -> Iterator[SiblingGroup]:
         """The field itself, or, if it is a struct of words beside a map of the other keys, each of
         the two.
         """
@@ -157,18 +157,18 @@ class Settling:
             yield family
             return
         words = tuple(c for c in family.columns if isinstance(peel(c.type)[1], Struct))
-        yield Family(family.key, words, apart=True)
-        yield Family(family.key, tuple(c for c in family.columns if c not in words), apart=True)
+        yield SiblingGroup(family.key, words, apart=True)
+        yield SiblingGroup(family.key, tuple(c for c in family.columns if c not in words), apart=True)
 
-    def _map(self, maps: Sequence[Map], structs: Sequence[Struct], at: Path, keys: Path) -> One:
+    def _map(self, maps: Sequence[Map], structs: Sequence[Struct], at: Path, keys: Path) -> MergedField:
         """Merge maps, together with structs whose keys turned out to be data: maps have taken those keys
         since.
         """
         values = [f.type for struct in structs for f in struct.fields if not is_metadata(f.doc)]
         value = self.of([*(m.value for m in maps), *values], (*at, "value"), (*keys, "value"))
-        return One(0, key=maps[0].key, value=value)
+        return MergedField(0, key=maps[0].key, value=value)
 
-    def of(self, types: Sequence[Type], at: Path, keys: Path) -> One:
+    def of(self, types: Sequence[Type], at: Path, keys: Path) -> MergedField:
         """The type that holds every value of columns of these types, as far as there is one."""
         asked = next((p for p in (at, keys) if p in self.asked_types), None)
         if asked is not None:
@@ -176,7 +176,7 @@ class Settling:
             return replace(self._wanted(self.asked_types[asked], types, at, keys), asked=True)
         return self._widest(types, at, keys)
 
-    def _widest(self, types: Sequence[Type], at: Path, keys: Path) -> One:
+    def _widest(self, types: Sequence[Type], at: Path, keys: Path) -> MergedField:
         dim = max(peel(t)[0] for t in types)
         inner = [peel(t)[1] for t in types]
         below = (*at, *("element",) * dim)
@@ -190,16 +190,18 @@ class Settling:
             return replace(self._map(maps, structs, below, keys), dim=dim)
         plain = [t for t in inner if isinstance(t, Primitive)]
         if len(plain) == len(inner):
-            return One(dim, base=_widest(plain), unit=unit_at(self.contract, keys))
-        return One(0, base=STRING, text=True)
+            return MergedField(dim, base=_widest(plain), unit=unit_at(self.contract, keys))
+        return MergedField(0, base=STRING, text=True)
 
-    def _wanted(self, type_: Type, types: Sequence[Type], at: Path, keys: Path) -> One:
+    def _wanted(self, type_: Type, types: Sequence[Type], at: Path, keys: Path) -> MergedField:
         dim, inner = peel(type_)
         match inner:
             case Primitive():
-                return One(dim, base=inner, unit=unit_at(self.contract, keys))
+                return MergedField(dim, base=inner, unit=unit_at(self.contract, keys))
             case Map(key, value):
-                return One(dim, key=key, value=self._wanted(value, (), (*at, "value"), (*keys, "value")))
+                return MergedField(
+                    dim, key=key, value=self._wanted(value, (), (*at, "value"), (*keys, "value"))
+                )
             case _:
                 structs = [s for t in types if isinstance(s := peel(t)[1], Struct)]
                 below = (*at, *("element",) * dim)

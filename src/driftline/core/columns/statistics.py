@@ -18,7 +18,7 @@ TREND = 12  # of the last batches
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CommittedBatch:
     """One commit that added records. ``at``: milliseconds; ``id``: None where another writer made it."""
 
     at: int
@@ -30,7 +30,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenIn:
     """The batch in which a column first or last had a value, and its commit time."""
 
     at: int
@@ -58,8 +58,8 @@ class Numbers:
     high_cut: bool = False
     distinct: int | None = None
     sample: str | None = None
-    first: Seen | None = None
-    last: Seen | None = None
+    first: SeenIn | None = None
+    last: SeenIn | None = None
     trend: tuple[float | None, ...] = ()
 
     @property
@@ -72,7 +72,7 @@ RECORDS = 0  # stands for a column id: the records of the files themselves
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class KnownSnapshot:
     """A commit that is still known.
 
     ``born``: its files contain only records that it added; ``slot``: its number among the last batches, None
@@ -81,7 +81,7 @@ class Snapshot:
 
     id: int
     schema: int | None
-    batch: Batch
+    batch: CommittedBatch
     born: bool
     slot: int | None = None
 
@@ -115,19 +115,19 @@ class Counts:
     batches no longer among the snapshots.
     """
 
-    snapshots: tuple[Snapshot, ...]
+    snapshots: tuple[KnownSnapshot, ...]
     by_column: Mapping[int, Mapping[int | None, Count]]
     ids: Mapping[int, frozenset[int]]
     defaulted: frozenset[int] = frozenset()
     expired: int = 0
 
     @property
-    def batches(self) -> tuple[Batch, ...]:
+    def batches(self) -> tuple[CommittedBatch, ...]:
         """The commits that added records."""
         return tuple(s.batch for s in self.snapshots if s.born)
 
     @property
-    def recent(self) -> tuple[Batch, ...]:
+    def recent(self) -> tuple[CommittedBatch, ...]:
         return tuple(s.batch for s in self.snapshots if s.slot is not None)
 
     @property
@@ -161,7 +161,7 @@ class Counts:
         """The commit that brought the first value."""
         return min((c.first for c in self._counts(column) if c.first is not None), default=None)
 
-    def _seen(self, column: int) -> tuple[Seen | None, Seen | None]:
+    def _seen(self, column: int) -> tuple[SeenIn | None, SeenIn | None]:
         counts = self._counts(column)
         latest = max((c.last for c in counts if c.last is not None), default=None)
         born = max((c.last_born for c in counts if c.last_born is not None), default=None)
@@ -169,11 +169,11 @@ class Counts:
         first = None if any(c.foreign for c in counts) else self.first_place(column)
         return self._at(first), self._at(born if born == latest else None)
 
-    def _at(self, place: int | None) -> Seen | None:
+    def _at(self, place: int | None) -> SeenIn | None:
         if place is None:
             return None
         batch = self.snapshots[place].batch
-        return Seen(batch.at, batch.id)
+        return SeenIn(batch.at, batch.id)
 
     def _trend(self, column: int) -> tuple[float | None, ...]:
         out: list[float | None] = []

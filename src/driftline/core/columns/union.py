@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from driftline.core.columns.siblings import Family, Member, One, families
+from driftline.core.columns.siblings import MergedField, MergedMember, SiblingGroup, families
 from driftline.core.schema.naming import MARK, Names, caseless, mark, safe, suffix
 from driftline.core.schema.types import Field, Map, Primitive, Struct, Type, peel
 
@@ -30,23 +30,23 @@ def kind(type_: Type) -> Hashable:
             return dim, str(inner)
 
 
-def union(types: Sequence[Type], prefix: str = MARK) -> One:
+def union(types: Sequence[Type], prefix: str = MARK) -> MergedField:
     """Types of one kind as one. ``prefix``: the mark of columns that have another name than their key."""
     dim, inner = peel(types[0])
     inners = [peel(type_)[1] for type_ in types]
     match inner:
         case Struct():
             structs = [t for t in inners if isinstance(t, Struct)]
-            return One(dim, fields=tuple(_members(structs, prefix)), as_is=True)
+            return MergedField(dim, fields=tuple(_members(structs, prefix)), as_is=True)
         case Map(key):
             values = [t.value for t in inners if isinstance(t, Map)]
-            return One(dim, key=key, value=union(values, prefix), as_is=True)
+            return MergedField(dim, key=key, value=union(values, prefix), as_is=True)
         case _:
             assert isinstance(inner, Primitive)
-            return One(dim, base=inner, as_is=True)
+            return MergedField(dim, base=inner, as_is=True)
 
 
-def _members(structs: Sequence[Struct], prefix: str) -> Iterable[Member]:
+def _members(structs: Sequence[Struct], prefix: str) -> Iterable[MergedMember]:
     """The columns of all structs; those of the first keep its names."""
     names = Names.of(structs[0])
     own = {caseless(f.name): f for f in structs[0].fields}
@@ -60,10 +60,10 @@ def _members(structs: Sequence[Struct], prefix: str) -> Iterable[Member]:
                     names.take(name) if names.free(name) else names.take(safe(family.key), suffix(first.type))
                 )
             marked = None if name == family.key else mark(family.key, prefix)
-            yield Member(family.key, name, one, first.doc if name == first.name else marked)
+            yield MergedMember(family.key, name, one, first.doc if name == first.name else marked)
 
 
-def _by_kind(family: Family) -> Iterable[Sequence[Field]]:
+def _by_kind(family: SiblingGroup) -> Iterable[Sequence[Field]]:
     kinds: dict[Hashable, list[Field]] = {}
     for column in family.columns:
         kinds.setdefault(kind(column.type), []).append(column)

@@ -16,7 +16,7 @@ from driftline.core.schema.types import Path, Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class AdmissionCheck:
     """Accepts a record if each of the ``schemas`` takes it under the policies without a change, and each of
     the ``rooms`` has room for its columns.
     """

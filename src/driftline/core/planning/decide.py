@@ -13,7 +13,7 @@ from driftline.core.planning.contract import Contract
 from driftline.core.planning.field_notes import notes_of
 from driftline.core.planning.field_plan import Context, FieldDecision, Target, without
 from driftline.core.planning.findings import Findings, gathered
-from driftline.core.planning.maps import Verdict, as_map, entries_of
+from driftline.core.planning.maps import MapVerdict, as_map, entries_of
 from driftline.core.planning.objects import MAP, objects_of
 from driftline.core.planning.policies import policy_of, preserve, strict
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Policy, Refusal, Retyped
@@ -209,7 +209,7 @@ def _retyped(target: Target, i: int, retyped: Retyped) -> tuple[Type, Change]:
 
 
 def _with_maps(
-    field: FieldDecision, target: Target, verdict: Verdict | None, context: Context
+    field: FieldDecision, target: Target, verdict: MapVerdict | None, context: Context
 ) -> FieldDecision:
     """Add the field's map columns, by type of key, at the largest dimension of such maps."""
     columns = field.facets
@@ -234,7 +234,7 @@ def _dimensions(field: FieldDecision, columns: Sequence[Facet]) -> dict[MapOf, i
 
 
 def _with_map(
-    field: FieldDecision, map_facet: Facet, target: Target, verdict: Verdict | None, context: Context
+    field: FieldDecision, map_facet: Facet, target: Target, verdict: MapVerdict | None, context: Context
 ) -> FieldDecision:
     """Add the field's maps of one kind: a new column for their values is a new map here."""
     dim, base = map_facet.dim, map_facet.base

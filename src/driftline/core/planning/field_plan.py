@@ -101,7 +101,7 @@ def without(shape: FieldShape, facets: frozenset[Facet]) -> FieldShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class NewColumn:
     """A column to be made: its type without anything nested, and its cause. ``natural``: it has the field's
     own name; ``comment``: its doc.
     """
@@ -122,15 +122,15 @@ def in_order(shape: RecordShape, contract: Contract) -> list[tuple[str, FieldSha
     return list(shapes.items())
 
 
-def declared(key: str, columns: Sequence[Field], contract: Contract, data_path: Path) -> list[Draft]:
+def declared(key: str, columns: Sequence[Field], contract: Contract, data_path: Path) -> list[NewColumn]:
     """The column that a hint declares, unless the field has it."""
     hint = contract.hint
     if hint is None or facet_of(hint) in [facet_of(c.type) for c in columns]:
         return []
-    return [Draft(key, hint, Reason("hint", "declared by a hint", data_path), not columns)]
+    return [NewColumn(key, hint, Reason("hint", "declared by a hint", data_path), not columns)]
 
 
-def named_columns(struct: Struct, drafts: Sequence[Draft], prefix: str) -> list[Field]:
+def named_columns(struct: Struct, drafts: Sequence[NewColumn], prefix: str) -> list[Field]:
     """The new columns of a struct, in the order of the drafts.
 
     Names are given to natural columns first, in code point order (seed rules 4, 5). ``prefix``: of the mark

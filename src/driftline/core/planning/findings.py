@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from itertools import chain
 
 from driftline.core.changes import Change
-from driftline.core.planning.maps import Verdict
+from driftline.core.planning.maps import MapVerdict
 from driftline.core.planning.routes import Conflict, Conversion
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.types import Path
@@ -29,7 +29,7 @@ class Findings:
     converted: tuple[Conversion, ...] = ()
     untyped: tuple[Path, ...] = ()
     hints: tuple[str, ...] = ()
-    new_maps: tuple[tuple[Path, Verdict], ...] = ()
+    new_maps: tuple[tuple[Path, MapVerdict], ...] = ()
     last: tuple[tuple[Path, Facet], ...] = ()
 
 

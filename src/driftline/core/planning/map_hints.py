@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from driftline.core.planning.contract import toml_line
 from driftline.core.planning.conversions import join
-from driftline.core.planning.maps import Verdict
+from driftline.core.planning.maps import MapVerdict
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Path, Primitive, dotted, wrap
@@ -14,13 +14,13 @@ from driftline.core.schema.types import Path, Primitive, dotted, wrap
 _ALIKE = 3  # paths that differ in one step, from which on they are told in one line
 
 
-def notes_of_maps(maps: Mapping[Path, Verdict]) -> list[str]:
+def notes_of_maps(maps: Mapping[Path, MapVerdict]) -> list[str]:
     """For each object that became a map, the setting that would keep it a struct, and the reason; outermost
     first.
 
     Paths that differ only in their last but one step share one.
 
-    >>> verdict = Verdict("its keys look like data", ("0", "1"))
+    >>> verdict = MapVerdict("its keys look like data", ("0", "1"))
     >>> notes_of_maps({("h", name, "values"): verdict for name in "abc"})
     ['maps.h = "off"  # keeps structs: h.*.values are maps (3 paths), its keys look like data: 0, 1']
     """
@@ -38,7 +38,7 @@ def notes_of_maps(maps: Mapping[Path, Verdict]) -> list[str]:
     return [toml_line("maps", path, "off", "; ".join(notes[path])) for path in outermost_first]
 
 
-def _note(verdict: Verdict) -> str:
+def _note(verdict: MapVerdict) -> str:
     became = "a struct of words and a map of its other keys" if verdict.apart else "a map"
     return f"keeps a struct: it is {became}, {verdict}"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from driftline.core.planning.data_keys import Look, look
+from driftline.core.planning.data_keys import KeyForm, look
 from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
@@ -35,7 +35,7 @@ Kind = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ObjectEntry:
     """The contents of one key of an object: ``kinds`` of its values with their dimensions, and ``fields`` of
     records.
     """
@@ -43,12 +43,12 @@ class Entry:
     kinds: frozenset[Kind] = frozenset()
     fields: frozenset[str] = frozenset()
 
-    def __or__(self, other: Entry) -> Entry:
-        return Entry(self.kinds | other.kinds, self.fields | other.fields)
+    def __or__(self, other: ObjectEntry) -> ObjectEntry:
+        return ObjectEntry(self.kinds | other.kinds, self.fields | other.fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MapVerdict:
     """The reason an object is a map. ``keys``: some that decided; ``apart``: its words stay a struct, and
     only the other keys form the map.
     """
@@ -65,21 +65,21 @@ def _short(key: str) -> str:
     return key if len(key) <= _SHOWN else key[: _SHOWN - 1] + "…"
 
 
-def entries_of(records: Iterable[RecordShape]) -> dict[str, Entry]:
+def entries_of(records: Iterable[RecordShape]) -> dict[str, ObjectEntry]:
     """The contents of a batch's objects, by key."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ObjectEntry] = {}
     for record in records:
         for key, shape in record.fields.items():
-            entries[key] = entries.get(key, Entry()) | _of_shape(shape)
+            entries[key] = entries.get(key, ObjectEntry()) | _of_shape(shape)
     return entries
 
 
-def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, Entry]:
+def entries_of_struct(struct: Struct, key_of: Mapping[str, str]) -> dict[str, ObjectEntry]:
     """The contents of a table's struct, by key. ``key_of``: the key of each column."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ObjectEntry] = {}
     for column in struct.fields:
         key = key_of[column.name]
-        entries[key] = entries.get(key, Entry()) | _of_column(column)
+        entries[key] = entries.get(key, ObjectEntry()) | _of_column(column)
     return entries
 
 
@@ -91,26 +91,26 @@ def values_of(record: RecordShape, place: Place) -> FieldShape:
     return replace(value, missing=False, absent=False)
 
 
-def as_map(entries: Mapping[str, Entry]) -> Verdict | None:
+def as_map(entries: Mapping[str, ObjectEntry]) -> MapVerdict | None:
     """The reason an object with these keys is a map; None where it is a struct.
 
-    >>> as_map({"2024-01-01": Entry(), "2024-01-02": Entry()}).why
+    >>> as_map({"2024-01-01": ObjectEntry(), "2024-01-02": ObjectEntry()}).why
     'its keys look like data'
-    >>> as_map({"name": Entry(), "2024-01-02": Entry()}) is None
+    >>> as_map({"name": ObjectEntry(), "2024-01-02": ObjectEntry()}) is None
     True
     """
     looks = {key: look(key) for key in entries}
-    data = [key for key, kind in looks.items() if kind in (Look.sure, Look.data, Look.code)]
+    data = [key for key, kind in looks.items() if kind in (KeyForm.sure, KeyForm.data, KeyForm.code)]
     one_kind = _one_kind(entries.values())
     if _all_data(looks, data) or (len(data) >= _FEW and one_kind):
-        return Verdict("its keys look like data", tuple(data[:3]))
+        return MapVerdict("its keys look like data", tuple(data[:3]))
     if len(entries) >= ALIKE and one_kind and _alike(entries):
-        return Verdict(f"its {len(entries)} keys have values that are built alike", tuple(entries)[:3])
+        return MapVerdict(f"its {len(entries)} keys have values that are built alike", tuple(entries)[:3])
     if len(entries) >= MANY and one_kind:
-        return Verdict(f"its {len(entries)} keys have values of one kind", tuple(entries)[:3])
+        return MapVerdict(f"its {len(entries)} keys have values of one kind", tuple(entries)[:3])
     kinds = frozenset(kind for key in data for kind in entries[key].kinds)
     if len(data) >= ALIKE and len(kinds) == 1 and other_words(entries, kinds):
-        return Verdict(f"{len(data)} of its keys look like data", tuple(data[:3]), apart=True)
+        return MapVerdict(f"{len(data)} of its keys look like data", tuple(data[:3]), apart=True)
     return None
 
 
@@ -119,27 +119,27 @@ def kinds_in(type_: Type) -> frozenset[Kind]:
     return _of_column(Field("", type_)).kinds
 
 
-def other_words(entries: Mapping[str, Entry], kinds: frozenset[Kind]) -> bool:
+def other_words(entries: Mapping[str, ObjectEntry], kinds: frozenset[Kind]) -> bool:
     """True if there are words with values of other kinds."""
     return any(entry.kinds - kinds for key, entry in entries.items() if is_word(key))
 
 
 def is_word(key: str) -> bool:
     """True if a key is the name of a field."""
-    return look(key) is Look.word
+    return look(key) is KeyForm.word
 
 
-def _all_data(looks: Mapping[str, Look], data: Sequence[str]) -> bool:
+def _all_data(looks: Mapping[str, KeyForm], data: Sequence[str]) -> bool:
     """M1: every key that is not neutral looks like data, and there are enough of them."""
-    if not data or any(kind is Look.word for kind in looks.values()):
+    if not data or any(kind is KeyForm.word for kind in looks.values()):
         return False
     kinds = [looks[key] for key in data]
-    if all(kind is Look.code for kind in kinds):
+    if all(kind is KeyForm.code for kind in kinds):
         return len(data) >= _CODES
-    return len(data) >= 2 or Look.sure in kinds
+    return len(data) >= 2 or KeyForm.sure in kinds
 
 
-def _one_kind(entries: Iterable[Entry]) -> bool:
+def _one_kind(entries: Iterable[ObjectEntry]) -> bool:
     """True if all values present are records, or lists of records, or scalars of one kind at one
     dimension.
     """
@@ -147,7 +147,7 @@ def _one_kind(entries: Iterable[Entry]) -> bool:
     return len(kinds) == 1
 
 
-def _alike(entries: Mapping[str, Entry]) -> bool:
+def _alike(entries: Mapping[str, ObjectEntry]) -> bool:
     """M2: a struct would need ten times the columns, or keys contain what field names rarely do."""
     counted = sum(len(entry.fields) for entry in entries.values())
     different = len(frozenset().union(*(entry.fields for entry in entries.values())))
@@ -157,22 +157,22 @@ def _alike(entries: Mapping[str, Entry]) -> bool:
     return scalars and sum(_ODD.search(key) is not None for key in entries) >= _ODD_KEYS
 
 
-def _of_shape(shape: FieldShape) -> Entry:
+def _of_shape(shape: FieldShape) -> ObjectEntry:
     records = [seen.record for facet, seen in shape.facets.items() if facet.base == RECORD and seen.record]
     kinds = frozenset(_kind(facet) for facet in shape.facets)
-    return Entry(kinds, frozenset(key for record in records for key in record.fields))
+    return ObjectEntry(kinds, frozenset(key for record in records for key in record.fields))
 
 
-def _of_column(column: Field) -> Entry:
+def _of_column(column: Field) -> ObjectEntry:
     dim, inner = peel(column.type)
     match inner:
         case Struct(fields):
-            return Entry(frozenset({("record", dim)}), frozenset(f.name for f in fields))
+            return ObjectEntry(frozenset({("record", dim)}), frozenset(f.name for f in fields))
         case Map():
-            return Entry(frozenset({("record", dim)}))
+            return ObjectEntry(frozenset({("record", dim)}))
         case _:
             assert isinstance(inner, Primitive)
-            return Entry(frozenset({_kind(Facet(dim, inner))}))
+            return ObjectEntry(frozenset({_kind(Facet(dim, inner))}))
 
 
 def _kind(facet: Facet) -> Kind:

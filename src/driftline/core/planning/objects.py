@@ -13,8 +13,8 @@ from enum import Enum
 
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.maps import (
-    Entry,
-    Verdict,
+    MapVerdict,
+    ObjectEntry,
     as_map,
     entries_of,
     entries_of_struct,
@@ -52,7 +52,7 @@ class Objects:
     """
 
     shape: FieldShape
-    verdict: Verdict | None = None
+    verdict: MapVerdict | None = None
     closed: Closed = Closed.none
 
     @property
@@ -183,33 +183,33 @@ def _is_object(facet: Facet, seen: Seen) -> bool:
 
 def _verdict(
     records: Iterable[Seen], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
-) -> Verdict | None:
+) -> MapVerdict | None:
     """The reason the objects become a map by themselves, if they do."""
     decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
     if decided or not policy.keeps_all:
         return None
     entries = entries_of(seen.record for seen in records if seen.record is not None)
     for key, entry in _entries_of_columns(structs, mark).items():
-        entries[key] = entries.get(key, Entry()) | entry
+        entries[key] = entries.get(key, ObjectEntry()) | entry
     return as_map(entries)
 
 
-def _of_folded(maps: Iterable[Seen], records: Iterable[Seen]) -> Verdict:
+def _of_folded(maps: Iterable[Seen], records: Iterable[Seen]) -> MapVerdict:
     """The reason objects are a map whose many keys were not kept. ``records``: the objects that were."""
     entries = entries_of(seen.record for seen in records if seen.record is not None)
     folded = entries_of(RecordShape({"": seen.value}) for seen in maps if seen.value is not None)
-    kinds = folded.get("", Entry()).kinds
-    return Verdict("its many keys are data", apart=len(kinds) == 1 and other_words(entries, kinds))
+    kinds = folded.get("", ObjectEntry()).kinds
+    return MapVerdict("its many keys are data", apart=len(kinds) == 1 and other_words(entries, kinds))
 
 
-def _entries_of_columns(structs: Iterable[Struct], mark: str) -> dict[str, Entry]:
-    entries: dict[str, Entry] = {}
+def _entries_of_columns(structs: Iterable[Struct], mark: str) -> dict[str, ObjectEntry]:
+    entries: dict[str, ObjectEntry] = {}
     for struct in structs:
         columns = Struct(tuple(f for f in struct.fields if not is_metadata(f.doc)))
         for key, entry in entries_of_struct(
             columns, {f.name: data_key(f, mark) for f in columns.fields}
         ).items():
-            entries[key] = entries.get(key, Entry()) | entry
+            entries[key] = entries.get(key, ObjectEntry()) | entry
     return entries
 
 

@@ -12,7 +12,7 @@ from driftline.core.schema.types import Map, Path, Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ColumnOrigin:
     """The leaf column at ``column`` has the values of these types from the field at ``path``. ``exact``: they
     have its own type, so nothing is converted.
     """
@@ -23,7 +23,7 @@ class Origin:
     exact: bool
 
 
-def origins(route: RecordRoute, schema: Schema) -> Iterator[Origin]:
+def origins(route: RecordRoute, schema: Schema) -> Iterator[ColumnOrigin]:
     """The origins of all columns of ``schema`` that the route fills.
 
     Paths go through lists by ``element``, through maps by ``key`` and ``value``. The keys of objects that are
@@ -34,27 +34,27 @@ def origins(route: RecordRoute, schema: Schema) -> Iterator[Origin]:
     if rest is not None:
         for field in route.fields:
             for path in field.rest_paths((field.key,)):
-                yield Origin((rest.name, "value"), path, (), exact=False)
+                yield ColumnOrigin((rest.name, "value"), path, (), exact=False)
 
 
-def _of_record(route: RecordRoute, column: Path, path: Path) -> Iterator[Origin]:
+def _of_record(route: RecordRoute, column: Path, path: Path) -> Iterator[ColumnOrigin]:
     for field in route.fields:
         yield from _of_field(field, column, (*path, field.key))
 
 
-def _of_field(field: FieldRoute, column: Path, path: Path) -> Iterator[Origin]:
+def _of_field(field: FieldRoute, column: Path, path: Path) -> Iterator[ColumnOrigin]:
     for one in field.columns:
         if one.takes:
             yield from _of_column(one, (*column, one.name), path)
 
 
-def _of_column(column: ColumnRoute, at: Path, path: Path) -> Iterator[Origin]:
+def _of_column(column: ColumnRoute, at: Path, path: Path) -> Iterator[ColumnOrigin]:
     inside, inner = (*at, *("element",) * column.facet.dim), (*path, *("element",) * column.facet.dim)
     exact = column.takes == (column.facet,) and column.unit is None
     if column.value is not None:
-        yield Origin((*inside, "key"), inner, column.takes, exact)
+        yield ColumnOrigin((*inside, "key"), inner, column.takes, exact)
         yield from _of_field(column.value, inside, (*inner, "value"))
     elif column.record is not None:
         yield from _of_record(column.record, inside, inner)
     elif not isinstance(column.type, Map):
-        yield Origin(inside, path, column.takes, exact)
+        yield ColumnOrigin(inside, path, column.takes, exact)

@@ -15,8 +15,8 @@ from driftline.core.planning.decide import decide_field
 from driftline.core.planning.field_notes import hint_of_keys
 from driftline.core.planning.field_plan import (
     Context,
-    Draft,
     FieldDecision,
+    NewColumn,
     Target,
     declared,
     in_order,
@@ -63,7 +63,7 @@ class _Field:
 
     key: str
     known: Sequence[Field]
-    drafts: Sequence[Draft]
+    drafts: Sequence[NewColumn]
     decision: FieldDecision
 
 
@@ -117,8 +117,8 @@ def plan_record(scope: Scope, shape: RecordShape, contract: Contract, context: C
 
 
 def _added(
-    named: Sequence[Field], drafts: Sequence[Draft], routed: Sequence[_Routed]
-) -> list[tuple[Field, Draft]]:
+    named: Sequence[Field], drafts: Sequence[NewColumn], routed: Sequence[_Routed]
+) -> list[tuple[Field, NewColumn]]:
     """The new columns that hold something, in the order of their values in the data."""
     dropped = frozenset[str]().union(*(field.dropped for field in routed))
     added = [(c, d) for c, d in zip(named, drafts, strict=True) if c.name not in dropped]
@@ -126,7 +126,7 @@ def _added(
 
 
 def _columns(
-    scope: Scope, added: Sequence[tuple[Field, Draft]], routed: Sequence[_Routed]
+    scope: Scope, added: Sequence[tuple[Field, NewColumn]], routed: Sequence[_Routed]
 ) -> dict[str, Field]:
     """The struct's columns by name, new ones last, with their present types."""
     columns = {c.name: c for c in (*scope.struct.fields, *(c for c, _ in added))}
@@ -155,7 +155,7 @@ def _decide(
     )
     decision = decide_field(target, seen, contract, context)
     drafts += [
-        Draft(key, stub, reason, stub == decision.original, seen.comment) for stub, reason in decision.new
+        NewColumn(key, stub, reason, stub == decision.original, seen.comment) for stub, reason in decision.new
     ]
     return _Field(key, known, drafts, decision)
 

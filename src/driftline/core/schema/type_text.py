@@ -29,7 +29,7 @@ from driftline.core.schema.types import (
     decimal,
     fixed,
 )
-from driftline.core.schema.words import Kind, Token, Words
+from driftline.core.schema.words import TokenKind, Word, Words
 from driftline.errors import UsageError
 
 # DuckLake's integers that ours have no type for, and the type that holds each.
@@ -157,9 +157,9 @@ class TypeReader(Words):
         self.need(close)
         return Map(inner, value)
 
-    def _named(self, word: str, token: Token) -> Type:
+    def _named(self, word: str, token: Word) -> Type:
         """The type of this name. Raises UsageError if there is none."""
-        if word not in TYPES or token.kind is not Kind.word:
+        if word not in TYPES or token.kind is not TokenKind.word:
             near = nearest(word, list(TYPES))
             self.stop(
                 f"there is no type {token.value}",
@@ -180,7 +180,7 @@ class TypeReader(Words):
         self.need("(")
         return ")"
 
-    def decimal(self, token: Token) -> Primitive:
+    def decimal(self, token: Word) -> Primitive:
         if not self.got("("):
             self.stop(
                 "how many digits? dialects differ in what a decimal has by itself",

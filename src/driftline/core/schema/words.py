@@ -14,7 +14,7 @@ from driftline.errors import UsageError
 T = TypeVar("T")
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     word = auto()  # a bare name or a keyword
     quoted = auto()  # a quoted name
     text = auto()
@@ -26,10 +26,10 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class Word:
     """``value`` is without quotes; ``start`` and ``stop`` are where it stands."""
 
-    kind: Kind
+    kind: TokenKind
     value: str
     start: int
     stop: int
@@ -50,7 +50,7 @@ _TOKENS = re.compile(
 )
 
 
-def tokens(sql: str) -> list[Token]:
+def tokens(sql: str) -> list[Word]:
     """All words, and the end. Raises UsageError for an unclosed quote.
 
     >>> [t.value for t in tokens("DROP COLUMN `a``b`.\\"c\\" -- gone")]
@@ -72,8 +72,8 @@ def tokens(sql: str) -> list[Token]:
         elif kind == "bytes":
             value = value[2:-1]
         if kind != "skip":
-            out.append(Token(Kind[kind], value, match.start(), at))
-    out.append(Token(Kind.end, "", len(sql.rstrip()), len(sql.rstrip()) + 1))
+            out.append(Word(TokenKind[kind], value, match.start(), at))
+    out.append(Word(TokenKind.end, "", len(sql.rstrip()), len(sql.rstrip()) + 1))
     return out
 
 
@@ -109,31 +109,31 @@ class Words:
         self.at = 0
 
     @property
-    def now(self) -> Token:
+    def now(self) -> Word:
         token = self.tokens[self.at]
-        if token.kind is Kind.other:
+        if token.kind is TokenKind.other:
             self.stop(f"{token.value!r} has no meaning here", token=token)
         return token
 
     @property
     def done(self) -> bool:
         """True at the end of the text."""
-        return self.now.kind is Kind.end
+        return self.now.kind is TokenKind.end
 
     @property
-    def last(self) -> Token:
+    def last(self) -> Word:
         return self.tokens[self.at - 1]
 
-    def next(self) -> Token:
+    def next(self) -> Word:
         token = self.now
-        self.at += token.kind is not Kind.end
+        self.at += token.kind is not TokenKind.end
         return token
 
     def sees(self, *words: str) -> bool:
         """True if these keywords or symbols come next."""
         ahead = self.tokens[self.at : self.at + len(words)]
         return len(ahead) == len(words) and all(
-            t.kind in (Kind.word, Kind.symbol) and t.value.upper() == w
+            t.kind in (TokenKind.word, TokenKind.symbol) and t.value.upper() == w
             for t, w in zip(ahead, words, strict=True)
         )
 
@@ -151,7 +151,7 @@ class Words:
     def here(self) -> str:
         return "at the end" if self.done else f"before {self.now.value!r}"
 
-    def stop(self, message: str, hint: str | None = None, token: Token | None = None) -> NoReturn:
+    def stop(self, message: str, hint: str | None = None, token: Word | None = None) -> NoReturn:
         token = token or self.now
         raise UsageError(f"{message}\n{pointed(self.sql, token.start, token.stop)}", hint)
 
@@ -170,9 +170,9 @@ class Words:
 
     def name(self, sought: str = "a name") -> str:
         token = self.now
-        if token.kind is Kind.text:
+        if token.kind is TokenKind.text:
             self.stop(f"{sought} stands in backticks or double quotes, or in none")
-        if token.kind not in (Kind.word, Kind.quoted):
+        if token.kind not in (TokenKind.word, TokenKind.quoted):
             self.stop(f"{sought} is missing {self.here()}")
         return self.next().value
 
@@ -184,11 +184,11 @@ class Words:
         return tuple(out)
 
     def number(self) -> int:
-        if self.now.kind is not Kind.number or not self.now.value.isdecimal():
+        if self.now.kind is not TokenKind.number or not self.now.value.isdecimal():
             self.stop(f"a whole number is missing {self.here()}")
         return int(self.next().value)
 
     def text(self, sought: str) -> str:
-        if self.now.kind is not Kind.text:
+        if self.now.kind is not TokenKind.text:
             self.stop(f"{sought} in single quotes is missing {self.here()}")
         return self.next().value

@@ -36,7 +36,7 @@ class Number(str):
     __slots__ = ()
 
 
-class Cut(bytes):
+class TruncatedText(bytes):
     """The beginning of a text longer than a record may be, with an ellipsis, so that it is no JSON.
 
     ``longest``: bytes.
@@ -46,14 +46,14 @@ class Cut(bytes):
 
 
 def cut(text: bytes, longest: int) -> bytes:
-    """The text, or a `Cut` of one that is longer than this many bytes.
+    """The text, or a `TruncatedText` of one that is longer than this many bytes.
 
     >>> cut(b'{"a": 1}', 8), cut(b'{"a": 10}', 8)
     (b'{"a": 1}', b'{"a": 10}\\xe2\\x80\\xa6')
     """
     if len(text) <= longest:
         return text
-    beginning = Cut(text[:_SHOWN] + "…".encode())
+    beginning = TruncatedText(text[:_SHOWN] + "…".encode())
     beginning.longest = longest
     return beginning
 
@@ -91,7 +91,7 @@ def reason(line: bytes) -> str | None:
 
 def parse(line: bytes) -> dict[str, object]:
     """The record of one line, with numbers as `Number`; of duplicate keys the last. Raises Malformed."""
-    if isinstance(line, Cut):
+    if isinstance(line, TruncatedText):
         raise Malformed(f"longer than {line.longest} bytes, which the setting max_record_bytes allows")
     try:
         record = _decode(line.decode())

@@ -23,8 +23,8 @@ from driftline.core.schema.types import Path, Schema, dotted
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, landed, rename
-from driftline.formats.ducklake.layout import Layout
-from driftline.formats.ducklake.rows import Intent, Message
+from driftline.formats.ducklake.layout import CatalogLayout
+from driftline.formats.ducklake.rows import CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import LakeState, split
 from driftline.formats.ducklake.sorting import check
 from driftline.formats.ducklake.transaction import AUTHOR
@@ -65,7 +65,7 @@ FORMAT = 3  # what Iceberg's third version has, DuckLake has: defaults among it
 class DuckLakeAlteration:
     """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
 
-    def __init__(self, table: DuckLakeTable, state: LakeState, layout_: Layout) -> None:
+    def __init__(self, table: DuckLakeTable, state: LakeState, layout_: CatalogLayout) -> None:
         self.table = table
         self.state = state
         self.layout = layout_
@@ -109,7 +109,11 @@ class DuckLakeDraft:
     """A drafted table: invisible before `commit`."""
 
     def __init__(
-        self, alteration: DuckLakeAlteration, after: Definition, layout: Layout, record: Mapping[str, str]
+        self,
+        alteration: DuckLakeAlteration,
+        after: Definition,
+        layout: CatalogLayout,
+        record: Mapping[str, str],
     ) -> None:
         self.table = alteration.table
         self.definition = after
@@ -127,7 +131,7 @@ class DuckLakeDraft:
         """Commit the draft. Raises CommitConflict if someone else changed the table meanwhile."""
         state, after = self._from.state, self.definition
         assert state.table is not None
-        intent = Intent(self.table.name, state, after.schema, state.table.folder)
+        intent = TableCommit(self.table.name, state, after.schema, state.table.folder)
         intent.properties = {**after.properties, **self._record}
         intent.layout = self._from.layout, self._layout
         required = {f.id for f in state.schema.struct.fields if f.required}
@@ -136,7 +140,7 @@ class DuckLakeDraft:
             f.required and f.id not in required for f in after.schema.struct.fields
         )
         intent.removed = tuple(state.properties.keys() - intent.properties.keys())
-        message = Message(AUTHOR, "; ".join(self._record.values())[:10_000], self._record)
+        message = CommitMessage(AUTHOR, "; ".join(self._record.values())[:10_000], self._record)
         self.table.catalog.write(
             lambda connection: commit(connection, [intent], message), partial(landed, message=message)
         )
@@ -144,16 +148,16 @@ class DuckLakeDraft:
         self.definition = replace(after, schema=replace(after.schema, id=version))
 
 
-def new_layout(made_as: Definition, table: str) -> Layout:
+def new_layout(made_as: Definition, table: str) -> CatalogLayout:
     """The layout of a new table. Raises DataError if DuckLake has no such layout."""
     rows = rows_of(made_as.schema, Schema(), (), table)
     for key in made_as.sort:
         if isinstance(key, SortExpression):
             check(key, made_as.schema, rows, table)
-    return Layout().changed(made_as, table)
+    return CatalogLayout().changed(made_as, table)
 
 
-def definition(state: LakeState, layout_: Layout) -> Definition:
+def definition(state: LakeState, layout_: CatalogLayout) -> Definition:
     """The definition of a table in this state."""
     return Definition(
         state.schema,
@@ -191,7 +195,7 @@ def rename_table(table: DuckLakeTable, name: str) -> None:
             f"table {table.name} cannot be renamed to {name}: DuckLake moves no table to another namespace",
             hint="keep the namespace, and change the table's own name",
         )
-    message = Message(AUTHOR, f"renames {table.name} to {name}", {})
+    message = CommitMessage(AUTHOR, f"renames {table.name} to {name}", {})
     table.catalog.write(
         lambda connection: rename(connection, table.name, name, message), partial(landed, message=message)
     )

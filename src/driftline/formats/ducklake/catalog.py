@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class CatalogDatabase:
     """Where a DuckLake's catalog is. ``kind``: duckdb, sqlite or
     postgres; ``target``: a path or libpq's text.
 
@@ -56,11 +56,11 @@ class Catalog:
     data: str
 
     @classmethod
-    def of(cls, text: str, lake: Path) -> Catalog:
+    def of(cls, text: str, lake: Path) -> CatalogDatabase:
         """What ``catalog = "…"`` says: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
 
         >>> Catalog.of("sqlite", Path("/lake"))
-        Catalog(kind='sqlite', target='/lake/catalog.sqlite', data='/lake/data/')
+        CatalogDatabase(kind='sqlite', target='/lake/catalog.sqlite', data='/lake/data/')
         """
         kind, _, target = text.partition(":")
         kind = {"postgresql": "postgres"}.get(kind, kind)

@@ -20,9 +20,9 @@ from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.ledger import remember
 from driftline.formats.ducklake.rows import (
-    Head,
-    Intent,
-    Message,
+    CommitMessage,
+    LatestSnapshot,
+    TableCommit,
     add_files,
     set_columns,
     set_properties,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def commit(connection: Connection, intents: Sequence[Intent], message: Message) -> int:
+def commit(connection: Connection, intents: Sequence[TableCommit], message: CommitMessage) -> int:
     """Writes the snapshot; returns its id. Raises CommitConflict where a
     table is no longer as it was planned for.
     """
@@ -64,7 +64,7 @@ def commit(connection: Connection, intents: Sequence[Intent], message: Message) 
     return head.snapshot
 
 
-def landed(connection: Connection, message: Message) -> bool:
+def landed(connection: Connection, message: CommitMessage) -> bool:
     """True if the catalog has the snapshot of a commit with this message."""
     found = connection.one(
         "SELECT 1 FROM meta.ducklake_snapshot_changes WHERE commit_extra_info LIKE ?", [f"%{message.id}%"]
@@ -72,7 +72,7 @@ def landed(connection: Connection, message: Message) -> bool:
     return found is not None
 
 
-def rename(connection: Connection, name: str, to: str, message: Message) -> None:
+def rename(connection: Connection, name: str, to: str, message: CommitMessage) -> None:
     """Gives a table another name in its namespace. Raises UsageError, DataError."""
     head = _next(connection)
     table = find(connection, name, head.snapshot)
@@ -104,17 +104,17 @@ def rename(connection: Connection, name: str, to: str, message: Message) -> None
     _finish(connection, head, message)
 
 
-def _next(connection: Connection) -> Head:
+def _next(connection: Connection) -> LatestSnapshot:
     newest = connection.one(
         "SELECT snapshot_id, schema_version, next_catalog_id, next_file_id FROM meta.ducklake_snapshot "
         "ORDER BY snapshot_id DESC LIMIT 1"
     )
     assert newest is not None
     snapshot, schema_version, catalog_id, file_id = map(int, newest)
-    return Head(snapshot + 1, schema_version, catalog_id, file_id)
+    return LatestSnapshot(snapshot + 1, schema_version, catalog_id, file_id)
 
 
-def _finish(connection: Connection, head: Head, message: Message) -> None:
+def _finish(connection: Connection, head: LatestSnapshot, message: CommitMessage) -> None:
     # The primary key of this row is what two writers at once meet at.
     connection.execute(
         "INSERT INTO meta.ducklake_snapshot VALUES (?, now(), ?, ?, ?)",
@@ -136,7 +136,7 @@ def _finish(connection: Connection, head: Head, message: Message) -> None:
     )
 
 
-def _checked(connection: Connection, intent: Intent) -> LakeState:
+def _checked(connection: Connection, intent: TableCommit) -> LakeState:
     now = load(connection, intent.name)
     base = intent.base
     if base is None:
@@ -160,7 +160,7 @@ def _touched(connection: Connection, now: LakeState, base: LakeState) -> bool:
 
 
 def _table(
-    connection: Connection, head: Head, intent: Intent, now: LakeState, *, schema_changes: bool
+    connection: Connection, head: LatestSnapshot, intent: TableCommit, now: LakeState, *, schema_changes: bool
 ) -> None:
     table = now.table or _made(connection, head, intent)
     if schema_changes:
@@ -208,7 +208,7 @@ def _emptied(connection: Connection, snapshot: int, table: int) -> None:
     )
 
 
-def _made(connection: Connection, head: Head, intent: Intent) -> TableRow:
+def _made(connection: Connection, head: LatestSnapshot, intent: TableCommit) -> TableRow:
     namespace, name = split(intent.name)
     schema_id = _namespace(connection, head, namespace)
     table = TableRow(head.catalog_id, schema_id, str(uuid.uuid4()), intent.folder)
@@ -222,7 +222,7 @@ def _made(connection: Connection, head: Head, intent: Intent) -> TableRow:
     return table
 
 
-def _namespace(connection: Connection, head: Head, namespace: str) -> int:
+def _namespace(connection: Connection, head: LatestSnapshot, namespace: str) -> int:
     rows = connection.rows(
         f"SELECT schema_id, schema_name FROM meta.ducklake_schema WHERE lower(schema_name) = lower(?) AND {LIVE}",
         [namespace, head.snapshot, head.snapshot],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from driftline.core.schema.types import Field, List, Map, Primitive, Struct, Type, children
 from driftline.errors import DataError
 from driftline.formats.ducklake.defaults import to_sql
-from driftline.formats.ducklake.scan import MapRow, Shelf
+from driftline.formats.ducklake.scan import MapRow, ScanGroup
 from driftline.formats.ducklake.types import read_type, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
 from driftline.sql.quoting import each, literal, name, variable
@@ -129,7 +129,7 @@ class Columns:
     def spark(self, type_: Type, where: str) -> DataType:
         return _readable(type_, f"{self.table}.{where}")
 
-    def by_id(self, struct: Struct, shelf: Shelf) -> StructType:
+    def by_id(self, struct: Struct, shelf: ScanGroup) -> StructType:
         """The struct as it is asked of the files: names and metadata by id, without what is missing."""
         from pyspark.sql.types import StringType, StructField, StructType
 
@@ -141,7 +141,7 @@ class Columns:
         # A struct of which nothing can be read is still null or not.
         return StructType(fields_there or [StructField("__none", StringType())])
 
-    def asked(self, f: Field, shelf: Shelf) -> DataType:
+    def asked(self, f: Field, shelf: ScanGroup) -> DataType:
         """The type that a column is read as: that which the files have."""
         from pyspark.sql.types import ArrayType, MapType
 
@@ -156,14 +156,14 @@ class Columns:
             case Primitive() as now:
                 return self.leaf_asked(f.id, now, shelf)
 
-    def leaf_asked(self, id_: int, now: Primitive, shelf: Shelf) -> DataType:
+    def leaf_asked(self, id_: int, now: Primitive, shelf: ScanGroup) -> DataType:
         from pyspark.sql.types import BinaryType
 
         earlier = dict(shelf.types).get(id_)
         type_ = now if earlier is None else read_type(earlier)
         return BinaryType() if type_.name == "duckdb_uuid" else parsed(spark_name(type_, self.table))
 
-    def by_name(self, f: Field, names: Mapping[int, MapRow], shelf: Shelf) -> StructField:
+    def by_name(self, f: Field, names: Mapping[int, MapRow], shelf: ScanGroup) -> StructField:
         """A column as a mapped file has it."""
         from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 

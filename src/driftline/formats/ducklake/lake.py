@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.orphans import clean, orphans
 from driftline.formats.ducklake.query import sql, tables
 from driftline.formats.ducklake.table import DuckLakeTable
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class DuckLakeLocation:
     """A DuckLake by its catalog's database, without Spark."""
 
-    catalog: Catalog
+    catalog: CatalogDatabase
 
     @classmethod
     def of(cls, text: str, folder: Path) -> DuckLakeLocation:
         """``text``: ``duckdb``, ``sqlite``, either with ``:PATH``, or
         ``postgres:…``. Raises UsageError for any other.
         """
-        return cls(Catalog.of(text, folder))
+        return cls(CatalogDatabase.of(text, folder))
 
     @property
     def shown(self) -> str:
@@ -57,7 +57,7 @@ class DuckLake:
     """The tables of a DuckLake. ``catalog``: its database."""
 
     spark: SparkSession
-    catalog: Catalog
+    catalog: CatalogDatabase
 
     @property
     def folder(self) -> str:

@@ -29,7 +29,7 @@ _BUCKET = re.compile(r"bucket\((\d+)\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CatalogLayout:
     """``expressions``: the sort keys as the catalog has them. ``partition_id``: the catalog's,
     None where the table is not partitioned.
     """
@@ -39,11 +39,11 @@ class Layout:
     partition_id: int | None = None
     expressions: tuple[str, ...] = ()
 
-    def changed(self, after: Definition, table: str) -> Layout:
+    def changed(self, after: Definition, table: str) -> CatalogLayout:
         """The layout of ``after``. Raises DataError for what DuckLake has not."""
         for f in after.partition:
             text_of(f.transform, top_column(after.schema, f.source, table), table)
-        return Layout(
+        return CatalogLayout(
             after.partition,
             after.sort,
             self.partition_id,
@@ -51,7 +51,7 @@ class Layout:
         )
 
 
-def layout(connection: Connection, table: int, at: int, schema: Schema) -> Layout:
+def layout(connection: Connection, table: int, at: int, schema: Schema) -> CatalogLayout:
     """The layout of the table's new files."""
     current = next(iter(_specs(connection, table, schema, f"AND {live('i')}", [at, at]).items()), None)
     keys = tuple(
@@ -64,7 +64,7 @@ def layout(connection: Connection, table: int, at: int, schema: Schema) -> Layou
         )
     )
     spec, partition = current or (None, ())
-    return Layout(partition, keys, spec, _expressions(keys, schema, str(table)))
+    return CatalogLayout(partition, keys, spec, _expressions(keys, schema, str(table)))
 
 
 def laid(connection: Connection, table: int, at: int, schema: Schema) -> list[Laid]:
@@ -141,8 +141,8 @@ class LayoutUpdate:
 
     table: int
     snapshot: int
-    before: Layout
-    after: Layout
+    before: CatalogLayout
+    after: CatalogLayout
     schema: Schema
     name: str
 

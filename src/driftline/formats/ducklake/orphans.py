@@ -6,7 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from driftline.formats.ducklake.catalog import Catalog, Connection
+from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 from driftline.formats.ducklake.snapshot import data_path
 from driftline.formats.lakes import Orphan
 from driftline.formats.leftovers import bare, delete, listed
@@ -20,7 +20,7 @@ _OURS = re.compile(rf"\.parquet(\.crc)?$|/_temporary/|{STAGED.pattern}")
 _PLACES = ("ducklake_data_file", "ducklake_delete_file")
 
 
-def orphans(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Orphan]:
+def orphans(spark: SparkSession, catalog: CatalogDatabase, older_than: float) -> list[Orphan]:
     """The unregistered files that last changed more than ``older_than`` seconds ago.
 
     A younger file may belong to a batch that has yet to commit.
@@ -34,7 +34,7 @@ def orphans(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Or
     return [f for f in ours if _of(bare(f.path)) not in known]
 
 
-def clean(spark: SparkSession, catalog: Catalog, older_than: float) -> list[Orphan]:
+def clean(spark: SparkSession, catalog: CatalogDatabase, older_than: float) -> list[Orphan]:
     """Deletes the orphans, and the folders that they leave empty; returns them."""
     gone = orphans(spark, catalog, older_than)
     delete(spark, gone)

@@ -12,7 +12,7 @@ from driftline.core.schema.partitioning import SortExpression, Transform
 from driftline.core.schema.types import Field, Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.ducklake.files import DataFile
-from driftline.formats.ducklake.layout import Layout, text_of
+from driftline.formats.ducklake.layout import CatalogLayout, text_of
 from driftline.formats.ducklake.sorting import top_column
 from driftline.sql.quoting import name as quoted
 
@@ -28,7 +28,7 @@ _KEYED = re.compile(rf"{_HELPER}(\d+)=([^/]*)/")
 
 
 def partitioned(
-    frame: DataFrame, columns: Sequence[Column], schema: Schema, keys: Layout, table: str
+    frame: DataFrame, columns: Sequence[Column], schema: Schema, keys: CatalogLayout, table: str
 ) -> tuple[DataFrame, list[str]]:
     """The frame's columns, followed by a text column for each partition key; rows in the order of the sort
     keys.
@@ -87,7 +87,7 @@ def _bucket(spark: SparkSession, type_: Primitive, n: int) -> str:
     return name
 
 
-def with_partition(file: DataFile, keys: Layout) -> DataFile:
+def with_partition(file: DataFile, keys: CatalogLayout) -> DataFile:
     """The file with the values of its partition keys from its path; long ones from its statistics."""
     if not keys.partition:
         return file
@@ -101,7 +101,7 @@ def with_partition(file: DataFile, keys: Layout) -> DataFile:
     return replace(file, partition=tuple(values))
 
 
-def duckdb_folder(values: Sequence[str | None], schema: Schema, keys: Layout) -> str | None:
+def duckdb_folder(values: Sequence[str | None], schema: Schema, keys: CatalogLayout) -> str | None:
     """DuckDB's folder for a file of these partition values, below the table's.
 
     None if the path would be too long.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException, ParseException
 
 from driftline.errors import DataError
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.snapshot import LIVE, latest, live
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.runtime.read_only import must_read
@@ -24,7 +24,7 @@ _ROUTINE = re.compile(r"UNRESOLVED_ROUTINE\] Cannot resolve routine ((?:`[^`]+`\
 _NAMES = ("UnresolvedRelation", "UnresolvedTableOrView", "UnresolvedTable")
 
 
-def sql(spark: SparkSession, catalog: Catalog, text: str) -> DataFrame:
+def sql(spark: SparkSession, catalog: CatalogDatabase, text: str) -> DataFrame:
     """Runs a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot,
     or ``TIMESTAMP AS OF`` a time, if asked.
 
@@ -70,7 +70,7 @@ def _like(name: str, pattern: str) -> bool:
     return re.fullmatch("|".join(parts), name, re.IGNORECASE) is not None
 
 
-def _foreign(catalog: Catalog, name: tuple[str, ...], kind: str) -> None:
+def _foreign(catalog: CatalogDatabase, name: tuple[str, ...], kind: str) -> None:
     """Raises DataError where the lake has a view, or a macro, of this name."""
     parts = _short(name)
     if len(parts) != 2 or not catalog.exists():
@@ -98,7 +98,7 @@ def _cut(units: bytes, start: int, stop: int, text: str) -> bytes:
     return units[: 2 * start] + text.encode("utf-16-le") + units[2 * stop :]
 
 
-def namespaces(catalog: Catalog) -> list[str]:
+def namespaces(catalog: CatalogDatabase) -> list[str]:
     """The namespaces of the lake."""
     if not catalog.exists():
         return []
@@ -113,7 +113,7 @@ def namespaces(catalog: Catalog) -> list[str]:
     ]
 
 
-def tables(catalog: Catalog) -> list[tuple[str, str]]:
+def tables(catalog: CatalogDatabase) -> list[tuple[str, str]]:
     """The tables of the lake, each with its namespace before it."""
     if not catalog.exists():
         return []
@@ -144,7 +144,7 @@ class _Relation:
     time: str | None = None
 
 
-def _view(spark: SparkSession, catalog: Catalog, relation: _Relation) -> str | None:
+def _view(spark: SparkSession, catalog: CatalogDatabase, relation: _Relation) -> str | None:
     parts = _short(relation.parts)
     if len(parts) != 2 or any("." in part for part in parts):
         return None
@@ -160,7 +160,7 @@ def _view(spark: SparkSession, catalog: Catalog, relation: _Relation) -> str | N
     return name
 
 
-def _snapshot_at(spark: SparkSession, catalog: Catalog, time: str) -> int:
+def _snapshot_at(spark: SparkSession, catalog: CatalogDatabase, time: str) -> int:
     """The newest snapshot at this time, an expression of Spark's. Raises DataError if there is none."""
     row = spark.sql(f"SELECT unix_micros(cast({time} AS timestamp))").head()
     assert row is not None

@@ -17,7 +17,7 @@ from driftline.formats.ducklake.expressions import Columns, target
 from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.hive import hive_values
 from driftline.formats.ducklake.inlined import InlinedRows
-from driftline.formats.ducklake.scan import Scan, Shelf
+from driftline.formats.ducklake.scan import Scan, ScanGroup
 from driftline.runtime.spark_conf import PLAIN, configured, literally
 from driftline.sql.quoting import name
 
@@ -54,7 +54,9 @@ def _rows(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
     return reduce(lambda a, b: a.unionAll(b), frames)
 
 
-def _of_files(spark: SparkSession, scan: Scan, shelf: Shelf, paths: list[str], columns: Columns) -> DataFrame:
+def _of_files(
+    spark: SparkSession, scan: Scan, shelf: ScanGroup, paths: list[str], columns: Columns
+) -> DataFrame:
     """Files with field ids, their columns named by them."""
     from pyspark.sql.types import LongType, StructField, StructType
 
@@ -65,7 +67,7 @@ def _of_files(spark: SparkSession, scan: Scan, shelf: Shelf, paths: list[str], c
 
 
 def _of_mapped(
-    spark: SparkSession, scan: Scan, shelf: Shelf, paths: list[str], columns: Columns
+    spark: SparkSession, scan: Scan, shelf: ScanGroup, paths: list[str], columns: Columns
 ) -> DataFrame:
     """Files whose columns are found by the names that they had when they were registered."""
     from pyspark.sql import functions as F
@@ -135,7 +137,7 @@ def _loaded(spark: SparkSession, schema: StructType, paths: list[str]) -> DataFr
     return spark.read.options(**_OPTIONS).schema(schema).parquet(*map(literally, paths))
 
 
-def _live(spark: SparkSession, frame: DataFrame, scan: Scan, shelf: Shelf, paths: list[str]) -> DataFrame:
+def _live(spark: SparkSession, frame: DataFrame, scan: Scan, shelf: ScanGroup, paths: list[str]) -> DataFrame:
     """The rows that are not deleted, nor later than the snapshot."""
     from pyspark.sql import functions as F
 

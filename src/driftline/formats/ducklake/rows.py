@@ -13,7 +13,7 @@ from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of
 from driftline.formats.ducklake.files import DataFile, leaves
 from driftline.formats.ducklake.inlined import renew_inlined_table
-from driftline.formats.ducklake.layout import Layout, layout
+from driftline.formats.ducklake.layout import CatalogLayout, layout
 from driftline.formats.ducklake.mapping import mapping_of
 from driftline.formats.ducklake.snapshot import LakeState, TableRow
 from driftline.formats.ducklake.statistics import add_statistics
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class CommitMessage:
     """The message of a snapshot. ``id``: by which a commit finds itself in the catalog."""
 
     author: str
@@ -33,7 +33,7 @@ class Message:
 
 
 @dataclass(slots=True)
-class Intent:
+class TableCommit:
     """The changes that one transaction makes to its table. ``base`` None: it is to be created, with its files
     in ``folder``.
 
@@ -48,19 +48,19 @@ class Intent:
     schema: Schema
     folder: str
     pinned: bool = False
-    keys: Layout = field(default_factory=Layout)
+    keys: CatalogLayout = field(default_factory=CatalogLayout)
     files: list[DataFile] = field(default_factory=list)
     written: Schema | None = None
     dropped: tuple[str, ...] = ()
     replaces: bool = False
     properties: dict[str, str] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
-    layout: tuple[Layout, Layout] | None = None
+    layout: tuple[CatalogLayout, CatalogLayout] | None = None
     sources: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
-class Head:
+class LatestSnapshot:
     """The lake's newest snapshot, and what it gives away next."""
 
     snapshot: int
@@ -70,14 +70,16 @@ class Head:
     changes_made: list[str] = field(default_factory=list)
 
 
-def set_version(connection: Connection, head: Head, table: int) -> None:
+def set_version(connection: Connection, head: LatestSnapshot, table: int) -> None:
     connection.insert(
         "ducklake_schema_versions",
         [{"begin_snapshot": head.snapshot, "schema_version": head.schema_version, "table_id": table}],
     )
 
 
-def set_columns(connection: Connection, head: Head, intent: Intent, now: LakeState, table: TableRow) -> None:
+def set_columns(
+    connection: Connection, head: LatestSnapshot, intent: TableCommit, now: LakeState, table: TableRow
+) -> None:
     before = {row.id: row for row in now.columns}
     rows = rows_of(intent.schema, now.schema, now.columns, intent.name)
     changed = [row for row in rows if row.id not in before or row != before[row.id]]
@@ -113,7 +115,9 @@ def _column(row: ColumnRow, table: int, snapshot: int) -> dict[str, object]:
     }
 
 
-def _docs(connection: Connection, head: Head, intent: Intent, now: LakeState, table: TableRow) -> None:
+def _docs(
+    connection: Connection, head: LatestSnapshot, intent: TableCommit, now: LakeState, table: TableRow
+) -> None:
     before = {f.id: f.doc for _, f in now.schema.walk() if f.doc}
     after = {f.id: f.doc for _, f in intent.schema.walk() if f.doc}
     ended = [i for i, doc in before.items() if after.get(i) != doc]
@@ -139,7 +143,7 @@ def _docs(connection: Connection, head: Head, intent: Intent, now: LakeState, ta
 
 
 def set_properties(
-    connection: Connection, snapshot: int, table: TableRow, now: LakeState, intent: Intent
+    connection: Connection, snapshot: int, table: TableRow, now: LakeState, intent: TableCommit
 ) -> None:
     changed = {key: value for key, value in intent.properties.items() if now.properties.get(key) != value}
     for key in (changed.keys() | set(intent.removed)) & now.properties.keys():
@@ -157,7 +161,7 @@ def set_properties(
     )
 
 
-def add_files(connection: Connection, head: Head, intent: Intent, table: TableRow) -> None:
+def add_files(connection: Connection, head: LatestSnapshot, intent: TableCommit, table: TableRow) -> None:
     """Registers the files that the transaction has written. Raises DataError for one that the catalog has,
     CommitConflict where the table is partitioned otherwise by now.
     """
@@ -190,7 +194,7 @@ def add_files(connection: Connection, head: Head, intent: Intent, table: TableRo
     connection.insert("ducklake_file_column_stats", statistics)
 
 
-def _must_be_new(connection: Connection, intent: Intent, table: TableRow) -> None:
+def _must_be_new(connection: Connection, intent: TableCommit, table: TableRow) -> None:
     """Raises DataError where the catalog has one of the files."""
     paths = [file.path for file in intent.files]
     places = ", ".join("?" * len(paths))

@@ -34,7 +34,7 @@ class MapRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class ScanGroup:
     """Files that are read the same way. ``missing``: ids of columns that they lack, which have a default.
 
     ``mapping``: None where the files have field ids. ``partial``: only rows up to the snapshot count.
@@ -55,7 +55,7 @@ class Scan:
     """
 
     state: LakeState
-    shelves: Mapping[Shelf, list[str]]
+    shelves: Mapping[ScanGroup, list[str]]
     files: Mapping[str, int]
     deletes: Mapping[str, str]
     deleted: Mapping[str, list[int]]
@@ -111,9 +111,9 @@ def scan(connection: Connection, state: LakeState) -> Scan:
     lacking = _lacking(connection, state, sizes, {file.id: file.mapping for file in files})
     own = own_mappings(connection, table.id)
     deleted_rows = _inlined_deletes(connection, table.id, at)
-    shelves: dict[Shelf, list[str]] = {}
+    shelves: dict[ScanGroup, list[str]] = {}
     for file in files:
-        shelf = Shelf(
+        shelf = ScanGroup(
             None if file.mapping in own else file.mapping,
             lacking.get(file.id, frozenset()),
             file.partial is not None and file.partial > at,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ColumnBounds:
     """The known values of a column in all files. ``low`` and ``high`` None: it holds only nulls."""
 
     nulls: bool
@@ -45,7 +45,7 @@ def add_statistics(
         f"next_row_id = next_row_id + {rows}, file_size_bytes = file_size_bytes + {size} WHERE table_id = {table}"
     )
     before = {
-        int(i): Known(bool(nulls), low, high)
+        int(i): ColumnBounds(bool(nulls), low, high)
         for i, nulls, low, high in connection.rows(
             "SELECT column_id, CAST(contains_null AS BOOLEAN), min_value, max_value "
             "FROM meta.ducklake_table_column_stats WHERE table_id = ? AND contains_null IS NOT NULL "
@@ -64,7 +64,7 @@ def add_statistics(
     return int(known[0])
 
 
-def _insert(connection: Connection, table: int, known: Mapping[int, Known]) -> None:
+def _insert(connection: Connection, table: int, known: Mapping[int, ColumnBounds]) -> None:
     connection.insert(
         "ducklake_table_column_stats",
         [
@@ -80,9 +80,9 @@ def _insert(connection: Connection, table: int, known: Mapping[int, Known]) -> N
     )
 
 
-def of_files(files: Sequence[DataFile], column: int, type_: Primitive) -> Known | None:
+def of_files(files: Sequence[DataFile], column: int, type_: Primitive) -> ColumnBounds | None:
     """The statistics of a column over all files; None if one of them has none."""
-    out = Known(False, None, None)
+    out = ColumnBounds(False, None, None)
     for file in files:
         stats = file.stats.get(column)
         known = None if stats is None else _of(stats)
@@ -92,15 +92,17 @@ def of_files(files: Sequence[DataFile], column: int, type_: Primitive) -> Known 
     return out
 
 
-def _of(stats: ColumnStats) -> Known | None:
+def _of(stats: ColumnStats) -> ColumnBounds | None:
     if stats.nulls is None or (stats.values and (stats.low is None or stats.high is None)):
         return None
-    return Known(stats.nulls > 0, stats.low, stats.high)
+    return ColumnBounds(stats.nulls > 0, stats.low, stats.high)
 
 
-def both(a: Known, b: Known, type_: Primitive) -> Known:
+def both(a: ColumnBounds, b: ColumnBounds, type_: Primitive) -> ColumnBounds:
     """Two parts of a column together."""
     order = order_of(type_)
     lows = [x for x in (a.low, b.low) if x is not None]
     highs = [x for x in (a.high, b.high) if x is not None]
-    return Known(a.nulls or b.nulls, min(lows, key=order, default=None), max(highs, key=order, default=None))
+    return ColumnBounds(
+        a.nulls or b.nulls, min(lows, key=order, default=None), max(highs, key=order, default=None)
+    )

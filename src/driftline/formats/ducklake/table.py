@@ -12,11 +12,11 @@ from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.base import CommitConflict, State
 from driftline.formats.ducklake.alteration import FORMAT, DuckLakeAlteration, new_layout, rename_table
-from driftline.formats.ducklake.catalog import Catalog, Connection, NoLakeError
+from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.defaults import defaults_ever
-from driftline.formats.ducklake.layout import Layout, laid, layout
+from driftline.formats.ducklake.layout import CatalogLayout, laid, layout
 from driftline.formats.ducklake.ledger import taken
 from driftline.formats.ducklake.read import read
 from driftline.formats.ducklake.scan import Scan, scan
@@ -44,7 +44,7 @@ class DuckLakeTable:
     blank = Definition(format_version=FORMAT)
     parts_of = staticmethod(parts_of)
 
-    def __init__(self, spark: SparkSession, catalog: Catalog, name: str) -> None:
+    def __init__(self, spark: SparkSession, catalog: CatalogDatabase, name: str) -> None:
         split(name)
         self.spark = spark
         self.catalog = catalog
@@ -90,15 +90,17 @@ class DuckLakeTable:
         folder = self.catalog.read(lambda connection: folder_of(connection, self.name))
         return DuckLakeTransaction(self, None, made_as.schema, folder, keys)
 
-    def _as_it_is(self, connection: Connection) -> tuple[LakeState, Layout]:
+    def _as_it_is(self, connection: Connection) -> tuple[LakeState, CatalogLayout]:
         state = load(connection, self.name)
         if state.table is None or state.snapshot is None:
-            return state, Layout()
+            return state, CatalogLayout()
         return state, layout(connection, state.table.id, state.snapshot, state.schema)
 
     def alteration(self) -> DuckLakeAlteration:
         """A change of the table's definition, from what it is now."""
-        state, keys = self.catalog.read(self._as_it_is) if self.catalog.exists() else (self.load(), Layout())
+        state, keys = (
+            self.catalog.read(self._as_it_is) if self.catalog.exists() else (self.load(), CatalogLayout())
+        )
         if not state.exists:
             raise no_table(self.name)
         return DuckLakeAlteration(self, state, keys)

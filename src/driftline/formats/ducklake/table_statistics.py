@@ -17,11 +17,11 @@ from driftline.core.changelog.record import BATCH
 from driftline.core.columns.statistics import (
     RECORDS,
     TREND,
-    Batch,
+    CommittedBatch,
     Count,
     Counts,
+    KnownSnapshot,
     Numbers,
-    Snapshot,
     TableStatistics,
     Value,
     shown,
@@ -74,7 +74,7 @@ def _read(connection: Connection, name: str, schema: Schema) -> TableStatistics:
     )
 
 
-def _snapshots(connection: Connection, table: int) -> Iterator[Snapshot]:
+def _snapshots(connection: Connection, table: int) -> Iterator[KnownSnapshot]:
     """Those that brought files, oldest first."""
     snapshots = []
     for id_, at, changes_made, extra, added, version in connection.rows(
@@ -88,8 +88,8 @@ def _snapshots(connection: Connection, table: int) -> Iterator[Snapshot]:
     ):
         changes = str(changes_made).split(",")
         born = f"inserted_into_table:{table}" in changes and f"deleted_from_table:{table}" not in changes
-        batch = Batch(int(at), _batch(extra), int(added))
-        snapshots.append(Snapshot(int(id_), None if version is None else int(version), batch, born))
+        batch = CommittedBatch(int(at), _batch(extra), int(added))
+        snapshots.append(KnownSnapshot(int(id_), None if version is None else int(version), batch, born))
     last = [i for i, s in enumerate(snapshots) if s.born][-TREND:]
     for i, s in enumerate(snapshots):
         yield replace(s, slot=last.index(i)) if i in last else s
@@ -106,7 +106,7 @@ def _batch(extra: str | None) -> str | None:
 
 
 def _counts(
-    connection: Connection, table: int, at: int, snapshots: tuple[Snapshot, ...]
+    connection: Connection, table: int, at: int, snapshots: tuple[KnownSnapshot, ...]
 ) -> dict[int, dict[int | None, Count]]:
     places = {s.id: i for i, s in enumerate(snapshots)}
     versions = [
@@ -132,7 +132,9 @@ def _counts(
     return out
 
 
-def _add(count: Count, values: int, files: int, place: int | None, snapshots: tuple[Snapshot, ...]) -> None:
+def _add(
+    count: Count, values: int, files: int, place: int | None, snapshots: tuple[KnownSnapshot, ...]
+) -> None:
     """Adds files of one snapshot; ``place`` None: of one that is gone, or of several."""
     born = place is not None and snapshots[place].born
     count.values += values

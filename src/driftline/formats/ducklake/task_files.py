@@ -22,14 +22,14 @@ from driftline.core.schema.types import (
     Schema,
 )
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
-from driftline.formats.ducklake.layout import Layout
+from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder
-from driftline.formats.ducklake.rows import Intent
+from driftline.formats.ducklake.rows import TableCommit
 from driftline.formats.ducklake.sorting import top_column
 from driftline.formats.ducklake.write import check_required
 from driftline.write import (
     BatchFolder,
-    Dealing,
+    Distribution,
     FilePlan,
     FileSettings,
     InFolder,
@@ -49,7 +49,7 @@ _TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
 
 
 def write_tasks(
-    spark: SparkSession, tasks: RowTasks, intent: Intent, folder: BatchFolder
+    spark: SparkSession, tasks: RowTasks, intent: TableCommit, folder: BatchFolder
 ) -> list[DataFile] | None:
     """Has the tasks write files into the table's folder, by way of the batch's ``folder``; returns what lies
     there.
@@ -83,10 +83,10 @@ def write_tasks(
     return [replace(file, partition=partitions[file.path]) for file in files]
 
 
-def _dealing(schema: Schema, keys: Layout, name: str) -> Dealing:
+def _dealing(schema: Schema, keys: CatalogLayout, name: str) -> Distribution:
     """The table's keys; of the sort keys those before the first that is an expression of DuckDB's."""
     columns = takewhile(lambda key: isinstance(key, SortField), keys.sort)
-    return Dealing(
+    return Distribution(
         tuple(_key(top_column(schema, f.source, name), f.transform) for f in keys.partition),
         tuple(
             replace(
@@ -99,7 +99,7 @@ def _dealing(schema: Schema, keys: Layout, name: str) -> Dealing:
     )
 
 
-def _known(dealing: Dealing) -> bool:
+def _known(dealing: Distribution) -> bool:
     printed = (key.transform != IDENTITY or key.type not in _PRINTED_OTHERWISE for key in dealing.partition)
     return dealing.known and all(printed)
 

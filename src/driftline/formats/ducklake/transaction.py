@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.core.changes import Change
-from driftline.core.changes.apply import Draft
+from driftline.core.changes.apply import SchemaDraft
 from driftline.core.changes.defaults import no_value
 from driftline.core.changes.refit import extends, refits
 from driftline.core.schema.types import Default, Expression, Schema, Struct
@@ -24,8 +24,8 @@ from driftline.formats.base import Added, Moved, State, UnknownError, carried
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.evaluate import values_of, with_values
 from driftline.formats.ducklake.files import DataFile, removed
-from driftline.formats.ducklake.layout import Layout
-from driftline.formats.ducklake.rows import Intent, Message
+from driftline.formats.ducklake.layout import CatalogLayout
+from driftline.formats.ducklake.rows import CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.task_files import write_tasks
 from driftline.formats.ducklake.write import write
@@ -52,7 +52,7 @@ class DuckLakeTransaction:
         base: LakeState | None,
         schema: Schema,
         folder: str,
-        keys: Layout,
+        keys: CatalogLayout,
         *,
         pinned: bool = False,
     ) -> None:
@@ -61,9 +61,9 @@ class DuckLakeTransaction:
         self.committed = False
         self.snapshot: int | None = None
         self.uncommitted = True
-        self._intent = Intent(table.name, base, schema, folder, pinned, keys)
+        self._intent = TableCommit(table.name, base, schema, folder, pinned, keys)
         if base is None:
-            self._intent.layout = Layout(), keys
+            self._intent.layout = CatalogLayout(), keys
         self._summary: Mapping[str, str] = {}
         self._changes: list[Change] = []
         self._after = 0
@@ -97,7 +97,7 @@ class DuckLakeTransaction:
         """
         base, now = self.base, self._intent.schema
         self._after = after
-        draft = Draft(now, max(after, base.last_id if base is not None else now.highest_id()))
+        draft = SchemaDraft(now, max(after, base.last_id if base is not None else now.highest_id()))
         for change in changes:
             draft.make(change)
             self._changes.append(change)
@@ -279,16 +279,16 @@ class DuckLakeTransaction:
         paths = tuple(file.path for file in self._intent.files)
         if not self.table.holds(paths):
             return False
-        intent = Intent(self.table.name, now, now.schema, self._intent.folder, dropped=paths)
-        message = Message(AUTHOR, "takes a failed batch out again", self._summary)
+        intent = TableCommit(self.table.name, now, now.schema, self._intent.folder, dropped=paths)
+        message = CommitMessage(AUTHOR, "takes a failed batch out again", self._summary)
         self.table.catalog.write(
             lambda connection: commit(connection, [intent], message), partial(landed, message=message)
         )
         return True
 
-    def _message(self) -> Message:
+    def _message(self) -> CommitMessage:
         rows = sum(file.rows for file in self._intent.files)
         batch = self._summary.get("driftline.batch", "")
         text = "; ".join([f"batch {batch}: {rows} rows" if batch else f"{rows} rows", *self._said])
         extra = {**self._summary, "changes": self._said}
-        return Message(AUTHOR, text[:10_000], extra)
+        return CommitMessage(AUTHOR, text[:10_000], extra)

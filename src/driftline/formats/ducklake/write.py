@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type
 from driftline.errors import DataError
 from driftline.formats.ducklake.files import DataFile, describe, listed, moved, removed
-from driftline.formats.ducklake.layout import Layout
+from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder, partitioned, with_partition
 from driftline.formats.ducklake.types import written_as
 from driftline.runtime.spark_conf import configured
@@ -34,7 +34,7 @@ _OPTIONS = {
 
 
 def write(
-    frame: DataFrame, schema: Schema, keys: Layout, table: str, folder: str, name: str
+    frame: DataFrame, schema: Schema, keys: CatalogLayout, table: str, folder: str, name: str
 ) -> list[DataFile]:
     """Writes the frame into ``table``/``folder``; returns what lies there. ``table`` ends with a slash."""
     path, spark = table + folder, frame.sparkSession
@@ -51,7 +51,7 @@ def write(
     return [_placed(spark, file, schema, keys, table) for file in files] if helpers else files
 
 
-def _placed(spark: SparkSession, file: DataFile, schema: Schema, keys: Layout, table: str) -> DataFile:
+def _placed(spark: SparkSession, file: DataFile, schema: Schema, keys: CatalogLayout, table: str) -> DataFile:
     """The file where DuckDB would have put it: it merges files only if they lie together."""
     folder = duckdb_folder(file.partition, schema, keys)
     if folder is None:

@@ -91,7 +91,7 @@ def _ids(schema: Any) -> Iterable[int]:
     return frozenset(f.id for _, f in from_json(schema).walk())
 
 
-class Alteration:
+class IcebergAlteration:
     """One change of a table, from the version that was loaded. ``before`` is what that was."""
 
     def __init__(self, table: IcebergTable) -> None:
@@ -109,7 +109,7 @@ class Alteration:
         """
         return nulls(self.table, self._java, column)
 
-    def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
+    def change(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
         """The table as ``after`` says, in one metadata version that
         tells of ``record`` among its last changes.
 
@@ -120,7 +120,7 @@ class Alteration:
             after = replace(after, properties={**after.properties, **metrics})
         return self._draft(after, record, self._update_schema)
 
-    def restore(self, after: Definition, record: Mapping[str, str]) -> Draft:
+    def restore(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
         """The same, with the very schema of ``after``: columns that were dropped
         have their old ids, and so their values.
         """
@@ -128,7 +128,7 @@ class Alteration:
 
     def _draft(
         self, after: Definition, record: Mapping[str, str], set_schema: Callable[[Any, Definition], None]
-    ) -> Draft:
+    ) -> IcebergDraft:
         transaction = begin(self.table, self._java)
         try:
             if after.format_version != self.before.format_version:
@@ -143,7 +143,7 @@ class Alteration:
             self._set_properties(transaction, after.properties, record)
         except Py4JJavaError as error:
             raise DataError(f"table {self.table.name} refused the change: {short(error)}") from error
-        return Draft(self.table, self._java, transaction, self._now(transaction), self.before)
+        return IcebergDraft(self.table, self._java, transaction, self._now(transaction), self.before)
 
     def _now(self, transaction: Any) -> Definition:
         return definition(self._jvm, transaction.table().operations().current())
@@ -188,7 +188,7 @@ class Alteration:
         update.commit()
 
 
-class Draft:
+class IcebergDraft:
     """A table as it would be: nobody sees it before `commit`."""
 
     def __init__(

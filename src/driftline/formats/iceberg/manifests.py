@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from driftline.core.columns.statistics import RECORDS, Snapshot
+from driftline.core.columns.statistics import RECORDS, KnownSnapshot
 from driftline.core.schema.types import Primitive
 from driftline.formats.iceberg.bounds import kind, sorting
 from driftline.formats.iceberg.table_statistics import Forgotten, Summed
@@ -17,7 +17,7 @@ from driftline.formats.iceberg.table_statistics import Forgotten, Summed
 Bound = bytes | None
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """A file of a table. ``snapshot``: the commit that added it; ``sequence``: its sequence number."""
 
     snapshot: int
@@ -67,8 +67,8 @@ class _Sum:
 
 
 def rows(
-    entries: Iterable[Entry],
-    snapshots: Sequence[Snapshot],
+    entries: Iterable[ManifestEntry],
+    snapshots: Sequence[KnownSnapshot],
     plain: Mapping[int, Primitive],
     forgotten: Forgotten,
 ) -> list[Summed]:

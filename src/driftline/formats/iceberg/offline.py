@@ -19,7 +19,7 @@ from driftline.core.schema.types import Schema
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.log import Metadata
-from driftline.formats.iceberg.manifests import Entry, rows
+from driftline.formats.iceberg.manifests import ManifestEntry, rows
 from driftline.formats.iceberg.table_statistics import forgotten, plain, snapshots, summed
 from driftline.formats.iceberg.versions import current_snapshot, past
 
@@ -33,7 +33,7 @@ _MANIFESTS = 8 * 2**20  # bytes, of more than which Spark makes shorter work
 _DELETED = 2
 
 
-class OfflineTable:
+class OfflineIcebergTable:
     """One table as it was when it was looked at."""
 
     def __init__(self, name: str, location: str, metadata: Metadata, lake: tuple[Path, str]) -> None:
@@ -41,7 +41,7 @@ class OfflineTable:
         self._location, self._metadata, self._lake = location, metadata, lake
 
     @classmethod
-    def of(cls, lake: Path, catalog: str, name: str) -> OfflineTable | None:
+    def of(cls, lake: Path, catalog: str, name: str) -> OfflineIcebergTable | None:
         """A table by ``namespace.table``; None where it is not to be had
         so: there is none, or not on this machine.
         """
@@ -86,7 +86,7 @@ class OfflineTable:
         per_column = rows(entries, tuple(snapshots(metadata)), plain(schema), forgotten(metadata))
         return summed(metadata, schema, per_column)
 
-    def entries(self) -> list[Entry] | None:
+    def entries(self) -> list[ManifestEntry] | None:
         """The files of the current snapshot, deletes too; None where the
         manifests are too many, or not to be read.
         """
@@ -106,11 +106,11 @@ class OfflineTable:
                 return True
         except sqlite3.Error:
             return False
-        table = OfflineTable.of(*self._lake, name)
+        table = OfflineIcebergTable.of(*self._lake, name)
         return table is not None and table.entries() == []
 
 
-def _entries(manifests: str) -> Iterator[Entry]:
+def _entries(manifests: str) -> Iterator[ManifestEntry]:
     listed = _avro(manifests)
     if sum(manifest["manifest_length"] for manifest in listed) > _MANIFESTS:
         raise ValueError("too large")
@@ -119,7 +119,7 @@ def _entries(manifests: str) -> Iterator[Entry]:
             if entry["status"] != _DELETED:
                 # What was not known when the manifest was written is the same for all of it.
                 snapshot, sequence = entry["snapshot_id"], entry.get("file_sequence_number")
-                yield Entry(
+                yield ManifestEntry(
                     manifest["added_snapshot_id"] if snapshot is None else snapshot,
                     manifest.get("sequence_number", 0) if sequence is None else sequence,
                     entry["data_file"],

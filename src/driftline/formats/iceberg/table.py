@@ -19,7 +19,7 @@ from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError, SetupError, UsageError, no_table
 from driftline.formats.base import CommitConflict, State
-from driftline.formats.iceberg.alteration import Alteration, rename_table
+from driftline.formats.iceberg.alteration import IcebergAlteration, rename_table
 from driftline.formats.iceberg.committing import begin
 from driftline.formats.iceberg.definition import definition, order_json, spec_json
 from driftline.formats.iceberg.gateway import (
@@ -36,7 +36,7 @@ from driftline.formats.iceberg.ledger import read_ledger, undone
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.spark_writer import COMMITTED_IN, ROW_ID
 from driftline.formats.iceberg.table_statistics import table_statistics
-from driftline.formats.iceberg.transaction import Transaction
+from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.formats.iceberg.unread import fillable, partial, readable, unreadable
 from driftline.formats.iceberg.versions import branches, laid, schemas, snapshots, versions
 from driftline.runtime.spark_conf import activate
@@ -176,11 +176,11 @@ class IcebergTable:
         self._must_be_seen()
         self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
 
-    def alteration(self) -> Alteration:
+    def alteration(self) -> IcebergAlteration:
         """A change of the table's definition, from what it is now.
         Raises UsageError where there is no table.
         """
-        return Alteration(self)
+        return IcebergAlteration(self)
 
     def versions(self) -> Versions:
         """The versions of the table's definition. Raises UsageError where there is no table."""
@@ -293,7 +293,7 @@ class IcebergTable:
 
     def transaction(
         self, state: State, made_as: Definition | None = None, *, pinned: bool = False
-    ) -> Transaction:
+    ) -> IcebergTransaction:
         """A transaction on the table, always ``pinned``; one that does not exist is made as its definition
         says.
 
@@ -309,11 +309,11 @@ class IcebergTable:
             base = self._state(java.startMetadata())
             if not state.fits(base):
                 raise CommitConflict(f"table {self.name} was changed meanwhile")
-            return Transaction(self, java, base)
+            return IcebergTransaction(self, java, base)
         self._make_namespace()
         assert made_as is not None
         try:
-            return Transaction(self, self._made(made_as), None)
+            return IcebergTransaction(self, self._made(made_as), None)
         except Py4JJavaError as error:
             raise failure(error, self.name) from error
 

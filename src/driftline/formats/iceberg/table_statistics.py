@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.changelog import last_changes
 from driftline.core.changelog.record import BATCH, EXPIRED
-from driftline.core.columns.statistics import TREND, Batch, Count, Counts, Numbers, Snapshot, TableStatistics
+from driftline.core.columns.statistics import (
+    TREND,
+    CommittedBatch,
+    Count,
+    Counts,
+    KnownSnapshot,
+    Numbers,
+    TableStatistics,
+)
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import no_table
@@ -89,7 +97,7 @@ def _summary(metadata: Mapping[str, Any]) -> Mapping[str, str]:
     return next((s["summary"] for s in metadata.get("snapshots", ()) if s["snapshot-id"] == current), {})
 
 
-def snapshots(metadata: Mapping[str, Any]) -> Iterator[Snapshot]:
+def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
     """The commits that lead to the current one, oldest first."""
     by_id = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     chain = []
@@ -103,8 +111,8 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[Snapshot]:
         summary = s.get("summary", {})
         added = int(summary.get("added-records", 0))
         born = summary.get("operation") == "append" and added > 0
-        batch = Batch(int(s["timestamp-ms"]), summary.get(BATCH), added)
-        snapshots_.append(Snapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born))
+        batch = CommittedBatch(int(s["timestamp-ms"]), summary.get(BATCH), added)
+        snapshots_.append(KnownSnapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born))
     last = [i for i, s in enumerate(snapshots_) if s.born][-TREND:]
     for i, s in enumerate(snapshots_):
         yield replace(s, slot=last.index(i)) if i in last else s
@@ -137,7 +145,7 @@ def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
 
 def _rows(
     table: IcebergTable,
-    snapshots: Sequence[Snapshot],
+    snapshots: Sequence[KnownSnapshot],
     plain: Mapping[int, Primitive],
     forgotten: Forgotten,
 ) -> Sequence[Summed]:
@@ -217,7 +225,7 @@ def _bounds(
     return bounds, firsts
 
 
-def _known(spark: SparkSession, snapshots: Sequence[Snapshot]) -> DataFrame:
+def _known(spark: SparkSession, snapshots: Sequence[KnownSnapshot]) -> DataFrame:
     rows: list[tuple[object, ...]] = [(s.id, i, s.schema, s.slot, s.born) for i, s in enumerate(snapshots)]
     rows = rows or [(None, None, None, None, False)]
     listed = ", ".join(f"({', '.join('null' if v is None else str(v).lower() for v in row)})" for row in rows)

@@ -17,14 +17,14 @@ from driftline.formats.iceberg.gateway import java_type, text_map
 from driftline.formats.iceberg.store import options_of, remove_all
 from driftline.write import (
     BatchFolder,
-    Dealing,
+    Destination,
+    Distribution,
     FilePlan,
     FileSettings,
     InFolder,
     InStore,
     Key,
     Partition,
-    Place,
     WrittenFile,
     on_disk,
     write_in_tasks,
@@ -76,7 +76,7 @@ def write_tasks(
 
 def _place(
     spark: SparkSession, table: Any, folder: BatchFolder, as_java: Callable[[WrittenFile], Any]
-) -> Place | None:
+) -> Destination | None:
     """Where the files of a Java ``table`` are written; None where tasks do not get there."""
     locations, spec, location = table.locationProvider(), table.spec(), location_of(table)
 
@@ -143,7 +143,7 @@ def _file_plan(
     return FilePlan(schema, modes_of(spark._jvm, table, schema, properties), settings, target, dealing)
 
 
-def _dealing(jvm: Any, table: Any, schema: Schema) -> Dealing:
+def _dealing(jvm: Any, table: Any, schema: Schema) -> Distribution:
     """The keys of the table's partition spec and of its sort order."""
     columns = {f.id: (path, f.type) for path, f in schema.walk()}
 
@@ -155,7 +155,7 @@ def _dealing(jvm: Any, table: Any, schema: Schema) -> Dealing:
 
     spec = json.loads(java_type(jvm, "org.apache.iceberg.PartitionSpecParser").toJson(table.spec()))
     order = json.loads(java_type(jvm, "org.apache.iceberg.SortOrderParser").toJson(table.sortOrder()))
-    return Dealing(
+    return Distribution(
         tuple(key(f.source, f.transform) for f in partition_fields(spec, _WITH_VOID)),
         tuple(
             key(f.source, f.transform, descending=f.descending, nulls_first=f.nulls_first)

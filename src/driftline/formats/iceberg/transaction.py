@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 Writer: TypeAlias = "Callable[[Any, DataFrame, Mapping[str, str]], None]"  # into a Java table
 
 
-class Transaction:
+class IcebergTransaction:
     """Changes of one batch, visible together when committed. ``base``: the table that
     they start from, None for one that is made. Each is pinned.
     """
@@ -274,7 +274,7 @@ class Transaction:
         step_ = step(self._java.startMetadata(), self._java.table().operations().current())
         return last_changes.noted(properties, step_, before, {**before, **properties})
 
-    def include(self, _: Transaction) -> bool:
+    def include(self, _: IcebergTransaction) -> bool:
         """Whether the other one becomes visible with this one: Iceberg has no commit over two tables."""
         return False
 
@@ -321,7 +321,7 @@ class Transaction:
         # Not asked of Java later: after a commit that failed, its transaction shows the table of others.
         self.schema, self._made, self._written = other.schema, other._made, other._written
 
-    def _carry_over(self, other: Transaction) -> list[Any]:
+    def _carry_over(self, other: IcebergTransaction) -> list[Any]:
         """Writes what was appended until another transaction began, which has the columns of
         these rows; returns the files.
         """

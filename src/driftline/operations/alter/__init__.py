@@ -4,6 +4,6 @@ applied together in one commit, or none.
 
 from driftline.operations.alter.alter import Altered, alter, local_name
 from driftline.operations.alter.parse import Statement, parse
-from driftline.operations.alter.request import Request
+from driftline.operations.alter.request import AlterRequest
 
-__all__ = ["Altered", "Request", "Statement", "alter", "local_name", "parse"]
+__all__ = ["AlterRequest", "Altered", "Statement", "alter", "local_name", "parse"]

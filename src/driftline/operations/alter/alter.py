@@ -8,10 +8,10 @@ from typing import Any
 from driftline.core.changelog import record
 from driftline.core.changes import ColumnChange, Refused, TableChange, details, diff, evolved
 from driftline.errors import UsageError
-from driftline.formats.base import Table
+from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Retry
 from driftline.operations.alter.notes import notes
-from driftline.operations.alter.request import Request
+from driftline.operations.alter.request import AlterRequest
 from driftline.quarantine import table as quarantine
 from driftline.runtime.shown import Shown
 from driftline.settings import from_properties
@@ -51,7 +51,7 @@ def local_name(name: str, catalog: str) -> str:
     return name.removeprefix(f"{catalog}.") if name.count(".") > 1 else name
 
 
-def alter(table: Table, request: Request, *, catalog: str = "", upgrade: bool = False) -> Altered:
+def alter(table: CatalogTable, request: AlterRequest, *, catalog: str = "", upgrade: bool = False) -> Altered:
     """Makes the changes in one commit, or none of them. ``upgrade``: to format v3 too, which does not go
     back. ``catalog``: what may stand before a new name of the table.
 
@@ -62,7 +62,7 @@ def alter(table: Table, request: Request, *, catalog: str = "", upgrade: bool = 
     return Retry(table.name).run(lambda: _alter(table, request, upgrade=upgrade))
 
 
-def _alter(table: Table, request: Request, *, upgrade: bool) -> Altered:
+def _alter(table: CatalogTable, request: AlterRequest, *, upgrade: bool) -> Altered:
     alteration = table.alteration()
     before = alteration.before
     settings = from_properties(before.properties)
@@ -87,7 +87,7 @@ def _alter(table: Table, request: Request, *, upgrade: bool) -> Altered:
     return Altered(table.name, changes, columns, remarks, altered.schema.id, altered.format_version)
 
 
-def _renamed(table: Table, request: Request, name: str, catalog: str) -> Altered:
+def _renamed(table: CatalogTable, request: AlterRequest, name: str, catalog: str) -> Altered:
     """The table under another name, with its quarantine."""
     namespace = table.name.rpartition(".")[0]
     to = local_name(name, catalog) if "." in name else f"{namespace}.{name}"

@@ -22,12 +22,12 @@ from driftline.core.changes.values import (
 )
 from driftline.core.schema.types import Field, Path, dotted
 from driftline.errors import DataError
-from driftline.operations.alter.reader import Reader
+from driftline.operations.alter.reader import StatementReader
 
 _CLAUSES = ("TYPE", "SET", "DROP", "FIRST", "AFTER", "COMMENT")  # of ALTER COLUMN
 
 
-class ColumnReader(Reader):
+class ColumnClauseReader(StatementReader):
     """Reads new, dropped, renamed and altered columns; each change comes with the position where it
     begins.
     """

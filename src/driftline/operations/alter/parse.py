@@ -24,8 +24,8 @@ from driftline.core.changes.values import (
     UnsetProperties,
 )
 from driftline.core.schema.types import dotted
-from driftline.core.schema.words import Kind
-from driftline.operations.alter.column_clauses import ColumnReader
+from driftline.core.schema.words import TokenKind
+from driftline.operations.alter.column_clauses import ColumnClauseReader
 
 CLAUSES = (
     "ADD, DROP, RENAME, ALTER COLUMN, CHANGE, REPLACE COLUMNS, ADD/DROP/REPLACE PARTITION FIELD, WRITE …, SET/DROP IDENTIFIER FIELDS, "
@@ -75,7 +75,7 @@ def parse(sql: str) -> list[Statement]:
     return out
 
 
-class _Parser(ColumnReader, LayoutReader):
+class _Parser(ColumnClauseReader, LayoutReader):
     def statement(self) -> Statement:
         first = self.now
         if not self.got("ALTER", "TABLE"):
@@ -173,12 +173,12 @@ class _Parser(ColumnReader, LayoutReader):
         for word in ("TRUE", "FALSE"):
             if self.got(word):
                 return key, word.lower()
-        if self.now.kind not in (Kind.text, Kind.number, Kind.quoted):
+        if self.now.kind not in (TokenKind.text, TokenKind.number, TokenKind.quoted):
             self.stop(f"a value for {key} is missing {self.here()}")
         return key, self.next().value
 
     def key(self) -> str:
-        if self.now.kind is Kind.text:
+        if self.now.kind is TokenKind.text:
             return self.next().value
         out = self.name("a property")
         while self.sees(".") or self.sees("-"):

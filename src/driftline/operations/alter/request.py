@@ -13,7 +13,7 @@ from driftline.operations.alter.parse import Statement, parse
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AlterRequest:
     """``table``: as the statements name it, "" where they are values. ``text``: what to record of it."""
 
     table: str
@@ -24,7 +24,7 @@ class Request:
     if_exists: bool = False
 
     @classmethod
-    def of_sql(cls, sql: str) -> Request:
+    def of_sql(cls, sql: str) -> AlterRequest:
         """Statements, all about one table. Raises UsageError."""
         statements = parse(sql)
         tables = {s.table for s in statements}
@@ -38,7 +38,7 @@ class Request:
         return _of_statements(sql, statements)
 
     @classmethod
-    def of_changes(cls, changes: Sequence[TableChange]) -> Request:
+    def of_changes(cls, changes: Sequence[TableChange]) -> AlterRequest:
         if not changes:
             raise UsageError("there is no change to make")
         return cls("", tuple(changes), in_short(changes))
@@ -69,9 +69,9 @@ class Request:
         return type(error)(f"{error.message}\n{pointed(self.sql, start, stop)}", error.hint)
 
 
-def _of_statements(sql: str, statements: Sequence[Statement]) -> Request:
+def _of_statements(sql: str, statements: Sequence[Statement]) -> AlterRequest:
     clauses = [clause for s in statements for clause in s.clauses]
-    return Request(
+    return AlterRequest(
         statements[0].table,
         tuple(c.change for c in clauses),
         "; ".join(s.text for s in statements),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftline.core.columns.statistics import Seen, Value, iso
+from driftline.core.columns.statistics import SeenIn, Value, iso
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Primitive, Type, dotted, peel
 from driftline.core.values.counted import noun
 from driftline.report.lines import clean
 from driftline.report.stats_text import percent
 from driftline.stats.lake import last_drift
-from driftline.stats.model import Column, Drifted, Part, Stats, origin
+from driftline.stats.model import ColumnStatistics, DriftedField, Stats, TypeShare, origin
 
 _KINDS = {
     "string": "text", "uuid": "text", "boolean": "boolean", "int": "whole", "long": "whole", "float": "fraction",
@@ -32,7 +32,7 @@ _RULES = {
 _BY = {"outside": "another writer", "unknown": "its metadata were cleaned away"}
 
 
-def card(field: Drifted) -> dict[str, Any]:
+def card(field: DriftedField) -> dict[str, Any]:
     """One drifted field: its types, most frequent first, and a bar."""
     known = [part for part in field.parts if part.share]
     shades = _shades(field.parts)
@@ -48,7 +48,7 @@ def card(field: Drifted) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _shades(parts: Sequence[Part]) -> dict[int, str]:
+def _shades(parts: Sequence[TypeShare]) -> dict[int, str]:
     """The colour of each part: by its kind, and a different one if an earlier part is of the same kind."""
     met: list[str] = []
     out = {}
@@ -59,7 +59,7 @@ def _shades(parts: Sequence[Part]) -> dict[int, str]:
     return out
 
 
-def _part(part: Part, shade: str) -> dict[str, Any]:
+def _part(part: TypeShare, shade: str) -> dict[str, Any]:
     return {
         "shade": shade,
         "name": part.name,
@@ -111,7 +111,7 @@ def packed(columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"keys": [*_SHARED, *_OWN], "shared": len(_SHARED), "texts": list(texts), "rows": rows}
 
 
-def _column(column: Column, parent: int, drifted: bool) -> dict[str, Any]:
+def _column(column: ColumnStatistics, parent: int, drifted: bool) -> dict[str, Any]:
     n = column.numbers
     row: dict[str, Any] = {
         "name": clean(column.path[-1]),
@@ -152,7 +152,7 @@ def value(bound: Value | None, cut: bool) -> str | None:
     return clean(text) + "…" * cut
 
 
-def seen(moment: Seen | None) -> str:
+def seen(moment: SeenIn | None) -> str:
     return "" if moment is None else when(moment.at) + (f" · {short(moment.batch)}" if moment.batch else "")
 
 
