@@ -21,8 +21,7 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
-from driftline.source.avro import AvroReader, avro_readers
-from driftline.source.avro_blocks import cuts_of
+from driftline.source.avro import AvroReader, avro_readers, cuts_of
 from driftline.source.column_rows import RowTerms, observed_rows
 from driftline.verify.json_texts import parse
 from driftline.verify.typed_files import read_columns, readable

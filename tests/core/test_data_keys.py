@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driftline.core.planning.data_keys import KeyForm, look
+from driftline.core.planning.maps import KeyForm, look
 
 LOOKS = {
     KeyForm.sure: """

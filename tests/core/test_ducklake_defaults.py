@@ -15,7 +15,7 @@ from driftline.core.schema.types import Expression, Field, Schema, Struct
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import ColumnRow, rows_of, schema_of
 from driftline.formats.ducklake.defaults import to_text, write_default
-from driftline.formats.ducklake.evaluate import values_of, with_values
+from driftline.formats.ducklake.transaction import values_of, with_values
 from driftline.formats.ducklake.types import read_type
 
 

@@ -19,7 +19,7 @@ from driftline.source.hive import json_members, partitioned, path_fields, path_t
 from driftline.source.parquet import parquet_readers
 from driftline.verify.files import FilePart
 from driftline.verify.files import read as records_of
-from driftline.verify.hive import path_values, with_values
+from driftline.verify.job import path_values, with_values
 
 
 def written(folder: Path, steps: dict[str, pa.Table]) -> list[str]:

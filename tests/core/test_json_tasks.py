@@ -23,8 +23,8 @@ from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import MANY_KEYS
 from driftline.source import json as json_source
 from driftline.source import shares
+from driftline.source.json import SplitRows, weight
 from driftline.source.json_rows import JsonRows, LineRows, Run
-from driftline.source.json_tasks import SplitRows, weight
 from driftline.source.shares import gathered
 
 FILES = {

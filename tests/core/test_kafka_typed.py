@@ -27,8 +27,7 @@ from driftline.source import protobuf
 from driftline.source import registry as client
 from driftline.source.column_rows import RowTerms
 from driftline.source.decoders import Wire
-from driftline.source.kafka_typed import _together, _TypedRows
-from driftline.source.kafka_values import KafkaValues
+from driftline.source.kafka_typed import KafkaValues, _together, _TypedRows
 from driftline.source.registry import Registered
 from servers.registry import Registry
 

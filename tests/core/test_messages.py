@@ -9,11 +9,10 @@ from urllib.parse import quote_plus
 import pytest
 
 from driftline.capture import finding
-from driftline.capture.channels import Message, MessageFiles, channel
+from driftline.capture.channels import Created, Message, MessageFiles, channel, created
 from driftline.capture.finding import Finder
 from driftline.capture.folder import FileLog
 from driftline.capture.listing import ListedFile
-from driftline.capture.messages import Created, created
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.source.buckets import may_hold
 

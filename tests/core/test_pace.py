@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from driftline.cli import terminal
-from driftline.cli.pace import Pace
+from driftline.cli.terminal import Pace
 
 
 class Clock:

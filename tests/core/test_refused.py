@@ -12,7 +12,7 @@ from driftline.convert.declared import Declared
 from driftline.convert.row_text import row_texts
 from driftline.core.planning.routes import Conflict
 from driftline.core.planning.shape import RECORD, Facet
-from driftline.core.schema.types import DOUBLE, LONG, STRING, Path, Struct
+from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, Path, Struct
 from driftline.observe.refused import first_conflicts, having
 
 RECORDS = pa.list_(pa.struct({"x": pa.string(), "n": pa.int64()}))
@@ -97,4 +97,13 @@ def test_the_text_of_a_row_keeps_every_value() -> None:
         ),
         b'{"at":"1970-01-01T00:00:00.000001Z","number":"NaN"}',
         b'{"ats":[],"bytes":"","number":1e+300,"maps":{},"record":{}}',
+    ]
+
+
+def test_a_map_that_has_a_key_twice_is_kept_whole() -> None:
+    type_ = pa.map_(pa.string(), pa.int64())
+    batch = pa.record_batch({"m": pa.array([[("a", 1), ("a", 2)], [("b", 3)]], type_)})
+    assert row_texts(batch, Struct((Field("m", Map(STRING, LONG)),))) == [
+        b'{"m":{"a":1,"a":2}}',
+        b'{"m":{"b":3}}',
     ]

@@ -32,8 +32,16 @@ from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
 from driftline.verify.source_values import ValueSettings
 from driftline.verify.table_shape import TableStruct
-from driftline.verify.unmatched import OTHER, RECORD, ROW, by_part, scattered, standing, unmatched
-from driftline.verify.whole_columns import Fingerprinter
+from driftline.verify.whole_columns import (
+    OTHER,
+    RECORD,
+    ROW,
+    Fingerprinter,
+    by_part,
+    scattered,
+    standing,
+    unmatched,
+)
 
 NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)
 DRIFTED = "a: long, a_string@a: string, a_double@a: double, a_record@a: {b: long}, a_array_long@a: long[1]"

@@ -17,9 +17,9 @@ import pytest
 from driftline.observe.json_documents import records_of
 from driftline.verify import files, json_texts
 from driftline.verify.cells import cells, rows
+from driftline.verify.comparison import pair
 from driftline.verify.files import FilePart, SourcePlace, parts, read
 from driftline.verify.frames import alike
-from driftline.verify.pairing import pair
 from driftline.verify.source_values import Cell, Misquoted
 
 

@@ -37,9 +37,8 @@ from driftline.core.schema.types import (
     decimal,
     peel,
 )
-from driftline.sql.asked_casts import exactly
 from driftline.sql.casts import convert as cast
-from driftline.sql.fold import Fold
+from driftline.sql.fold import Fold, exactly
 from driftline.sql.lost import Folding
 from driftline.sql.quoting import name, spark_type
 

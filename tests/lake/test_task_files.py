@@ -21,8 +21,8 @@ from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
 from driftline.formats.ducklake import transaction as ducklake_transaction
 from driftline.formats.iceberg import transaction as iceberg_transaction
-from driftline.formats.iceberg.data_files import data_file, modes_of
 from driftline.formats.iceberg.gateway import items, text_map
+from driftline.formats.iceberg.task_files import data_file, modes_of
 from driftline.runtime.spark_conf import configured
 from driftline.write import WRITTEN, FilePlan, FileSettings, NewFile, SetAside, write_files
 from lake.formats import database, declare, written

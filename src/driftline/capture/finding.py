@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from driftline.capture.channels import AT_ONCE, Channel, channel
+from driftline.capture.channels import AT_ONCE, Channel, channel, created
 from driftline.capture.listing import ListedFile, entry_of, listed, listed_behind, may_be
-from driftline.capture.messages import created
 from driftline.errors import DataError, SetupError
 from driftline.runtime.aws import client
 from driftline.runtime.stores import configured, mapped

@@ -64,9 +64,9 @@ def _key(value: Any) -> str | msgspec.Raw:
 
 
 def _object(pairs: Sequence[tuple[str | msgspec.Raw, Any]]) -> Any:
-    """An object of these keys; as text where one is no text that msgspec takes."""
+    """An object of these keys; as text where a dict cannot hold them: bytes, or a key twice."""
     encode = msgspec.json.encode
-    if any(isinstance(key, msgspec.Raw) for key, _ in pairs):
+    if any(isinstance(key, msgspec.Raw) for key, _ in pairs) or len(dict(pairs)) < len(pairs):
         return msgspec.Raw(b"{%b}" % b",".join(b"%b:%b" % (encode(k), encode(v)) for k, v in pairs))
     return dict(pairs)
 

@@ -139,8 +139,8 @@ def observe_splits(
 def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
     """The lines of a split in groups, without a byte order mark; of a document its records.
 
-    Those of more than ``longest`` bytes come as `TruncatedText`. Raises DataError for a record that contradicts
-    the split's ``beside``.
+    Those of more than ``longest`` bytes come as `TruncatedText`. Raises DataError for a record that
+    contradicts the split's ``beside``.
     """
     as_written = _blocks(split, longest)
     if not split.beside:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import length_hint
 from time import perf_counter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.routes import Conflict, Settings
-from driftline.core.planning.shape import RecordShape
+from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.values.parse import Malformed, parse, reason
 from driftline.observe.decoder import NOTHING, REFUSED, Decoder, FieldDecoders, build
@@ -30,8 +30,50 @@ from driftline.observe.observation import (
 )
 from driftline.observe.sample import SAMPLE, sample
 from driftline.observe.screen import doubtful
-from driftline.observe.single_records import AdmissionByShape
 from driftline.observe.walk import MANY_KEYS, Walker
+
+_REMEMBERED = 10_000  # shapes whose verdict is kept: most records that do not fit fail in one way
+
+
+class AdmissionByShape:
+    """Asks the judge about each record; records of one shape share a verdict."""
+
+    def __init__(self, judge: AdmissionCheck, known: ExpectedField, dates: str) -> None:
+        self._judge, self._known, self._dates = judge, known, dates
+        self._verdicts: dict[object, Conflict | None] = {}
+
+    def conflict(self, record: Mapping[str, object], source: str, line: int) -> Conflict | None:
+        """The reason the record is not accepted.
+
+        None if it is. Sample and place may be those of a record like it.
+        """
+        walker = Walker(self._known, self._dates)
+        walker.walk(record, source, line)
+        signature = _signature(walker.shape)
+        if signature not in self._verdicts:
+            if len(self._verdicts) >= _REMEMBERED:
+                self._verdicts.clear()
+            self._verdicts[signature] = self._judge.conflict(walker.shape)
+        return self._verdicts[signature]
+
+
+def _signature(shape: RecordShape) -> object:
+    """A hashable form of a shape without places and samples."""
+    return tuple((key, _field(field)) for key, field in shape.fields.items())
+
+
+def _field(field: FieldShape) -> object:
+    facets: list[Any] = [
+        (
+            facet,
+            (seen.wide, seen.fraction, seen.far, seen.ragged, seen.digits),
+            None if seen.record is None else _signature(seen.record),
+            None if seen.value is None else _field(seen.value),
+        )
+        for facet, seen in field.facets.items()
+    ]
+    return field.empty_lists, field.empty_record, field.missing, field.absent, tuple(facets)
+
 
 __all__ = ["JsonObserver", "reason"]
 

@@ -4,11 +4,13 @@ where the plan is known beforehand, or likely.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings
@@ -16,8 +18,16 @@ from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.values.parse import NOT_UTF8
 from driftline.observe.expect import ExpectedField, expect
-from driftline.observe.json_files import ObservedSplits, Share, Split, blocks, observe_splits, splits_of
-from driftline.observe.json_lines import JsonObserver
+from driftline.observe.json_files import (
+    ObservedSplits,
+    Share,
+    Split,
+    blocks,
+    observe_splits,
+    splits_of,
+    together,
+)
+from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
 from driftline.runtime.spark_conf import FILES
@@ -25,17 +35,66 @@ from driftline.runtime.stores import at_once, is_stored, mapped
 from driftline.source.base import REJECTED
 from driftline.source.files import Stamp, stamps
 from driftline.source.hive import PathTexts, json_members
-from driftline.source.json_rows import JsonRows, reject_batches, rejected_of
-from driftline.source.json_tasks import SplitRows
+from driftline.source.json_rows import JsonRows, LineRows, Run, reject_batches, rejected_of
 from driftline.source.likely import likely, remember
 from driftline.source.rejects import Origin, Reject
-from driftline.source.set_aside import Rejects
-from driftline.source.shares import dealt
-from driftline.write import PartTasks, RowTasks, is_small, observed_by
+from driftline.source.set_aside import PART, Rejects
+from driftline.source.shares import dealt, gathered
+from driftline.write import PartTasks, RowTasks, SetAside, is_small, observed_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRows:
+    """Makes rows of the table from files of JSON.
+
+    ``shares``: the splits of each task.
+    """
+
+    shares: Sequence[Share]
+    make: JsonRows
+
+    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, list[ObservedSplits]]:
+        """The rows of one task's share; returns what was observed, in parts whose lines count from 1."""
+        parts: list[ObservedSplits] = []
+        lines_of, longest = LineRows(self.make), self.make.settings.max_record_bytes
+        for splits in together(self.shares[given]):
+            counts: dict[int, int] = {}
+            # Of splits that stand together, each begins with the first line of its file.
+            of_part = partial(_of_part, set_aside, splits[0][0])
+            for runs in gathered(_runs(splits, longest, counts), weight):
+                for rows, _ in lines_of.rows(runs, of_part):
+                    yield rows
+            parts.append(ObservedSplits(lines_of.observed(), counts))
+        return parts
+
+
+def weight(run: Run) -> tuple[int, int]:
+    """How many lines a run has, and bytes."""
+    return len(run.lines), sum(map(len, run.lines))
+
+
+def _runs(splits: Share, longest: int, counts: dict[int, int]) -> Iterator[Run]:
+    """The lines of the splits, which are counted by the split's number."""
+    for number, split in splits:
+        line = 1
+        for lines in blocks(split, longest):
+            yield Run(lines, split.path, line, partial(_reject, split.path, line, lines))
+            line += len(lines)
+        counts[number] = line - 1
+
+
+def _reject(path: str, first: int, lines: Sequence[bytes], at: int, why: Why) -> Reject:
+    return Reject(Origin(path, first + at), lines[at], why)
+
+
+def _of_part(set_aside: SetAside, number: int, rejects: pa.RecordBatch) -> None:
+    parts = pa.array([number] * len(rejects), pa.int32())
+    set_aside(rejects.append_column(PART, parts))
+
 
 _SMALL = 4 * 2**20  # bytes of which a split is at least
 # Bytes of the first lines that a guess is made of, where the order of the

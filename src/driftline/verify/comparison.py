@@ -9,9 +9,10 @@ import json
 import sys
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import cache
+from itertools import groupby, product
 from typing import Any
 
 from driftline.core.schema.schema_json import from_json
@@ -22,9 +23,53 @@ from driftline.verify.files import Read, SourcePlace
 from driftline.verify.json_texts import MalformedText, parse
 from driftline.verify.left import ExtraRows, MissingRecords, apart, fewest, packed, unpacked
 from driftline.verify.matching_key import Meeting, Slot, exactly, key, loosely
-from driftline.verify.pairing import pair
 from driftline.verify.source_values import ValueSettings
 from driftline.verify.table_shape import TableStruct
+
+
+def pair(
+    records: Sequence[int], rows: Sequence[int], holds: Callable[[int, int], int]
+) -> tuple[list[int], list[int], dict[tuple[int, int], int]]:
+    """Count how often each of ``records`` found no row, how often each of ``rows`` was left over, and how
+    often a record, by position, has a row.
+
+    Both are counts of equal ones; ``holds(row, record)`` is called once for each pair, by position: 0 not at
+    all, 1 not wholly, so that another row is better, 2 wholly.
+
+    >>> pair([1, 1], [1, 1], lambda row, record: 2 * (row == 0 or record == 0))[:2]
+    ([0, 0], [0, 0])
+    """
+    fits = cache(holds)
+    left = list(rows)
+    given: dict[tuple[int, int], int] = {}
+
+    def place(record: int, n: int, asked: set[int]) -> int:
+        """Finds rows for up to ``n`` of a record, where need be by moving another record to another row."""
+        for how, row in product((2, 1), range(len(left))):
+            if row in asked or fits(row, record) != how:
+                continue
+            asked.add(row)
+            got = min(n, left[row])
+            left[row] -= got
+            if not got:
+                for other in range(len(records)):
+                    if held := given.get((other, row), 0):
+                        got = place(other, min(n, held), asked)
+                        given[other, row] = held - got
+                        if got:
+                            break
+            if got:
+                given[record, row] = given.get((record, row), 0) + got
+                return got
+        return 0
+
+    missing = []
+    for record, n in enumerate(records):
+        while n and (got := place(record, n, set())):
+            n -= got
+        missing.append(n)
+    return missing, left, {at: n for at, n in given.items() if n}
+
 
 _DEEP = 4_000  # Python's own limit is less than `files` lets through, times the functions of `match`
 _COMPARED = 100  # rows of a group that a record is compared with, to say what is missing

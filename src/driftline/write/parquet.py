@@ -3,20 +3,225 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from math import copysign
+from struct import pack
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.convert.types import arrow_schema
 from driftline.core.schema.schema_json import to_json
-from driftline.core.schema.types import Schema
+from driftline.core.schema.types import List, Map, Primitive, Schema, Struct, Type
 from driftline.write.dealing import Distribution, Partition
-from driftline.write.metrics import FileMetrics, MetricsCollector
+
+_TRUNCATE = re.compile(r"truncate\((\d+)\)")
+_LONGEST = 4_000  # bytes of a value; the footer leaves longer bounds out
+_SURROGATES = range(0xD800, 0xE000)
+
+
+@dataclass(slots=True)
+class FileMetrics:
+    """Metrics of one file by field id: sizes in bytes, counts of values, bounds in Iceberg's binary form."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    values: dict[int, int] = field(default_factory=dict)
+    nulls: dict[int, int] = field(default_factory=dict)
+    nans: dict[int, int] = field(default_factory=dict)
+    lower: dict[int, bytes] = field(default_factory=dict)
+    upper: dict[int, bytes] = field(default_factory=dict)
+
+
+class Leaf(NamedTuple):
+    """A column that holds values itself. ``path``: the fields that
+    lead to it; empty inside a list or a map.
+    """
+
+    id: int
+    type: Primitive
+    path: tuple[str, ...]
+
+
+class MetricsCollector:
+    """Gathers, while a file is written, the metrics that its footer lacks.
+
+    ``struct``: the columns, with their ids; ``modes``: by id ``none``, ``counts``, ``truncate(n)`` or
+    ``full``.
+    """
+
+    def __init__(self, struct: Struct, modes: Mapping[int, str]) -> None:
+        self._leaves = list(_leaves_of(struct, ()))
+        self._modes = modes
+        counted = [leaf for leaf in self._leaves if leaf.path and modes[leaf.id] != "none"]
+        self._floats = [leaf for leaf in counted if leaf.type.name in ("float", "double")]
+        self._texts = [leaf for leaf in counted if leaf.type.name in ("string", "binary")]
+        self._nans = {leaf.id: 0 for leaf in self._floats}
+        self._bounds: dict[int, tuple[Any, Any]] = {}
+
+    def feed(self, batch: pa.RecordBatch) -> None:
+        """Looks at some of the rows."""
+        columns: dict[tuple[str, ...], pa.Array] = {}
+        for leaf in self._floats:
+            self._floats_of(leaf, _column(batch, leaf.path, columns))
+        for leaf in self._texts:
+            column = _column(batch, leaf.path, columns)
+            longest = pc.max(pc.binary_length(column)).as_py()
+            if longest is not None and (longest > _LONGEST or leaf.id in self._bounds):
+                self._widen(leaf.id, *_encoded_bounds(column))
+
+    def result(self, footer: pq.FileMetaData) -> FileMetrics:
+        """The metrics of the file that has this footer."""
+        out = FileMetrics(nans=dict(self._nans))
+        groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+        for number, leaf in enumerate(self._leaves):
+            mode = self._modes[leaf.id]
+            if mode != "none":
+                chunks = [group.column(number) for group in groups]
+                out.sizes[leaf.id] = sum(chunk.total_compressed_size for chunk in chunks)
+                if leaf.path:
+                    self._add(out, leaf, mode, chunks)
+        return out
+
+    def _add(self, out: FileMetrics, leaf: Leaf, mode: str, chunks: Sequence[Any]) -> None:
+        out.values[leaf.id] = sum(chunk.num_values for chunk in chunks)
+        out.nulls[leaf.id] = sum(chunk.statistics.null_count for chunk in chunks)
+        bounds = self._bounds.get(leaf.id)
+        if leaf.id not in self._nans:
+            for chunk in chunks:
+                statistics = chunk.statistics
+                if statistics.has_min_max:
+                    bounds = _wider(bounds, statistics.min_raw, statistics.max_raw)
+        if bounds is None or mode == "counts":
+            return
+        lower, upper = (_truncated(leaf.type, mode, *bounds)) if leaf.type.name in _CUT else bounds
+        encode = _ENCODERS.get(leaf.type.name, bytes)
+        out.lower[leaf.id] = encode(lower)
+        if upper is not None:
+            out.upper[leaf.id] = encode(upper)
+
+    def _floats_of(self, leaf: Leaf, column: pa.Array) -> None:
+        numbers = column.drop_null().to_numpy(zero_copy_only=False)
+        nans = np.isnan(numbers)
+        self._nans[leaf.id] += int(nans.sum())
+        numbers = numbers[~nans]
+        if len(numbers):
+            low, high = float(numbers.min()), float(numbers.max())
+            negative = np.signbit(numbers[numbers == 0])
+            low = -0.0 if low == 0 and negative.any() else low
+            high = (0.0 if not negative.all() else -0.0) if high == 0 else high
+            self._widen(leaf.id, _Zeroed(low), _Zeroed(high))
+
+    def _widen(self, id_: int, low: Any, high: Any) -> None:
+        self._bounds[id_] = _wider(self._bounds.get(id_), low, high)
+
+
+class _Zeroed(float):
+    """A number that is less than another where its zero is negative."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: Any) -> bool:
+        return (float(self), copysign(1, self)) < (float(other), copysign(1, other))
+
+
+def _wider(bounds: tuple[Any, Any] | None, low: Any, high: Any) -> tuple[Any, Any]:
+    if bounds is None:
+        return low, high
+    return (min(bounds[0], low)), (max(bounds[1], high))
+
+
+def _encoded_bounds(column: pa.Array) -> tuple[bytes, bytes]:
+    """The bounds of texts, which sort as their bytes do."""
+    low, high = (bound.as_py() for bound in pc.min_max(column).values())
+    return (low.encode(), high.encode()) if isinstance(low, str) else (low, high)
+
+
+def _leaves_of(type_: Type, path: tuple[str, ...] | None, id_: int = 0) -> Iterator[Leaf]:
+    """The leaf columns, in the order in which Parquet has them. ``path`` None: inside a list or a map."""
+    match type_:
+        case Struct(fields):
+            for f in fields:
+                yield from _leaves_of(f.type, None if path is None else (*path, f.name), f.id)
+        case List(element):
+            yield from _leaves_of(element, None, type_.element_id)
+        case Map(key, value):
+            yield from _leaves_of(key, None, type_.key_id)
+            yield from _leaves_of(value, None, type_.value_id)
+        case _:
+            yield Leaf(id_, type_, path or ())
+
+
+def _column(
+    batch: pa.RecordBatch, path: tuple[str, ...], columns: dict[tuple[str, ...], pa.Array]
+) -> pa.Array:
+    """A column by its path, null where the struct around it is. ``columns``: those that were asked for."""
+    if path not in columns:
+        *above, name = path
+        columns[path] = (
+            pc.struct_field(_column(batch, tuple(above), columns), name) if above else batch.column(name)
+        )
+    return columns[path]
+
+
+# Bounds in Iceberg's binary form (Iceberg spec, appendix D)
+
+
+def _decimal(unscaled: int | bytes) -> bytes:
+    if isinstance(unscaled, bytes):
+        unscaled = int.from_bytes(unscaled, "big", signed=True)
+    return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+_ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "boolean": lambda value: b"\x01" if value else b"\x00",
+    **dict.fromkeys(("int", "date"), lambda value: pack("<i", value)),
+    **dict.fromkeys(("long", "time", "timestamp", "timestamp_ntz"), lambda value: pack("<q", value)),
+    "float": lambda value: pack("<f", value),
+    "double": lambda value: pack("<d", value),
+    "decimal": _decimal,
+}
+_CUT = ("string", "binary", "fixed")
+
+
+def _truncated(type_: Primitive, mode: str, low: bytes, high: bytes) -> tuple[bytes, bytes | None]:
+    """The bounds cut to the mode's length. The upper one is rounded up; None if it cannot be.
+
+    >>> from driftline.core.schema.types import STRING
+    >>> _truncated(STRING, "truncate(2)", b"abc", b"xyz")
+    (b'ab', b'xz')
+    """
+    match = _TRUNCATE.fullmatch(mode)
+    if match is None:
+        return low, high
+    length = int(match[1])
+    if type_.name == "string":
+        lowest, highest = low.decode(), high.decode()
+        upper = high if len(highest) <= length else _next_text(highest[:length])
+        return lowest[:length].encode(), upper
+    return low[:length], high if len(high) <= length else _next_bytes(high[:length])
+
+
+def _next_text(text: str) -> bytes | None:
+    """The least text that is more than all that begin so."""
+    for end in range(len(text), 0, -1):
+        code = ord(text[end - 1]) + 1
+        code = _SURROGATES.stop if code in _SURROGATES else code
+        if code <= 0x10FFFF:
+            return (text[: end - 1] + chr(code)).encode()
+    return None
+
+
+def _next_bytes(value: bytes) -> bytes | None:
+    stem = value.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
 
 _PREFIX = "write.parquet."
 _CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}

@@ -9,34 +9,205 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from driftline.convert.types import convertible
 from driftline.core.changes import Change
 from driftline.core.changes.apply import SchemaDraft
 from driftline.core.changes.defaults import no_value
 from driftline.core.changes.refit import extends, refits
-from driftline.core.schema.types import Default, Expression, Schema, Struct
+from driftline.core.schema.partitioning import IDENTITY, SortField, Transform
+from driftline.core.schema.types import (
+    BINARY,
+    DATE,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    UNKNOWN,
+    Default,
+    Expression,
+    Field,
+    Primitive,
+    Schema,
+    Struct,
+)
 from driftline.errors import DataError
 from driftline.formats.base import Added, Moved, State, UnknownError, carried
 from driftline.formats.ducklake.commit import commit, landed
-from driftline.formats.ducklake.evaluate import values_of, with_values
-from driftline.formats.ducklake.files import DataFile, removed
+from driftline.formats.ducklake.defaults import value_of
+from driftline.formats.ducklake.engine import literal
+from driftline.formats.ducklake.files import DataFile, describe, local, removed
+from driftline.formats.ducklake.inlined import duckdb_name
 from driftline.formats.ducklake.layout import CatalogLayout
+from driftline.formats.ducklake.partition import duckdb_folder
 from driftline.formats.ducklake.rows import CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import LakeState
-from driftline.formats.ducklake.task_files import write_tasks
-from driftline.formats.ducklake.write import write
-from driftline.write import BatchFolder, staged
+from driftline.formats.ducklake.sorting import top_column
+from driftline.formats.ducklake.types import write_type
+from driftline.formats.ducklake.write import check_required, write
+from driftline.write import (
+    BatchFolder,
+    Distribution,
+    FilePlan,
+    FileSettings,
+    InFolder,
+    Key,
+    WrittenFile,
+    staged,
+    write_in_tasks,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import duckdb
+    from pyspark.sql import DataFrame, SparkSession
 
     from driftline.formats.base import Carry
     from driftline.formats.ducklake.table import DuckLakeTable
     from driftline.write import RowTasks
+
+# Whose text as a partition value is DuckDB's own.
+_PRINTED_OTHERWISE = (TIMESTAMP, TIMESTAMP_NTZ, BINARY)
+_TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
+
+
+def write_tasks(
+    spark: SparkSession, tasks: RowTasks, intent: TableCommit, folder: BatchFolder
+) -> list[DataFile] | None:
+    """Has the tasks write files into the table's folder, by way of the batch's ``folder``; returns what lies
+    there.
+
+    None where Spark's own writer has to, and nothing was written: for types and keys that tasks do not know,
+    and folders that are not on this machine. Raises DataError where a required column has no value.
+    """
+    schema, keys = intent.schema, intent.keys
+    root, dealing = local(intent.folder), _dealing(schema, keys, intent.name)
+    if root is None or not convertible(schema.struct) or not _known(dealing):
+        return None
+    # The footers tell all that the catalog is told.
+    unmeasured = {f.id: "none" for _, f in schema.walk()}
+    plan = FilePlan(schema, unmeasured, FileSettings(), _TARGET, dealing)
+    partitions: dict[str, tuple[str | None, ...]] = {}
+
+    def place(file: WrittenFile) -> str:
+        values = tuple(map(_text, dealing.partition, file.partition))
+        path = (duckdb_folder(values, schema, keys) or "") + Path(file.path).name
+        partitions[path] = values
+        return str(root / path)
+
+    write_in_tasks(spark.sparkContext, tasks, plan, folder, InFolder(folder, place))
+    try:
+        files = describe(intent.folder, list(partitions), schema)
+        check_required(files, schema, intent.name)
+    except BaseException:
+        for path in partitions:
+            removed(spark, intent.folder + path)
+        raise
+    return [replace(file, partition=partitions[file.path]) for file in files]
+
+
+def _dealing(schema: Schema, keys: CatalogLayout, name: str) -> Distribution:
+    """The table's keys; of the sort keys those before the first that is an expression of DuckDB's."""
+    columns = takewhile(lambda key: isinstance(key, SortField), keys.sort)
+    return Distribution(
+        tuple(_key(top_column(schema, f.source, name), f.transform) for f in keys.partition),
+        tuple(
+            replace(
+                _key(top_column(schema, key.columns[0], name)),
+                descending=key.descending,
+                nulls_first=key.nulls_first,
+            )
+            for key in columns
+        ),
+    )
+
+
+def _known(dealing: Distribution) -> bool:
+    printed = (key.transform != IDENTITY or key.type not in _PRINTED_OTHERWISE for key in dealing.partition)
+    return dealing.known and all(printed)
+
+
+def _key(column: Field, transform: Transform = IDENTITY) -> Key:
+    type_ = column.type if isinstance(column.type, Primitive) else UNKNOWN
+    return Key((column.name,), type_, transform, calendar=True)
+
+
+def _text(key: Key, value: Any) -> str | None:
+    """A partition value as DuckDB prints it."""
+    if value is None:
+        return None
+    if key.transform == IDENTITY and key.type == DATE:
+        return str(np.int64(value).astype("datetime64[D]"))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_ROWS = 1000  # of which each must have the same value
+# The SQL is of whoever may write to the catalog: it sees no file, no network and nothing of this process.
+_ALONE: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+# What is another value for each row, in Spark's words.
+_EACH_ROW = {"uuid()": "uuid()", "gen_random_uuid()": "uuid()", "uuidv4()": "uuid()", "random()": "rand()"}
+
+
+def values_of(schema: Schema, zone: str) -> dict[int, Default]:
+    """The values of the defaults that are expressions, by column id; without those that have no value that
+    all rows share, nor an expression in Spark. ``zone``: whose day it is.
+    """
+    import duckdb
+
+    asked = [f for _, f in schema.walk() if isinstance(f.write_default, Expression)]
+    if not asked:
+        return {}
+    out: dict[int, Default] = {}
+    with duckdb.connect(config=_ALONE) as connection:
+        for field in asked:
+            try:
+                values = _values(connection, field, zone)
+            except (duckdb.Error, DataError):
+                continue
+            if len(values) == 1:
+                out[field.id] = values[0]
+    return out
+
+
+def _values(connection: duckdb.DuckDBPyConnection, field: Field, zone: str) -> list[Default]:
+    """The values that new rows have."""
+    expression, type_ = field.write_default, field.type
+    assert isinstance(expression, Expression)
+    if expression.dialect == "duckdb" and (spark := _EACH_ROW.get(expression.sql.lower())):
+        return [Expression(spark, "spark")]
+    if expression.dialect != "duckdb" or not isinstance(type_, Primitive) or type_.name == "duckdb_variant":
+        return []
+    kind = duckdb_name(write_type(type_, field.name))
+    statement = f"CREATE OR REPLACE TABLE made (i INTEGER, x {kind} DEFAULT {expression.sql})"
+    if len(connection.extract_statements(statement)) != 1:
+        return []
+    connection.execute(f"SET TimeZone = {literal(zone)}")
+    connection.execute(statement)
+    connection.execute(f"INSERT INTO made (i) SELECT range FROM range({_ROWS})")
+    connection.execute("SET TimeZone = 'UTC'")
+    rows = connection.execute("SELECT DISTINCT CAST(x AS VARCHAR) FROM made").fetchall()
+    return [None if text is None else value_of(text, type_) for (text,) in rows]
+
+
+def with_values(schema: Schema, values: dict[int, Default]) -> Schema:
+    """The schema with these defaults in place of expressions, which
+    are of columns, never of fields in them.
+    """
+    if not values:
+        return schema
+    fields = (replace(f, write_default=values[f.id]) if f.id in values else f for f in schema.struct.fields)
+    return replace(schema, struct=Struct(tuple(fields)))
+
 
 AUTHOR = "driftline"
 
