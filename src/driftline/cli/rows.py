@@ -110,8 +110,11 @@ def failure(error: Exception) -> DataError | UsageError | SetupError:
     at = re.search(r"\bline (\d+),? pos(?:ition)? (\d+)", str(error))
     where = f" (line {at[1]}, column {int(at[2]) + 1})" if at else ""
     kind = UsageError if isinstance(error, ParseException) else DataError
-    missing = "TABLE_OR_VIEW_NOT_FOUND" in str(error)
-    return kind(f"SQL: {text}{where}", hint="`driftline tables` lists what is there" if missing else hint)
+    if text == "Namespace does not exist:":  # Iceberg's, of SHOW VIEWS without one
+        text, hint = "no namespace is named", "write `show views in NAMESPACE`"
+    if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
+        hint = "`driftline tables` lists what is there"
+    return kind(f"SQL: {text}{where}", hint)
 
 
 def _causes(error: BaseException) -> Iterator[str]:
