@@ -37,9 +37,9 @@ COMMIT = """
 import os, sys
 from pathlib import Path
 from driftline.core.schema.types import LONG, Field, Schema, Struct
-from driftline.formats.ducklake.catalog import Catalog
+from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake import commit
-catalog = Catalog.of(sys.argv[2], Path(sys.argv[1]))
+catalog = CatalogDatabase.of(sys.argv[2], Path(sys.argv[1]))
 catalog.make()
 finish = commit._finish
 def dies(connection, head, message):
@@ -47,8 +47,8 @@ def dies(connection, head, message):
     os._exit(9)
 commit._finish = dies
 schema = Schema(Struct((Field("a", LONG, 1),)))
-intent = commit.Intent("s.t", None, schema, "/nowhere/")
-message = commit.Message("me", "text", {})
+intent = commit.TableCommit("s.t", None, schema, "/nowhere/")
+message = commit.CommitMessage("me", "text", {})
 catalog.write(lambda connection: commit.commit(connection, [intent], message), lambda _: False)
 """
 
