@@ -118,7 +118,8 @@ def _leave(
         old = dict(before[number].as_py()) if own else {}
         for path, text in own or ():
             value = path.removesuffix(TYPE_KEY)
-            parts = {p: t for p, t in old.items() if p.startswith((f"{value}.", f"{value}["))}
+            below = (f"{value}.", f"{value}[")
+            parts = {} if value in old else {p: t for p, t in old.items() if p.startswith(below)}
             left[number].update(parts or {path: text})
 
 
