@@ -48,6 +48,7 @@ SETTINGS: Mapping[str, Setting] = {
     "new_fields": Setting(
         "`hold`: fields that the table does not have wait in the rest, from its second batch on.", NEW_FIELDS, "add"
     ),
+    "empty_names": Setting("What becomes of a value whose key is empty; `keep`: it waits in the rest.", ("drop", "keep"), "drop"),
     "max_columns": Setting("Leaf columns that a table may have.", int, "10000"),
     "max_fields": Setting("Fields that one struct of the record may have.", int, "1000"),
     "beyond": Setting("Where values beyond these limits go.", ("rest", "quarantine", "fail"), "rest"),
@@ -199,6 +200,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
         max_fields=int(plain["max_fields"]) if "max_fields" in plain else None,
         max_record_bytes=int(value("max_record_bytes")),
         beyond=value("beyond"),
+        keep_empty_names=value("empty_names") == "keep",
         on_conflict=value("on_conflict"),
         allow_rewrite=value("allow_rewrite") == "true",
         contract=contract(

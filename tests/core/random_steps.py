@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from random import Random
@@ -27,6 +28,7 @@ from driftline.core.schema.types import (
 )
 
 FIELDS, WORDS, DATA = "abc", "pqr", ("101098", "101132", "2024-01-02", "x/y")
+EMPTIED = "cq"  # a field of each, to which tests give the empty key
 NUMBERS = (0, 7, -1, 0.5, 2**53 + 1, 10**20, 1.25)
 TEXTS = ("x", "", "2024-01-02", "7", "true")
 TYPED: dict[Type, tuple[Any, ...]] = {
@@ -90,6 +92,48 @@ def steps(seed: int) -> list[Step]:
         else:
             out.append(Change(settings(random)))
     return [*out, Promote(None)] if random.random() < 0.7 else out
+
+
+def with_empty_names(steps: Sequence[Step]) -> list[Step]:
+    """The same steps, with an empty key for a field of the records and for one inside, and a table that keeps
+    its values.
+    """
+    return [_with_empty_names(step) for step in steps]
+
+
+def _with_empty_names(step: Step) -> Step:
+    match step:
+        case Change(settings):
+            return Change(replace(settings, keep_empty_names=True))
+        case Json(records):
+            return Json(_renamed(records))
+        case Typed(struct, records):
+            type_ = _renamed_type(struct)
+            assert isinstance(type_, Struct)
+            return Typed(type_, _renamed(records))
+        case _:
+            return step
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {"" if key in EMPTIED else key: _renamed(item) for key, item in value.items()}
+    return [_renamed(item) for item in value] if isinstance(value, list) else value
+
+
+def _renamed_type(type_: Type) -> Type:
+    match type_:
+        case Struct(fields):
+            names = ("" if f.name in EMPTIED else f.name for f in fields)
+            return Struct(
+                tuple(Field(name, _renamed_type(f.type)) for name, f in zip(names, fields, strict=True))
+            )
+        case List(element):
+            return List(_renamed_type(element))
+        case Map(key, value):
+            return Map(key, _renamed_type(value))
+        case _:
+            return type_
 
 
 def settings(random: Random) -> Settings:

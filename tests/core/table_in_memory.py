@@ -74,7 +74,8 @@ class TableInMemory:
     def _typed(self, batch: Typed) -> None:
         values = [paired(record, batch.struct, lambda m: [*m.items()]) for record in batch.records]
         columns = pa.RecordBatch.from_pylist(values, arrow_schema(batch.struct))
-        observer = ArrowObserver(batch.struct, expect(self.schema, self.settings), "batch")
+        known, empty_names = expect(self.schema, self.settings), self.settings.keep_empty_names
+        observer = ArrowObserver(batch.struct, known, "batch", empty_names=empty_names)
         observer.feed(columns)
         planned = self._planned(observer.result())
         converter = Converter(planned.schema.struct, planned.route, self.settings)

@@ -43,6 +43,17 @@ def test_counts() -> None:
     assert str(tally.reasons[0]) == "f:4: not an object but a list: [1]"
 
 
+def test_empty_keys_that_are_kept_are_not_counted_and_the_decoder_takes_them() -> None:
+    lines = [b'{"": 1, "a": [{"": "x"}]}', b'{"": null}', b'{"": 2, "a": [{"": "y"}, {}]}']
+    for kept, dropped in ((True, {}), (False, {(): 3, ("a",): 2})):
+        observer = JsonObserver(ExpectedField(), Settings(keep_empty_names=kept))
+        observer.feed([line for line in lines for _ in range(2_000)], "f", 1)
+        looked = observer.feed(lines, "f", 6_001)
+        tally = observer.result().tally
+        assert {path: n // 2_000 for path, n in tally.dropped_names.items()} == dropped
+        assert len(looked) == (0 if kept else 3)
+
+
 def test_only_some_malformed_lines_are_kept() -> None:
     tally = observe([b"\xff" * 1000] * 20 + [b"{}"]).tally
     assert (tally.malformed, len(tally.reasons), len(tally.reasons[0].sample)) == (20, 5, 80)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from core.held_values import faults
-from core.random_steps import Change, Json, Promote, Step, Typed, steps
+from core.random_steps import Change, Json, Promote, Step, Typed, steps, with_empty_names
 from core.table_in_memory import TableInMemory, plain_rows
 from core.test_convert_sound import plain
 from driftline.core.planning.contract import OfPaths, contract
@@ -19,7 +19,7 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Field, Struct
 from driftline.verify.match import differences
-from driftline.verify.source_values import is_nothing
+from driftline.verify.source_values import ValueSettings
 from driftline.verify.table_shape import TableStruct
 
 FUZZ = "DRIFTLINE_FUZZ" in os.environ
@@ -31,6 +31,13 @@ def test_nothing_is_lost_whatever_comes_and_is_promoted(block: int) -> None:
     first = randrange(10**9) if FUZZ else block * SEEDS
     for seed in range(first, first + SEEDS):
         check(steps(seed), f"seed {seed}")
+
+
+@pytest.mark.parametrize("block", range(BLOCKS // 2))
+def test_nothing_of_an_empty_key_is_lost_where_it_is_kept(block: int) -> None:
+    first = randrange(10**9) if FUZZ else block * SEEDS
+    for seed in range(first, first + SEEDS):
+        check(with_empty_names(steps(seed)), f"seed {seed}")
 
 
 def check(steps: Sequence[Step], name: str) -> None:
@@ -47,8 +54,9 @@ def check(steps: Sequence[Step], name: str) -> None:
         for_verify = [row for batch in table.rows for row in plain(batch, struct)]
         for source, row, row_for_verify in zip(table.sources, rows, for_verify, strict=True):
             assert faults(struct, row, source.record) == [], f"{name}, step {number}: {step}"
-            found = differences(columns, row_for_verify, source.for_verify)
-            losses = [d for d in found if not (d.unproven or is_nothing(d.value))]
+            how = ValueSettings(empty_names=table.settings.keep_empty_names)
+            found = differences(columns, row_for_verify, source.for_verify, how)
+            losses = [d for d in found if not (d.unproven or how.is_nothing(d.value))]
             # With halves of a value in two struct columns, about one sequence in 800, verify is strict.
             assert FUZZ or losses == [], f"{name}, step {number}"
 
@@ -141,6 +149,11 @@ FOUND: dict[str, list[Step]] = {
     "a map's values had no room, and another map's had a column": [
         change(max_columns=2, maps="auto", hints={"a": "map<string, long>"}),
         Json([{"a": {"q": {"101098": {"p": "x"}, "101132": "x"}}}]),
+    ],
+    "an element that stayed in the rest came back as a list without the others": [
+        change(maps="auto", keep_empty_names=True),
+        Json([{"a": [{"": "true"}, 1.25, {"": 1}]}]),
+        ALL,
     ],
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.random_steps import Json, Promote
+from core.random_steps import Change, Json, Promote, Typed
 from core.table_in_memory import TableInMemory
 from driftline.convert import Converter, arrow_schema
 from driftline.convert.promoter import Plans, Promoter
@@ -26,6 +27,7 @@ from driftline.core.planning.rest import REST, rest_column, type_key
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.schema_json import to_json, type_text
 from driftline.core.schema.types import (
+    DATE,
     LONG,
     STRING,
     Field,
@@ -293,6 +295,38 @@ def test_a_key_too_long_for_a_column_waits_until_a_person_promotes_it() -> None:
     ]
     table.take(Promote(None))
     assert [rows[REST.name][0].as_py() for rows in table.rows] == [None, None]
+
+
+def test_an_empty_key_waits_and_never_gets_a_column() -> None:
+    table = TableInMemory(settings=Settings(beyond="rest", keep_empty_names=True))
+    table.take(Json([{"": 1, "s": {"": [2]}}, {"l": [{"": 3}, 4], "s": 5}]))
+    fields = (Field("", DATE), Field("x", LONG))
+    struct = Struct((Field("", LONG), Field("t", List(Struct(fields)))))
+    table.take(Typed(struct, [{"": 6, "t": [{"": date(2024, 1, 2), "x": 7}, {"": None, "x": 8}]}]))
+
+    def rest() -> list[dict[str, str]]:
+        rows = (row for batch in table.rows for row in batch[REST.name].to_pylist())
+        return [dict(entries) for entries in rows]
+
+    typed = {"``": "6", "`` type": "long", "t[0].``": '"2024-01-02"', "t[0].`` type": "date"}
+    waiting = [{"``": "1", "s": '{"":[2]}'}, {"l[0]": '{"":3}'}, typed]
+    assert rest() == waiting
+    columns = {f.name for f in table.schema.struct.fields}
+    assert columns == {"s_long", "l_array_long", REST.name, "t"}
+    # Settings of later do not count: what waits is not dropped.
+    for later in (table.settings, Settings(beyond="rest")):
+        table.take(Change(later))
+        table.take(Promote(None))
+        assert rest() == waiting
+        assert {f.name for f in table.schema.struct.fields} == columns
+
+
+def test_an_empty_key_in_what_waited_whole_stays() -> None:
+    table = TableInMemory(settings=Settings(beyond="rest", max_columns=1))
+    table.take(Json([{"a": 1, "s": {"": 2, "x": 3}}]))
+    table.take(Promote(None))
+    (row,) = table.rows[0].to_pylist(maps_as_pydicts="strict")
+    assert row == {"a": 1, "s": {"x": 3}, REST.name: {"s.``": "2"}}
 
 
 def test_since_when_a_path_waits_is_noted_once() -> None:

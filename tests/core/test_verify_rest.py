@@ -74,6 +74,34 @@ def test_what_is_not_there_is_missed(row: dict[str, Any], record: str, paths: li
     assert apart(row, record) == paths
 
 
+KEPT = [
+    # The row, the record, and the paths that differ where empty keys are kept, and where they are not.
+    ({"a": 1, "_rest_2": {"``": "2"}}, '{"a": 1, "": 2}', [], []),
+    ({"a": 1}, '{"a": 1, "": 2}', [""], []),
+    ({"a": 1, "_rest_2": {"``": "3"}}, '{"a": 1, "": 2}', ["", ""], [""]),
+    ({"a": 1, "_rest_2": {"``": "3"}}, '{"a": 1}', [""], [""]),
+    ({"_rest_2": {"b": '{"":2}'}}, '{"b": {"": 2}}', [], []),
+    ({}, '{"b": {"": 2}}', ["b"], []),
+    ({"_rest_2": {"b": "{}"}}, '{"b": {"": 2}}', ["b", "b"], []),
+    ({"items": [{"x": 1}, {"x": None}], "_rest_2": {"items[1].``": "2"}}, '{"items": [{"x": 1}, {"": 2}]}', [], []),
+    ({"items": [{"x": 1}, {"x": None}]}, '{"items": [{"x": 1}, {"": 2}]}', ["items.element"], []),
+    ({"m": {"": 1}}, '{"m": {"": 1}}', [], []),
+    ({"m": {"": 1}}, '{"m": {"": 2}}', ["m."], ["m."]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("row", "record", "kept", "dropped"), KEPT)
+def test_empty_keys_count_where_they_are_kept(
+    row: dict[str, Any], record: str, kept: list[str], dropped: list[str]
+) -> None:
+    columns, v = TableStruct.of(COLUMNS), parse(record.encode())
+    for how, paths in ((ValueSettings(empty_names=True), kept), (ValueSettings(), dropped)):
+        assert [d.path for d in differences(columns, row, v, how)] == paths
+        meeting = Meeting(columns, Slot.of(COLUMNS, columns), how)
+        if not paths:
+            assert meeting.of_row(row) == meeting.of_record(v)
+
+
 @pytest.mark.parametrize(
     ("text", "type_", "v"),
     [

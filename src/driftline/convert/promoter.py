@@ -15,7 +15,7 @@ from driftline.convert.defaults import without_defaults
 from driftline.convert.rest_records import Chosen, Selection, parts_of, typed_batches
 from driftline.convert.types import arrow_type
 from driftline.core.changes import Change
-from driftline.core.planning.rest import REST
+from driftline.core.planning.rest import REST, TYPE_KEY
 from driftline.core.planning.routes import Plan, RecordRoute, Settings, by_name, lean
 from driftline.core.schema.types import Path, Schema, Struct, dotted
 from driftline.errors import DataError
@@ -75,7 +75,7 @@ class Promoter:
         """``after``: the columns of the plans with their ids, and that of the new rest."""
         before = plans.before.struct
         after = without_defaults(after)
-        data = Struct(tuple(f for f in after.fields if f.name not in (old, new)))
+        data = Struct(tuple(f for f in after.fields if f.name != old))
         same = Converter(after, by_name(before, after), settings)
         of_typed, of_json = (Converter(data, lean(plan.route), settings) for plan in plans)
         return cls(before, same, of_json, of_typed, selection, old, new, settings.mark)
@@ -86,13 +86,17 @@ class Promoter:
         names = rows.schema.names
         columns = dict(zip(names, rows.columns, strict=True))
         parts = parts_of(batch, self.before, self.old, self.selection, self.mark)
+        left = [dict(part.left) for part in parts]
         for numbers, values in self._filled(parts):
             for name, array in zip(values.schema.names, values.columns, strict=True):
-                if array.null_count < len(array):
+                if array.null_count == len(array):
+                    continue
+                if name == self.new:
+                    _leave(left, numbers, array, batch.column(self.old))
+                else:
                     columns[name] = _put(columns[name], numbers, array, name)
-        columns[self.new] = pa.array([part.left or None for part in parts], arrow_type(REST.type)).cast(
-            columns[self.new].type
-        )
+        entries = [list(row.items()) or None for row in left]
+        columns[self.new] = pa.array(entries, arrow_type(REST.type)).cast(columns[self.new].type)
         return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=rows.schema)
 
     def _filled(self, parts: Sequence[Chosen]) -> Iterator[tuple[list[int], pa.RecordBatch]]:
@@ -102,6 +106,21 @@ class Promoter:
             yield numbers, self.of_json.of_json([parts[number].record for number in numbers])
         for struct, (numbers, batch) in typed_batches(parts).items():
             yield numbers, self.of_typed.of_arrow(batch, struct, json=False)
+
+
+def _leave(
+    left: Sequence[dict[str, str]], numbers: Sequence[int], entries: pa.Array, before: pa.Array
+) -> None:
+    """Add to what is ``left`` of each row's rest the ``entries`` that got no column after all: as they were
+    ``before``, where only parts of a list waited.
+    """
+    for number, own in zip(numbers, entries.to_pylist(), strict=True):
+        old = dict(before[number].as_py()) if own else {}
+        for path, text in own or ():
+            value = path.removesuffix(TYPE_KEY)
+            below = (f"{value}.", f"{value}[")
+            parts = {} if value in old else {p: t for p, t in old.items() if p.startswith(below)}
+            left[number].update(parts or {path: text})
 
 
 def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) -> pa.Array:

@@ -112,15 +112,17 @@ class Chosen:
 
 
 def chosen(rest: Sequence[tuple[str, str]], selection: Selection, fields: Fields) -> Chosen:
-    """Take a row's rest apart. A typed value that cannot be read stays."""
+    """Take a row's rest apart. What gets no column stays: a typed value that cannot be read, and that of an
+    empty key.
+    """
     out, texts = Chosen(), dict(rest)
     places = {path: steps(path) for path, _ in rest if not is_type_key(path)}
-    asked = {at: selection.above(at, fields.path(at)) for at in places.values()}
+    asked = {at: selection.above(at, field) for at in places.values() if "" not in (field := fields.path(at))}
     for path, at in places.items():
         # Of a value that stands there whole, a part may too: two columns of its field lack different parts.
         if any(asked.get(at[:end]) is not None for end in range(1, len(at))):
             continue
-        text, spelled, above = texts[path], texts.get(type_key(path)), asked[at]
+        text, spelled, above = texts[path], texts.get(type_key(path)), asked.get(at)
         taken = above is not None
         if taken:
             value = parse(b'{"v":%b}' % text.encode())["v"]

@@ -80,7 +80,7 @@ class Result(Shown):
         for text, count in waiting.items():
             path = field_of(text)
             known = any(field.key == path[0] and field.has_columns(path[1:]) for field in self.route.fields)
-            waits = contract.at(path).new_fields == "hold" and not known
+            waits = contract.at(path).new_fields == "hold" and not known and "" not in path
             (held if waits else rest)[text] = count
         return replace(self, rest=rest, held=held)
 

@@ -32,11 +32,14 @@ class ArrowObserver:
 
     ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column
     counts even if it holds only nulls, except one marked `driftline.convert.leaf_readings.BEYOND`.
+    ``empty_names``: a column without a name is one like others, and not dropped.
     """
 
-    def __init__(self, struct: Struct, known: ExpectedField, source: str) -> None:
-        self._struct, self._known = struct, known
-        self._shape = shape_of(struct, Place(source))
+    def __init__(
+        self, struct: Struct, known: ExpectedField, source: str, *, empty_names: bool = False
+    ) -> None:
+        self._struct, self._known, self._empty_names = struct, known, empty_names
+        self._shape = shape_of(struct, Place(source), empty_names=empty_names)
         self._dropped: Counter[Path] = Counter()
         self._records = 0
 
@@ -44,7 +47,7 @@ class ArrowObserver:
         """Observe some rows, whose columns are those of the struct."""
         self._records += batch.num_rows
         for f, column in zip(self._struct.fields, batch.columns, strict=True):
-            if not f.name:
+            if not (f.name or self._empty_names):
                 self._dropped[()] += len(column) - column.null_count
         _mark_record(batch.columns, self._struct, self._shape, self._known)
 
@@ -53,8 +56,8 @@ class ArrowObserver:
         return Observation(self._shape, Tally(self._records, dropped_names=self._dropped))
 
 
-def shape_of(struct: Struct, place: Place) -> RecordShape:
-    """The facets that a schema declares.
+def shape_of(struct: Struct, place: Place, *, empty_names: bool = False) -> RecordShape:
+    """The facets that a schema declares. ``empty_names``: those of fields without a name too.
 
     >>> from driftline.core.schema.types import LONG, Field, List
     >>> shape = shape_of(Struct((Field("a", List(LONG)),)), Place("f"))
@@ -63,26 +66,26 @@ def shape_of(struct: Struct, place: Place) -> RecordShape:
     """
     out = RecordShape()
     for position, f in enumerate(struct.fields):
-        if f.name and f.doc != BEYOND:
-            shape = _field_shape(f.type, Place(place.source, place.line, position))
+        if (f.name or empty_names) and f.doc != BEYOND:
+            shape = _field_shape(f.type, Place(place.source, place.line, position), empty_names)
             shape.comment = f.doc or ""
             out.fields[f.name] = out.fields[f.name].merge(shape) if f.name in out.fields else shape
     return out
 
 
-def _field_shape(type_: Type, place: Place) -> FieldShape:
+def _field_shape(type_: Type, place: Place, empty_names: bool) -> FieldShape:
     dim, inner = peel(type_)
     shape = FieldShape(place)
     seen = Seen(place, typed=True)
     match inner:
         case Struct():
             if inner.fields:
-                seen.record = shape_of(inner, place)
+                seen.record = shape_of(inner, place, empty_names=empty_names)
                 shape.add(Facet(dim, RECORD), seen)
             else:
                 shape.empty_record = True
         case Map(key=Primitive() as key):
-            seen.value = _field_shape(inner.value, place)
+            seen.value = _field_shape(inner.value, place, empty_names)
             shape.add(Facet(dim, MapOf(key)), seen)
         case Primitive() if inner != VOID:
             shape.add(Facet(dim, inner), seen)
@@ -98,7 +101,7 @@ def _mark_record(
     for f, array in zip(struct.fields, arrays, strict=True):
         by_key.setdefault(f.name, []).append((f.type, array))
     for key, columns in by_key.items():
-        if key:
+        if key or key in shape.fields:
             below, seen = known.fields.get(key, UNKNOWN), shape.fields[key]
             if below.required and _some_missing([array for _, array in columns]):
                 seen.missing = True

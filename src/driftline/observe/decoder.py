@@ -176,8 +176,8 @@ class _DecoderBuilder:
         null.
         """
         for key, seen in shape.fields.items():
-            # The first record that has a key is walked, and each that has an empty one, which is counted.
-            if seen.absent or not key:
+            # The first record that has a key is walked; and where empty ones are counted, each that has one.
+            if seen.absent or not (key or self.walker.empty_names):
                 continue
             below = known.fields.get(key, UNKNOWN)
             type_ = self.field(seen, below)

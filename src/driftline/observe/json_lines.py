@@ -109,7 +109,7 @@ class JsonObserver:
         number of an object's keys that are kept apart before they are checked for data. ``before``: the shape
         of earlier lines, or of the first of these; it counts as observed.
         """
-        self._known, self._dates = known, settings.dates
+        self._known, self._settings = known, settings
         self._folds_at = many if settings.contract.folds else None
         self._before = RecordShape() if before is None or judge is not None else before
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
@@ -123,7 +123,13 @@ class JsonObserver:
         # What the table has, costs no look; but each record before the judge is looked at.
         known = steady(self._known) if self._court is None else RecordShape()
         known.fields.update(copied(self._before).fields)
-        self._walker = Walker(self._known, self._dates, known, folds_at=self._folds_at)
+        self._walker = Walker(
+            self._known,
+            self._settings.dates,
+            known,
+            folds_at=self._folds_at,
+            empty_names=self._settings.keep_empty_names,
+        )
         self._fast.begin(self._walker)
         self._exact.begin(self._walker)
         self._lines = self._blank = self._malformed = 0
@@ -276,12 +282,12 @@ class _Adaptive:
         start = perf_counter()
         walker, begins = self._walker, not self._walker.learnt
         if self._part is not None:
-            known = Walker(walker.known, walker.dates, self._part(walker.shape))
+            known = walker.beginning_with(self._part(walker.shape))
             if known.shape == self._built.takes:
                 return
         else:
             # One that is used again may not know what the walker learns meanwhile.
-            known = Walker(walker.known, walker.dates, copied(walker.shape)) if begins else walker
+            known = walker.beginning_with(copied(walker.shape)) if begins else walker
         decoder = build(known, exact=self._exact)
         self._built = _Built(decoder, known.shape, perf_counter() - start)
         if begins:

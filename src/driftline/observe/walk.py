@@ -94,11 +94,12 @@ class Walker:
         shape: RecordShape | None = None,
         *,
         folds_at: int | None = None,
+        empty_names: bool = False,
     ) -> None:
         """``folds_at``: an object of this many keys, if these are data, is known by all its values
-        together.
+        together. ``empty_names``: the empty key is one like others, and not dropped.
         """
-        self.known, self.dates = known, dates
+        self.known, self.dates, self.empty_names = known, dates, empty_names
         self._folds_at = folds_at
         self._next_look: dict[int, int] = {}  # by facet, how many keys it has when it is looked at again
         self.shape = RecordShape() if shape is None else shape
@@ -110,6 +111,10 @@ class Walker:
         self._dry = False
         # Facets of a field by identity, which is quicker to ask for than equality.
         self._quick: dict[tuple[int, int, int], Seen] = {}
+
+    def beginning_with(self, shape: RecordShape) -> Walker:
+        """Another walker of the same table, whose shape is this one."""
+        return Walker(self.known, self.dates, shape, empty_names=self.empty_names)
 
     def walk(self, record: Mapping[str, object], source: str, line: int) -> None:
         """Add one record, as `driftline.core.values.parse.parse` returns it."""
@@ -132,7 +137,7 @@ class Walker:
 
     def _record(self, record: Mapping[str, object], shape: RecordShape, known: ExpectedField) -> None:
         for position, (key, value) in enumerate(record.items()):
-            if not key:
+            if not (key or self.empty_names):
                 self._drop()
             seen = shape.fields.get(key)
             if seen is None:

@@ -186,9 +186,10 @@ class SelectedValues:
 
 
 def unlimited(settings: Settings) -> Settings:
-    """The settings for values that a person wants in columns."""
+    """The settings for values that a person wants in columns. What gets none stays in the rest."""
     contract = settings.contract.taking_everything()
-    return replace(without_limits(settings), max_key=sys.maxsize, contract=contract)
+    roomy = without_limits(settings)
+    return replace(roomy, max_key=sys.maxsize, keep_empty_names=True, contract=contract)
 
 
 def plans(
@@ -294,7 +295,7 @@ def seen_in(batches: Iterable[Sequence[Chosen]], known: ExpectedField, dates: st
             if part.record:
                 walker.walk(part.record, "", number)
         for struct, (_, values) in typed_batches(parts).items():
-            observer = ArrowObserver(struct, known, "")
+            observer = ArrowObserver(struct, known, "", empty_names=True)
             observer.feed(values)
             typed.append(observer.result())
     return SelectedValues(Observation(walker.shape), merge_observations(typed), counts, met)
@@ -305,6 +306,8 @@ def _check_found(
 ) -> None:
     """Raises DataError for a path below which nothing waits; it names the paths that have values."""
     if missing:
+        if "" in missing[0]:
+            raise DataError(f"{table.name}: {spelled_field(missing[0])}: an empty key gets no column")
         paths = [one.path for one in waiting(table.read(), schema, mark)]
         shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
         hint = f"there is {shown}; driftline stats shows all" if paths else None

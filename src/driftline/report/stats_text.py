@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from driftline.core.columns.statistics import SeenIn, Value, iso
+from driftline.core.planning.rest import field_of
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import dotted
 from driftline.core.values.counted import noun
@@ -63,8 +64,9 @@ def _waiting(table: Stats) -> Iterator[RenderableType]:
         yield Hanging(line.append(f"  {_cut(clean(one.sample), 60)}", "dim"), 2, 6)
     if len(table.rest) > _WAITING:
         yield Text(f"  and {len(table.rest) - _WAITING} paths more in the rest: --json has them", "dim")
-    if table.rest:
-        path = shlex.quote(clean(table.rest[0].path))
+    path = next((one.path for one in table.rest if "" not in field_of(one.path)), None)
+    if path is not None:
+        path = shlex.quote(clean(path))
         yield Text(
             f"  driftline promote {clean(table.table)} {path} makes columns of it, --all of everything", "dim"
         )

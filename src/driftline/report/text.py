@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.text import Text
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, WidenColumn
+from driftline.core.planning.rest import field_of
 from driftline.core.schema.naming import safe, unsafe
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import dotted, leaves
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 LISTED_CHANGES = 12  # that are printed, each with its cause; of more, half as many
 _PATH = 200  # characters of a path
 _LAID = (("partitioned", "partition_by"), ("sorted", "sort_by"))
+_PROMOTED = "`driftline promote` makes columns of it"
 T = TypeVar("T")
 _OTHER = "no record is JSON: --format names another format of files, --value-format that of a topic"
 HINTS, HINT = 10, 500  # that are printed, of more half as many; characters of one
@@ -66,8 +68,11 @@ def batch(
         yield _item("dropped", f"{counted(count, 'value')} with an empty key in {_owner(name)}")
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
-    yield from _rest("held", "new fields wait in the rest", result.held)
-    yield from _rest("rest", "beyond the table's limits", result.rest)
+    nameless = {path: count for path, count in result.rest.items() if "" in field_of(path)}
+    beyond = {path: count for path, count in result.rest.items() if path not in nameless}
+    yield from _rest("held", "new fields wait in the rest", result.held, _PROMOTED)
+    yield from _rest("rest", "beyond the table's limits", beyond, _PROMOTED)
+    yield from _rest("rest", "an empty key gets no column", nameless)
     yield from _set_aside(result, near)
 
 
@@ -101,13 +106,15 @@ def _layout(layout: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield _item("new table", "; ".join([*keys, f"format v{layout['format_version']}"]), style="green")
 
 
-def _rest(title: str, why: str, waiting: Mapping[str, int | None]) -> Iterator[RenderableType]:
-    """The values that went to the rest, in one line."""
+def _rest(
+    title: str, why: str, waiting: Mapping[str, int | None], later: str = ""
+) -> Iterator[RenderableType]:
+    """The values that went to the rest, in one line; ``later``: what can become of them."""
     if waiting:
         known = list(waiting.items())[:LISTED]
         shown = [sample(path, _PATH) + (f" × {count}" if count is not None else "") for path, count in known]
         shown += [f"and {len(waiting) - LISTED} paths more"] * (len(waiting) > LISTED)
-        yield _item(title, f"{', '.join(shown)}: {why}", "`driftline promote` makes columns of it")
+        yield _item(title, f"{', '.join(shown)}: {why}", later)
 
 
 def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:

@@ -108,7 +108,9 @@ class RowsObserver:
 
     def __init__(self, struct: Struct, label: str, terms: RowTerms) -> None:
         self.struct, self.terms = struct, terms
-        self._observer = ArrowObserver(struct, terms.known, label)
+        self._observer = ArrowObserver(
+            struct, terms.known, label, empty_names=terms.settings.keep_empty_names
+        )
         self._excluded = list(excluded_paths(terms.settings.contract))
         self._counts: Counter[str] = Counter()
         self._refused = 0
@@ -213,7 +215,8 @@ def together(parts: Iterable[Observation], struct: Struct, label: str, terms: Ro
     What was refused leaves no trace: not the types whose every value
     was, nor the columns where no row is left.
     """
-    whole = merge_observations([Observation(shape_of(struct, Place(label))), *parts])
+    declared = shape_of(struct, Place(label), empty_names=terms.settings.keep_empty_names)
+    whole = merge_observations([Observation(declared), *parts])
     for conflict in terms.conflicts:
         if conflict.facet is not None and conflict.inexact is None:
             _forget(whole.shape.fields, conflict.path, conflict.facet)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from driftline.core.schema.types import Primitive
@@ -115,7 +116,7 @@ def _in_other(stored: Any, v: Any, how: ValueSettings) -> bool:
 
 
 def _in_variant(stored: Any, v: Any, how: ValueSettings) -> bool:
-    return same_json(stored, v)
+    return same_json(stored, v, empty_names=how.empty_names)
 
 
 # Dates and instants -------------------------------------------------------------------------------------
@@ -208,18 +209,19 @@ def _is_midnight(type_: Primitive, stored: Any, v: Any, how: ValueSettings) -> b
     return type_.name == "date" and isinstance(m, datetime) and _at(stored, m) == m
 
 
-def same_json(stored: Any, v: Any) -> bool:
+def same_json(stored: Any, v: Any, *, empty_names: bool = False) -> bool:
     """True if a variant, read as JSON, equals the value: null and an absent key are one, and so are 1 and
-    1.0.
+    1.0. ``empty_names``: the empty key's value counts.
     """
-    if is_nothing(v):
-        return is_nothing(stored)
+    same = partial(same_json, empty_names=empty_names)
+    if is_nothing(v, empty_names=empty_names):
+        return is_nothing(stored, empty_names=empty_names)
     if isinstance(v, dict):
         return isinstance(stored, dict) and all(
-            same_json(stored.get(k), v.get(k)) for k in {*v, *stored} if k != ""
+            same(stored.get(k), v.get(k)) for k in {*v, *stored} if empty_names or k != ""
         )
     if isinstance(v, list):
-        return isinstance(stored, list) and len(stored) == len(v) and all(map(same_json, stored, v))
+        return isinstance(stored, list) and len(stored) == len(v) and all(map(same, stored, v))
     if isinstance(v, bool) or isinstance(stored, bool):
         return stored is v
     return bool(stored == v)

@@ -163,6 +163,7 @@ def verify(
         table.units,
         any(key.startswith("driftline.resolved.") for key in properties),
         properties.get("driftline.decimal") == ",",
+        properties.get("driftline.empty-names") == "keep",
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         cores = spark.sparkContext.defaultParallelism

@@ -6,7 +6,7 @@ be in one of them, at its position; and everything in a column must come from th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -123,7 +123,7 @@ class _Check:
                 key, column = record.columns[name]
                 columns.setdefault(key, []).append((column, column.dim, stored))
         for key, x in v.items():
-            if x is None or key == "":
+            if x is None or (key == "" and not self.how.empty_names):
                 continue
             held = columns.pop(key, ())
             # Most fields have one plain column, and it holds the value.
@@ -134,7 +134,7 @@ class _Check:
                 or not self.holds(held[0][0], held[0][2], x, ())
             ):
                 self.value(held, x, (*at, key))
-                if type(x) is list and key in record.lists and is_nothing(x):
+                if type(x) is list and key in record.lists and self.how.is_nothing(x):
                     self.emptied(record.lists[key], held, x, (*at, key), unproven=True)
         for key, held in columns.items():
             self.value(held, None, (*at, key))
@@ -147,13 +147,15 @@ class _Check:
 
     def value(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
         """One value of the record, against all columns of its field."""
-        if is_nothing(v) and (
-            is_nothing(v, in_map=True) or not any(column.has_map() for column, _, _ in held)
+        if self.how.is_nothing(v) and (
+            is_nothing(v, empty_names=True) or not any(column.has_map() for column, _, _ in held)
         ):
             self.nothing(held, v, at)
             return
         held = [
-            h for h in held if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2], in_map=True)
+            h
+            for h in held
+            if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2], empty_names=True)
         ]
         variants = [h for h in held if h[0].variant and not (h[1] and isinstance(v, list))]
         if variants:
@@ -172,7 +174,9 @@ class _Check:
                 v is not None or column.type is not None
             )  # no default makes a struct, list or map of null
             if isinstance(stored, list) and not column.defaults:
-                by_default = v is not None and (not isinstance(v, list) or _as_it_is(stored, dim, v))
+                by_default = v is not None and (
+                    not isinstance(v, list) or _as_it_is(stored, dim, v, self.how)
+                )
             if not (by_default and _by_default(column, stored)) and not (
                 isinstance(v, Cell) and stored == ""
             ):
@@ -208,7 +212,7 @@ class _Check:
         """Position by position, each element against all columns that have the list (section 5)."""
         views, strange = [], []
         for column, dim, stored in held:
-            view = _aligned(stored, dim, v)
+            view = _aligned(stored, dim, v, self.how)
             if view is None:
                 strange.append((column, stored))
             else:
@@ -221,7 +225,11 @@ class _Check:
         for i, x in enumerate(v):
             below = [(column, dim, stored[i]) for column, dim, stored in views if stored[i] is not None]
             self.value(below, x, (*at, i))
-            if isinstance(x, list) and is_nothing(x) and (deep := [c.name for c, dim, _ in views if dim]):
+            if (
+                isinstance(x, list)
+                and self.how.is_nothing(x)
+                and (deep := [c.name for c, dim, _ in views if dim])
+            ):
                 self.emptied(deep, below, x, (*at, i))
 
     def nested(self, held: Sequence[_Held], v: dict[Any, Any], at: Steps) -> None:
@@ -287,7 +295,7 @@ class _Check:
         self.out.append(RowDifference(at, v, why, invented=bool(strange)))
 
     def invented(self, column: TableColumn, stored: Any, v: Any, at: Steps) -> None:
-        has = "the record has no value there" if is_nothing(v) else f"the record has {shown(v)}"
+        has = "the record has no value there" if self.how.is_nothing(v) else f"the record has {shown(v)}"
         self.out.append(
             RowDifference(at, v, f"{column.name} holds {shown(stored)}, {has}", lost=False, invented=True)
         )
@@ -324,25 +332,25 @@ def _unwrapped(stored: Any, dim: int) -> Any:
     return stored
 
 
-def _aligned(stored: Any, dim: int, v: list[Any]) -> tuple[int, list[Any]] | None:
+def _aligned(stored: Any, dim: int, v: list[Any], how: ValueSettings) -> tuple[int, list[Any]] | None:
     """The list of the column that stands position by position beside
     ``v``, and the dimension of its elements.
 
     A value of a smaller dimension is wrapped whole. Lists of nothing may or may not count as a dimension.
     """
-    for depth in (_depth(v, empties=False), _depth(v, empties=True)):
+    for depth in (_depth(v, how.is_nothing), _depth(v, lambda _: False)):
         x = _unwrapped(stored, max(dim - depth, 0))
         if isinstance(x, list) and len(x) == len(v) and dim:
             return min(dim, depth) - 1, x
     return None
 
 
-def _as_it_is(stored: list[Any], dim: int, v: list[Any]) -> bool:
-    return len(stored) == len(v) or _aligned(stored, dim, v) is not None
+def _as_it_is(stored: list[Any], dim: int, v: list[Any], how: ValueSettings) -> bool:
+    return len(stored) == len(v) or _aligned(stored, dim, v, how) is not None
 
 
-def _depth(v: Any, empties: bool) -> int:
-    """The dimension of a value: that of its deepest element."""
+def _depth(v: Any, passes_over: Callable[[Any], bool]) -> int:
+    """The dimension of a value: that of its deepest element, except those passed over."""
     if not isinstance(v, list):
         return 0
-    return 1 + max((_depth(x, empties) for x in v if empties or not is_nothing(x)), default=0)
+    return 1 + max((_depth(x, passes_over) for x in v if not passes_over(x)), default=0)

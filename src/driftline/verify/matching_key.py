@@ -126,7 +126,7 @@ class Meeting:
     def _value(self, slot: Slot | None, v: Any, path: str, out: set[str]) -> None:
         if isinstance(v, dict):
             for key, x in v.items():
-                if x is not None and key != "":
+                if x is not None and (key != "" or self.how.empty_names):
                     at = f"{path}.{key}" if path else str(key)
                     below = slot and slot.child(str(key))
                     if not (below and below.default):
@@ -170,7 +170,7 @@ class Meeting:
             for key, x in stored.items():
                 below = slot.child(str(key))
                 at = f"{path}.{key}"
-                if below is not None and key != "":
+                if below is not None and (key != "" or self.how.empty_names):
                     self._column(column.value, below, x, at, out)
         else:
             self._value(slot, stored, path, out)

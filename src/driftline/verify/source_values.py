@@ -55,7 +55,7 @@ class ValueSettings:
     ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are instants.
     ``units``: epoch units of key paths, dotted, without steps for elements of lists. ``resolved``: fields
     were folded into a type that somebody chose, so that a text may be what it spells, and a number an
-    instant. ``comma``: the decimal sign of CSV's numbers is a comma.
+    instant. ``comma``: the decimal sign of CSV's numbers is a comma. ``empty_names``: the empty key is kept.
     """
 
     unit: str | None = None
@@ -63,12 +63,17 @@ class ValueSettings:
     units: Mapping[str, str] = field(default_factory=dict)
     resolved: bool = False
     comma: bool = False
+    empty_names: bool = False
 
     def at(self, path: str) -> ValueSettings:
         """The way to read the field at a path: by the unit of the longest path that leads to it."""
         above = [p for p in self.units if path == p or path.startswith(f"{p}.")]
         unit = self.units[max(above, key=len)] if above else None
         return replace(self, unit=unit, units={}) if above else self
+
+    def is_nothing(self, v: Any) -> bool:
+        """True if the value carries none."""
+        return is_nothing(v, empty_names=self.empty_names)
 
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -164,17 +169,17 @@ def _printed(x: float, text: str) -> bool:
     return text in (repr(x), f"{'-' * sign}{first}.{rest}E{shortest.adjusted()}")
 
 
-def is_nothing(v: Any, *, in_map: bool = False) -> bool:
+def is_nothing(v: Any, *, empty_names: bool = False) -> bool:
     """null, ``[]``, ``{}`` and what holds only those carry no value (2.4); nor does the empty key (2.5).
 
-    ``in_map``: a map has it, of whose keys the empty one is one.
+    ``empty_names``: it does, as in a map, of whose keys it is one.
     """
     if v is None:
         return True
     if isinstance(v, list):
-        return all(is_nothing(x, in_map=in_map) for x in v)
+        return all(is_nothing(x, empty_names=empty_names) for x in v)
     if isinstance(v, Pairs):
         return not v
     if isinstance(v, dict):
-        return all(is_nothing(x, in_map=in_map) for k, x in v.items() if in_map or k != "")
+        return all(is_nothing(x, empty_names=empty_names) for k, x in v.items() if empty_names or k != "")
     return isinstance(v, Cell) and not v

@@ -18,7 +18,6 @@ from driftline.verify.source_values import (
     Single,
     ValueSettings,
     base64_text,
-    is_nothing,
     number,
     single,
     written,
@@ -68,7 +67,7 @@ class RowRest:
         else:
             return False
         # Each part is asked for: what one uses is used, though another one is lost.
-        held = [self.holds(x, (*at, step)) for step, x in parts if not is_nothing(x)]
+        held = [self.holds(x, (*at, step)) for step, x in parts if not self._how.is_nothing(x)]
         return all(held)
 
     def _holds_around(self, v: Any, at: Steps) -> bool:
@@ -81,12 +80,15 @@ class RowRest:
         return self._same(self.values[at], _at(record, at), self._typed[at])
 
     def _same(self, stored: Any, v: Any, typed: bool) -> bool:
+        is_nothing, empty_names = self._how.is_nothing, self._how.empty_names
         if stored is None or is_nothing(v):
             return (stored is None and v is None) or (is_nothing(v) and is_nothing(stored))
         if isinstance(v, dict):
             keys = {str(key): x for key, x in v.items()}
             return isinstance(stored, dict) and all(
-                self._same(stored.get(key), keys.get(key), typed) for key in {*keys, *stored} if key != ""
+                self._same(stored.get(key), keys.get(key), typed)
+                for key in {*keys, *stored}
+                if empty_names or key != ""
             )
         if isinstance(v, list):
             same = isinstance(stored, list) and len(stored) == len(v)

@@ -23,14 +23,19 @@ from driftline.core.planning.stubs import hollow, inside, stub_of, value_of, wit
 from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Type, wrap
 
 
-def settled(seen: FieldShape, columns: Sequence[Facet], policy: Policy) -> FieldShape:
-    """Resolve what depends on the field's columns: dates, numbers as text, objects without values."""
+def settled(
+    seen: FieldShape, columns: Sequence[Facet], policy: Policy, *, empty_names: bool = False
+) -> FieldShape:
+    """Resolve what depends on the field's columns: dates, numbers as text, objects without values.
+
+    ``empty_names``: the empty key's value is one.
+    """
     facets = preserve.dates_settled(seen.facets, columns)
     out = seen.bare()
     for facet, shown in facets.items():
         if facet.base == NUMBER_TEXT:
             facet, shown = Facet(facet.dim, STRING), replace(shown, digits=True)
-        if _holds_type(facet, shown) or any(policy.takes(c, facet, shown) for c in columns):
+        if _holds_type(facet, shown, empty_names) or any(policy.takes(c, facet, shown) for c in columns):
             out.add(facet, shown)
         else:
             # An object of nothing but null is as good as {}: a struct without fields cannot be written.
@@ -42,27 +47,34 @@ def settled(seen: FieldShape, columns: Sequence[Facet], policy: Policy) -> Field
     return out
 
 
-def _holds_type(facet: Facet, seen: Seen) -> bool:
+def _holds_type(facet: Facet, seen: Seen, empty_names: bool) -> bool:
     """True if the facet holds, at any depth, a value that has a type."""
     if isinstance(facet.base, Primitive):
         return True
-    inner = [*(_fields(seen.record) if seen.record else ()), *([seen.value] if seen.value else ())]
-    return any(_holds_type(*item) for field in inner for item in field.facets.items())
+    fields = _fields(seen.record, empty_names) if seen.record else ()
+    inner = [*fields, *([seen.value] if seen.value else ())]
+    items = (item for field in inner for item in field.facets.items())
+    return any(_holds_type(facet, below, empty_names) for facet, below in items)
 
 
-def _fields(record: RecordShape) -> Iterable[FieldShape]:
-    """The fields that may hold a value: the empty key counts only where the record may become a map."""
+def _fields(record: RecordShape, empty_names: bool) -> Iterable[FieldShape]:
+    """The fields that may hold a value: the empty key counts where it is kept, or the record may become a
+    map.
+    """
     keeps_all = "" in record.fields and as_map(entries_of([record])) is not None
-    return (record.fields if keeps_all else record.named()).values()
+    return record.kept(empty_names=empty_names or keeps_all).values()
 
 
 def decide_field(target: Target, seen: FieldShape, contract: Contract, context: Context) -> FieldDecision:
     """Decide a field, or a map's values, from the observed shape."""
     policy = policy_of(contract.policy, new_struct=target.is_new)
     objects = objects_of(seen, target.types, contract, policy, context.settings.mark)
-    shape = settled(objects.shape, [facet_of(t) for t in target.types], policy)
+    columns_before = [facet_of(t) for t in target.types]
+    shape = settled(objects.shape, columns_before, policy, empty_names=context.settings.keep_empty_names)
     field = FieldDecision(target.types, shape, contract, policy, closed=objects.closed)
-    if target.must_wait or (target.may_wait and contract.new_fields == "hold"):
+    if target.never:
+        field = field.sending(frozenset(shape.facets))
+    elif target.must_wait or (target.may_wait and contract.new_fields == "hold"):
         field = field.sending(_held(shape, contract, policy))
     new_maps = ((target.data_path, objects.verdict),) if objects.verdict and not field.beyond else ()
 

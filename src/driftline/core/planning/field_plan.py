@@ -35,7 +35,7 @@ class Target:
 
     ``data_path``: the values' path in the data; ``is_new``: the struct or map is created by this batch;
     ``may_wait``: the table lacks the field, so it waits in the rest where new fields are held; ``must_wait``:
-    its key is too long for a column's doc.
+    its key is too long for a column's doc; ``never``: its key is empty, so it waits whatever the policy.
     """
 
     types: tuple[Type, ...]
@@ -44,6 +44,7 @@ class Target:
     is_new: bool = False
     may_wait: bool = False
     must_wait: bool = False
+    never: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +114,15 @@ class NewColumn:
     comment: str = ""
 
 
-def in_order(shape: RecordShape, contract: Contract) -> list[tuple[str, FieldShape]]:
-    """The observed fields in the order of the data, then the declared ones."""
-    shapes = dict(sorted(shape.named().items(), key=lambda f: (f[1].place, f[0])))
+def in_order(
+    shape: RecordShape, contract: Contract, *, empty_names: bool = False
+) -> list[tuple[str, FieldShape]]:
+    """The observed fields in the order of the data, then the declared ones.
+
+    ``empty_names``: that of the empty key too.
+    """
+    kept = shape.kept(empty_names=empty_names)
+    shapes = dict(sorted(kept.items(), key=lambda f: (f[1].place, f[0])))
     for key, below in contract.fields.items():
         if below.hint is not None and not below.excluded:
             shapes.setdefault(key, FieldShape(Place(), absent=True, missing=True))

@@ -183,7 +183,7 @@ def plan_record(scope: Scope, shape: RecordShape, contract: Contract, context: C
     known = by_key(scope.struct.fields, context.settings.mark)
     decided = [
         _decide(scope, key, known.get(key, []), seen, contract, context)
-        for key, seen in in_order(shape, contract)
+        for key, seen in in_order(shape, contract, empty_names=context.settings.keep_empty_names)
     ]
     drafts = [draft for field in decided for draft in field.drafts]
     named = named_columns(scope.struct, drafts, context.settings.mark)
@@ -241,6 +241,7 @@ def _decide(
         scope.is_new,
         may_wait=is_unknown and bool(context.schema.struct.fields),
         must_wait=len(key) > context.settings.max_key and not (known or drafts),
+        never=not key,
     )
     decision = decide_field(target, seen, contract, context)
     drafts += [

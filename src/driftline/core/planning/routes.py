@@ -24,7 +24,8 @@ class Settings:
     ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: the prefix of an evolved column's doc.
     ``max_columns``: leaf columns of a table; ``max_fields``: fields of one struct in the record, None: any
     number; ``max_key``: characters of a key that gets a column. ``beyond``: values beyond these limits go to
-    the "rest", to "quarantine", or "fail". ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the
+    the "rest", to "quarantine", or "fail". ``keep_empty_names``: values of the empty key go to the rest, not
+    away. ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the
     `widen` policy may write columns anew. ``max_record_bytes``: of a record's text. ``contract``: the
     settings of paths. ``csv``: the dialect. ``hive``: folders in paths, `day=2026-01-01/`, are columns.
     ``as_text``: types that the table's format lacks, whose values become text.
@@ -36,6 +37,7 @@ class Settings:
     max_fields: int | None = None
     max_key: int = MAX_KEY
     beyond: str = "quarantine"
+    keep_empty_names: bool = False
     on_conflict: str = "quarantine"
     allow_rewrite: bool = False
     max_record_bytes: int = 128 * 2**20

@@ -205,12 +205,13 @@ class RecordShape:
         """The number of keys of the largest record, at any depth."""
         return max((len(self.fields), *(shape.most_keys for shape in self.fields.values())))
 
-    def named(self) -> dict[str, FieldShape]:
-        """The fields that may have columns: JSON's empty key is a key of maps only (2.5)."""
-        if "" not in self.fields:
+    def kept(self, *, empty_names: bool) -> dict[str, FieldShape]:
+        """The fields of a struct whose values are kept: those of the empty key only with ``empty_names``
+        (2.5).
+        """
+        if empty_names or "" not in self.fields:
             return self.fields
-        typed = any(seen.typed for seen in self.fields[""].facets.values())
-        return self.fields if typed else {key: shape for key, shape in self.fields.items() if key}
+        return {key: shape for key, shape in self.fields.items() if key}
 
     def having(self, takes: Callable[[str], bool]) -> RecordShape:
         """The fields whose keys satisfy ``takes``."""
