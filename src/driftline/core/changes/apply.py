@@ -222,10 +222,12 @@ class _Ids:
         self.last = last
 
     def next(self) -> int:
+        """The next free id."""
         self.last += 1
         return self.last
 
     def fresh(self, column: Field) -> Field:
+        """The column with new ids, its own before those inside it."""
         return replace(column, id=self.next(), type=self._type(column.type))
 
     def _type(self, type_: Type) -> Type:

@@ -112,6 +112,7 @@ class Checker:
     # --------------------------------------------------------------------------------------------
 
     def add(self, change: AddColumn) -> AddColumn | None:
+        """Check a new column; None if it exists and may. Raises UsageError, DataError."""
         parent = self.at(change.parent) if change.parent else Field("", self.draft.schema.struct)
         name, column = change.column.name, change.column
         if not isinstance(parent.type, Struct):
@@ -134,6 +135,10 @@ class Checker:
         return change
 
     def drop(self, change: DropColumn) -> DropColumn | None:
+        """Check that a column can be dropped; None if it is absent and may be. Raises UsageError, DataError.
+
+        A struct keeps at least one field, and the columns of a row's key stay.
+        """
         try:
             self.draft.find(change.path)
         except KeyError:
@@ -204,6 +209,7 @@ class Checker:
         return column
 
     def position(self, parent: Path, to: Position, name: str) -> None:
+        """Raise if the field cannot stand there: DataError after itself, UsageError after a missing one."""
         if to.after is None:
             return
         if to.after == name:

@@ -26,6 +26,7 @@ class CommittedBatch:
     records: int
 
     def to_dict(self) -> dict[str, Any]:
+        """The batch as `--json` prints it."""
         return {"at": iso(self.at), "batch": self.id, "records": self.records}
 
 
@@ -37,6 +38,7 @@ class SeenIn:
     batch: str | None
 
     def to_dict(self) -> dict[str, Any]:
+        """The batch and time as `--json` prints them."""
         return {"at": iso(self.at), "batch": self.batch}
 
 
@@ -128,6 +130,7 @@ class Counts:
 
     @property
     def recent(self) -> tuple[CommittedBatch, ...]:
+        """The last batches, oldest first."""
         return tuple(s.batch for s in self.snapshots if s.slot is not None)
 
     @property
@@ -137,6 +140,7 @@ class Counts:
 
     @property
     def records(self) -> int:
+        """The number of records in all files."""
         return sum(c.values for c in self.files.values())
 
     def values(self, column: int, schema: int | None) -> int | None:

@@ -62,6 +62,7 @@ class ColumnRoute:
 
     @property
     def facet(self) -> Facet:
+        """The column's type as a facet."""
         return facet_of(self.type)
 
 
@@ -274,7 +275,7 @@ def _same_column(column: ColumnRoute, guess: ColumnRoute, seen: frozenset[Facet]
 
 
 def lost_names(route: RecordRoute, names: Mapping[Path, int]) -> Counter[Path]:
-    """How often records had the empty key, by path, except in maps, which keep it.
+    """Count the records with the empty key, by path; maps keep that key, so it is not counted there.
 
     ``names``: counts as observed, before all maps were known: their paths contain the maps' keys.
     """

@@ -33,16 +33,20 @@ class Preserve:
     makes_columns = True
 
     def decide(self, field: FieldState) -> Decision:
+        """Decide the field by `decide`."""
         return decide(field)
 
     def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+        """True if `takes` routes the facet to the column, whatever its values."""
         del seen
         return takes(column, facet)
 
     def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+        """True if `accepts` finds each value exact in the column."""
         return accepts(column, facet, seen, unit)
 
     def keeps_required(self, *, absent: bool) -> str:
+        """Never a reason: a required column without a value becomes optional."""
         del absent
         return ""
 
