@@ -1,6 +1,4 @@
-"""What the road needs of a table format: a table that loads, reads and
-opens a transaction, and that transaction.
-"""
+"""The interface of a table format: a catalog's table, its transactions, and changes of its definition."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ class Moved(CommitConflict):
 
 
 class UnknownError(SetupError):
-    """Whether a commit took place is not known: its files may be the table's."""
+    """A commit with an unknown outcome: its files may be the table's, and must stay."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(
@@ -70,7 +68,7 @@ class State:
     version: str = ""
 
     def fits(self, later: State) -> bool:
-        """Whether what was planned and written for this state is right for a later one too."""
+        """True if a plan or files made for this state are right for the ``later`` one too."""
         return (self.version != "" and self.version == later.version) or (
             (self.uuid, self.schema, self.last_id) == (later.uuid, later.schema, later.last_id)
             and _settings(self) == _settings(later)
@@ -154,12 +152,13 @@ class Transaction(Protocol):
 
     @property
     def location(self) -> str:
-        """Where the table's data files lie: a path or URI."""
+        """The folder of the table's data files: a path or URI."""
         ...
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """What tasks reach the store of the `location` with, as `stores.filesystem`
-        takes it; None where it is in none, or tasks do not get there.
+        """The options of `stores.filesystem` with which tasks reach the store of the `location`.
+
+        None if it is in no store, or if tasks cannot reach it.
         """
         ...
 
@@ -238,22 +237,20 @@ class Draft(Protocol):
 
     @property
     def definition(self) -> Definition:
-        """What the table would be defined as, with the ids that it
-        gives; once it is committed, what it is.
-        """
+        """The table's future definition, with the ids that it assigns; after the commit, its present one."""
         ...
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What it means for those who read the table."""
+        """Consequences for readers of the table, as sentences."""
         ...
 
     def read(self) -> DataFrame:
-        """The rows that there are, as they would read."""
+        """The present rows, as they would read."""
         ...
 
     def commit(self) -> None:
-        """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
+        """Make the draft the table. Raises CommitConflict if the definition was changed meanwhile."""
         ...
 
 
@@ -262,7 +259,7 @@ class Alteration(Protocol):
 
     @property
     def before(self) -> Definition:
-        """What that version was defined as."""
+        """The definition of the loaded version."""
         ...
 
     def nulls(self, path: Path, column: Field) -> NullCount:
@@ -288,7 +285,7 @@ class CatalogTable(Protocol):
 
     @property
     def blank(self) -> Definition:
-        """What a table is made of in this format: one without columns."""
+        """The definition of a new table without columns in this format."""
         ...
 
     @property
@@ -312,7 +309,7 @@ class CatalogTable(Protocol):
         ...
 
     def definition(self) -> Definition:
-        """What the table is defined as now. Raises UsageError where there is no table."""
+        """The table's present definition. Raises UsageError if there is no table."""
         ...
 
     def read(self, snapshot: int | None = None) -> DataFrame:
@@ -359,7 +356,7 @@ class CatalogTable(Protocol):
         ...
 
     def versions(self) -> Versions:
-        """What is left of the table's past. Raises UsageError where there is no table."""
+        """The known past of the table. Raises UsageError if there is no table."""
         ...
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
@@ -379,9 +376,7 @@ class CatalogTable(Protocol):
         ...
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """What the table's metadata tell of the columns of ``schema``.
-        Raises UsageError where there is no table.
-        """
+        """The statistics of the columns of ``schema``, by metadata. Raises UsageError without a table."""
         ...
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:

@@ -21,7 +21,9 @@ class OfflineTable(Protocol):
     """A table read from its metadata without Spark, as it was at that time."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The table's name, ``namespace.table``."""
+        ...
 
     def load(self) -> State:
         """The table's state."""

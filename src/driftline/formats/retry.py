@@ -89,6 +89,7 @@ def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> 
     before = retry.conflicts
 
     def attempt() -> None:
+        """Commit; after a conflict, to the table as it is now."""
         if retry.conflicts > before:
             transaction.again(now())
         transaction.commit()

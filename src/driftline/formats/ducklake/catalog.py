@@ -45,10 +45,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CatalogDatabase:
-    """Where a DuckLake's catalog is. ``kind``: duckdb, sqlite or
-    postgres; ``target``: a path or libpq's text.
+    """The location of a DuckLake's catalog.
 
-    ``data``: the folder of the files, for a lake that is yet to be made.
+    ``kind``: duckdb, sqlite or postgres; ``target``: a path or libpq's text. ``data``: the folder of the
+    files, for a lake that does not exist yet.
     """
 
     kind: str
@@ -57,9 +57,9 @@ class CatalogDatabase:
 
     @classmethod
     def of(cls, text: str, lake: Path) -> CatalogDatabase:
-        """What ``catalog = "…"`` says: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
+        """Parse the setting ``catalog``: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
 
-        >>> Catalog.of("sqlite", Path("/lake"))
+        >>> CatalogDatabase.of("sqlite", Path("/lake"))
         CatalogDatabase(kind='sqlite', target='/lake/catalog.sqlite', data='/lake/data/')
         """
         kind, _, target = text.partition(":")
@@ -83,7 +83,7 @@ class CatalogDatabase:
         return _PASSWORD.sub(r"\1***", f"{self.kind}:{self.target}")
 
     def exists(self) -> bool:
-        """Whether there is a database to look into; a server's is not asked."""
+        """True if there is a database file, or the catalog is on a server, which is not asked."""
         return self.kind == "postgres" or Path(self.target).is_file()
 
     def engine(self) -> str:
@@ -107,6 +107,7 @@ class CatalogDatabase:
         """Runs one statement by DuckDB itself, with the lake attached as ``lk``."""
 
         def once() -> list[tuple[Any, ...]]:
+            """Run the statement on a connection of its own."""
             with self._attached() as connection:
                 return connection.execute(sql, list(parameters)).fetchall()
 
@@ -127,9 +128,10 @@ class CatalogDatabase:
                 connection.execute("DETACH lk")
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """What ``work`` reads, in one transaction. Raises SetupError where the catalog cannot be opened."""
+        """The result of ``work`` in one read transaction. Raises SetupError if the catalog does not open."""
 
         def once() -> T:
+            """Do the work on a connection of its own."""
             with self._open(writes=False) as connection:
                 return work(connection)
 
@@ -145,6 +147,7 @@ class CatalogDatabase:
         import duckdb
 
         def once() -> T:
+            """Do the work and commit it; an error of the commit counts only if the work did not land."""
             done: list[T] = []
             try:
                 with self._open(writes=True) as connection:
@@ -245,12 +248,15 @@ class Connection:
         self.kind = kind
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement without a result."""
         self._raw.execute(sql, list(parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
         return self._raw.execute(sql, list(parameters)).fetchall()
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """The first row of a query; None if there is none."""
         return self._raw.execute(sql, list(parameters)).fetchone()
 
     def arrow(self, sql: str) -> Any:

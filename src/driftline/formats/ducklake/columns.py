@@ -52,6 +52,7 @@ def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
         below.setdefault(row.parent, []).append(row)
 
     def field(row: ColumnRow) -> Field:
+        """The field of a row; a nested one is never required."""
         type_ = nested(row)
         # DuckDB sets NOT NULL of nested fields at random, and holds nobody to it.
         required = not row.nullable and row.parent is None
@@ -62,6 +63,7 @@ def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
         return Field(row.name, type_, row.id, required, docs.get(row.id), initial, write)
 
     def nested(row: ColumnRow) -> Type:
+        """The type of a row, with the rows below it."""
         inner = below.get(row.id, [])
         match row.type.lower():
             case "struct":
@@ -88,6 +90,7 @@ def rows_of(schema: Schema, before: Schema, known: Sequence[ColumnRow], table: s
     out: list[ColumnRow] = []
 
     def add(type_: Type, path: Path, parent: int | None) -> None:
+        """Append the rows of the fields inside a type."""
         below = children(type_)
         _unique(below, fields, path, table)
         orders = _orders([f.id for f in below], rows)

@@ -48,6 +48,7 @@ def leaves(schema: Schema) -> dict[str, tuple[int, Primitive]]:
     out: dict[str, tuple[int, Primitive]] = {}
 
     def walk(type_: Type, id_: int, path: str) -> None:
+        """Add the leaf columns inside a type, whose path in Parquet is ``path``."""
         match type_:
             case Primitive():
                 out[path] = (id_, type_)
@@ -146,6 +147,7 @@ def _bounds(
 
 
 def order_of(type_: Primitive) -> Any:
+    """The key function that sorts DuckLake's text of this type's values as the values themselves."""
     match type_.name:
         case "int" | "long" | "decimal":
             return Decimal

@@ -79,6 +79,7 @@ def _rows(schema: Schema) -> list[Row]:
     rows: list[Row] = []
 
     def add(type_: Type, parent: int | None) -> None:
+        """Append the rows of the fields inside a type."""
         for child in children(type_):
             number = len(rows)
             # DuckDB names an element by the group around it.

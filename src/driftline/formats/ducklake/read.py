@@ -62,6 +62,9 @@ class Columns:
         )
 
     def special(self, type_: Primitive) -> bool:
+        """True if values of the type need an expression of their own: UUIDs, and types that Spark cannot
+        read.
+        """
         return type_.name == "duckdb_uuid" or self.refused(type_, "") is not None
 
     def refused(self, type_: Type, where: str) -> str | None:
@@ -101,6 +104,7 @@ class Columns:
         """
 
         def child(f: Field, x: str) -> str:
+            """SQL of a field inside the value ``x``, or of its default if the files lack it."""
             has_value = (
                 f.id in names if names is not None else (has is None or f.id in has) and f.id not in missing
             )
@@ -127,6 +131,7 @@ class Columns:
                 return self.leaf(type_, x, text=has is not None)
 
     def leaf(self, type_: Primitive, x: str, *, text: bool) -> str:
+        """SQL of a leaf's value: a UUID of 16 bytes as its text, all else as it is."""
         if type_.name == "duckdb_uuid" and not text:
             h = f"lower(hex({x}))"
             cuts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
@@ -136,6 +141,7 @@ class Columns:
         return x
 
     def spark(self, type_: Type, where: str) -> DataType:
+        """The Spark type of the column in the result. Raises DataError for one that Spark cannot read."""
         return _readable(type_, f"{self.table}.{where}")
 
     def by_id(self, struct: Struct, shelf: ScanGroup) -> StructType:
@@ -166,6 +172,7 @@ class Columns:
                 return self.leaf_asked(f.id, now, shelf)
 
     def leaf_asked(self, id_: int, now: Primitive, shelf: ScanGroup) -> DataType:
+        """The Spark type to read a leaf as: that of the group's files, bytes for a UUID."""
         from pyspark.sql.types import BinaryType
 
         earlier = dict(shelf.types).get(id_)
@@ -177,6 +184,9 @@ class Columns:
         from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
         def of(f: Field) -> DataType:
+            """The Spark type of a field, with only those fields inside it that the files have and Spark can
+            read.
+            """
             inside = children(f.type)
             match f.type:
                 case Struct(fields):
@@ -194,6 +204,7 @@ class Columns:
 
 
 def target(struct: Struct, table: str) -> StructType:
+    """The Spark type of the table's rows. Raises DataError for a column that Spark cannot read."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(f.name, _readable(f.type, f"{table}.{f.name}")) for f in struct.fields])
@@ -387,6 +398,7 @@ def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
     conf = session.sessionState().newHadoopConf()
 
     def said(path: str) -> str:
+        """A path in the form of Spark's column of file names."""
         java = jvm.org.apache.hadoop.fs.Path(path)
         whole = str(java.getFileSystem(conf).makeQualified(java).toUri().toString())
         return re.sub(_SCHEME, "/", whole)

@@ -165,6 +165,7 @@ class LatestSnapshot:
 
 
 def set_version(connection: Connection, head: LatestSnapshot, table: int) -> None:
+    """Record that the table has the schema version of the new snapshot."""
     connection.insert(
         "ducklake_schema_versions",
         [{"begin_snapshot": head.snapshot, "schema_version": head.schema_version, "table_id": table}],
@@ -174,6 +175,10 @@ def set_version(connection: Connection, head: LatestSnapshot, table: int) -> Non
 def set_columns(
     connection: Connection, head: LatestSnapshot, intent: TableCommit, now: LakeState, table: TableRow
 ) -> None:
+    """Write the columns that differ from the present ones, and end those they replace or that are dropped.
+
+    Their docs, the schema version and the table for inlined data follow.
+    """
     before = {row.id: row for row in now.columns}
     rows = rows_of(intent.schema, now.schema, now.columns, intent.name)
     changed = [row for row in rows if row.id not in before or row != before[row.id]]
@@ -239,6 +244,7 @@ def _docs(
 def set_properties(
     connection: Connection, snapshot: int, table: TableRow, now: LakeState, intent: TableCommit
 ) -> None:
+    """Write the properties that differ from the present ones, and end those that are replaced or removed."""
     changed = {key: value for key, value in intent.properties.items() if now.properties.get(key) != value}
     for key in (changed.keys() | set(intent.removed)) & now.properties.keys():
         connection.execute(

@@ -94,6 +94,7 @@ def write_tasks(
     partitions: dict[str, tuple[str | None, ...]] = {}
 
     def place(file: WrittenFile) -> str:
+        """The place of a written file in the folder of its partition; notes its values for the catalog."""
         values = tuple(map(_text, dealing.partition, file.partition))
         path = (duckdb_folder(values, schema, keys) or "") + Path(file.path).name
         partitions[path] = values
@@ -313,7 +314,7 @@ class DuckLakeTransaction:
 
     @property
     def location(self) -> str:
-        """Where the table's data files lie."""
+        """The folder of the table's data files."""
         return self._intent.folder
 
     def reached_with(self) -> Mapping[str, str] | None:

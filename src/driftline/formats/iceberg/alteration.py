@@ -156,7 +156,7 @@ class _Schemas:
         self._since = last_changes.written_with(changes, metadata["current-schema-id"])[::-1]
 
     def lacks(self, column: int, row: Any) -> bool:
-        """Whether files of a commit certainly lack the column."""
+        """True if files of a commit certainly lack the column."""
         schema = self._by_snapshot.get(row.snapshot_id)
         if schema is None:
             sequence = row.file_sequence_number or 0
@@ -280,7 +280,7 @@ class IcebergDraft:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What it means for those who read the table."""
+        """Consequences for readers of the table: new columns of types that some of them do not know."""
         return warnings(self._before.schema, self.definition.schema)
 
     def read(self) -> DataFrame:
@@ -297,7 +297,7 @@ class IcebergDraft:
         upkeep(self.table, self._draft.current())
 
     def _is_in(self, now: Any) -> bool:
-        """Whether the Java table has the change: it remembers it, or is as drafted."""
+        """True if the Java table ``now`` has the change: it remembers it, or equals the draft."""
         jvm: Any = self.table.spark._jvm
         there, properties = definition(jvm, now.operations().current()), self.definition.properties
         new = self._before.properties.get(last_changes.PROPERTY) != properties.get(last_changes.PROPERTY)

@@ -38,12 +38,12 @@ class IcebergCatalog:
 
     @property
     def writes(self) -> str:
-        """What runs statements that write."""
+        """The way to run a statement that writes, for errors about one in a query."""
         return "`Lake.sql` in Python runs it"
 
     @property
     def has_views(self) -> bool:
-        """Whether Spark's views can be kept beside the tables: most Iceberg catalogs have them."""
+        """True: most Iceberg catalogs keep Spark's views beside the tables."""
         return True
 
     def sql_name(self, name: str) -> str:

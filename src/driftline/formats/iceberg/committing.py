@@ -78,9 +78,9 @@ def _not_loaded(table: IcebergTable, error: Py4JJavaError) -> Exception:
 
 
 def _landed(table: IcebergTable, error: Py4JJavaError, has: Callable[[Any], bool]) -> bool:
-    """Whether a commit that ended in an error is in the table all the same.
+    """True if a commit that ended in an error is in the table all the same.
 
-    Raises UnknownError where that cannot be told: its files must then stay.
+    Raises UnknownError if that cannot be found out: its files must then stay.
     """
     unknown = _may_land(error)
     try:
@@ -96,8 +96,10 @@ def _landed(table: IcebergTable, error: Py4JJavaError, has: Callable[[Any], bool
 
 
 def _may_land(error: Py4JJavaError) -> bool:
-    """Whether a commit that ended in an error may still be under way: a catalog's server was asked, and the
-    connection was lost, or took too long. SQLite is none, and commits nothing later.
+    """True if a commit that ended in an error may still be under way.
+
+    That is so if a catalog's server was asked, and the connection was lost or timed out. SQLite is no server,
+    and commits nothing later.
     """
     if java_class(error).endswith("UncheckedSQLException"):
         return "SQLite" not in str(error.java_exception.getCause())

@@ -47,7 +47,7 @@ def schema_of(jvm: Any, table: Any) -> Schema:
 
 
 def items(java: Any) -> list[Any]:
-    """What a Java collection holds."""
+    """The items of a Java collection."""
     out, iterator = [], java.iterator()
     while iterator.hasNext():
         out.append(iterator.next())
@@ -86,7 +86,7 @@ def java_class(error: Py4JJavaError) -> str:
 
 
 def short(error: BaseException) -> str:
-    """What went wrong, on one line."""
+    """The first line of an error's message; of one without a message, its Java class."""
     if isinstance(error, Py4JJavaError):
         message = error.java_exception.getMessage() or java_class(error)
         return str(message).split("\n", 1)[0]

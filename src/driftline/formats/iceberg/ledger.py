@@ -44,7 +44,7 @@ def read_ledger(path: str, io: Callable[[], Any]) -> dict[int, int]:
 
 
 def place(table: Any, name: str) -> str:
-    """Where a file of this name lies beside the metadata of a Java ``table``."""
+    """The path of a file of this name beside the metadata of a Java ``table``."""
     return str(table.operations().metadataFileLocation(name))
 
 

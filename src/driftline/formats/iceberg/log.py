@@ -26,6 +26,7 @@ def changes_in_log(current: Metadata, read: Callable[[str], Metadata | None]) ->
 
     @cache
     def at(place: int) -> Metadata | None:
+        """The metadata file at a place of the log; None if it was cleaned away."""
         return current if place == last else read(files[place])
 
     first = _first(at, 0, last)
@@ -63,7 +64,7 @@ def _between(at: _At, old: int, new: int) -> Iterator[int]:
 
 
 def _mark(metadata: Metadata | None) -> tuple[object, ...]:
-    """What differs before and after a change."""
+    """The parts of metadata that differ before and after a change."""
     assert metadata is not None
     properties = metadata.get("properties", {})
     return (

@@ -1,5 +1,5 @@
-"""What the metrics of a table's files add up to, out of its manifests, without Spark:
-the same that `metadata` asks Spark for.
+"""Sums of a table's file metrics from its manifests, without Spark: the twin of `table_statistics`, which
+asks Spark.
 """
 
 from __future__ import annotations
@@ -41,6 +41,15 @@ class _Sum:
     earliest: tuple[int, Bound, Bound] | None = None
 
     def add(self, v: int, low: Bound, high: Bound, place: int | None, *, born: bool) -> None:
+        """Add the metrics of one file.
+
+        Args:
+            v: the number of values.
+            low: the lower bound; None if the file has none.
+            high: the upper bound; None if the file has none.
+            place: the commit that added the file, as an index; None if unknown.
+            born: the file contains only records that this commit added.
+        """
         self.v += v
         self.files += 1
         self.foreign += 0 if born else v
@@ -54,6 +63,7 @@ class _Sum:
                 self.earliest = place, low, high
 
     def told(self, key: tuple[Any, ...], kind: str | None) -> Summed:
+        """The sum as a row of `summed`; bounds are compared by ``kind``."""
         order = partial(sorting, kind)
         return {
             "id": key[0], "schema": key[1], "slot": key[2],

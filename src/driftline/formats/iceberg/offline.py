@@ -76,9 +76,7 @@ class OfflineIcebergTable:
         return past(self._metadata, _read)
 
     def statistics(self, schema: Schema) -> TableStatistics | None:
-        """What the metadata of files tell of the columns; None where the
-        manifests are too many, or not to be read.
-        """
+        """The statistics of the columns from metadata; None if the manifests are too many, or unreadable."""
         entries = self.entries()
         if entries is None:
             return None
@@ -98,9 +96,7 @@ class OfflineIcebergTable:
             return None
 
     def is_empty(self, name: str) -> bool:
-        """Whether another table of this lake has no records, or is not there;
-        False also where that is not to be told.
-        """
+        """True if another table of this lake has no records, or does not exist; False if that is unknown."""
         try:
             if _located(*self._lake, name) is None:
                 return True
@@ -149,7 +145,7 @@ def _opened(lake: Path) -> sqlite3.Connection:
 
 
 def _located(lake: Path, catalog: str, name: str) -> str | None:
-    """Where a table's metadata file is. None: there is no such table."""
+    """The path of a table's metadata file; None if there is no such table."""
     namespace, _, table = name.rpartition(".")
     with closing(_opened(lake)) as database:
         row = database.execute(_TABLE, (catalog, namespace, table)).fetchone()

@@ -69,7 +69,7 @@ def _is_ours(path: str, *, remote: bool) -> bool:
 
 
 def _folders(table: Any) -> Iterator[str]:
-    """Where the table's data files may be, and its ledger."""
+    """The possible folders of the table's data files, and that of its ledger."""
     properties: Mapping[str, str] = table.properties()
     yield f"{table.location()}/data"
     yield place(table, "any").rpartition("/")[0]

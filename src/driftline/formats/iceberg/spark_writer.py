@@ -1,4 +1,4 @@
-"""What Iceberg's own writer in Spark does with the rows of a frame."""
+"""Iceberg's own writer in Spark: appends and overwrites with the rows of a frame."""
 
 from __future__ import annotations
 

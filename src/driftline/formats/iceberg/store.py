@@ -18,8 +18,9 @@ _WITH_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
 
 
 def options_of(spark: Any, table: Any, location: str) -> dict[str, str] | None:
-    """What `stores.filesystem` takes for files of a Java ``table`` at the URI
-    ``location``, secrets included; None where only Java gets there.
+    """The options of `stores.filesystem` for files of a Java ``table`` at the URI ``location``.
+
+    They include secrets. Returns None if only Java can reach the store.
     """
     io = table.io()
     properties = text_map(spark._jvm, io.properties())
@@ -30,7 +31,7 @@ def options_of(spark: Any, table: Any, location: str) -> dict[str, str] | None:
 
 
 def in_store(table: Any, folder: str) -> bool:
-    """Whether the table's own FileIO is what lists this folder of its files, and not Hadoop."""
+    """True if the table's own FileIO, and not Hadoop, lists this folder of its files."""
     return _class(table.io(), folder) != "HadoopFileIO"
 
 

@@ -148,7 +148,7 @@ class IcebergTable:
         return entries.keys() - (undone(self._jvm, table, entries) if table is not None else entries.keys())
 
     def definition(self) -> Definition:
-        """What the table is defined as now. Raises UsageError where there is no table."""
+        """The table's present definition. Raises UsageError if there is no table."""
         table = self.java()
         if table is None:
             raise no_table(self.name)
@@ -191,9 +191,7 @@ class IcebergTable:
         return snapshots(self, latest)
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """What the metadata of files tell of the columns of ``schema``.
-        Raises UsageError where there is no table.
-        """
+        """The statistics of the columns of ``schema``, by metadata. Raises UsageError without a table."""
         return table_statistics(self, schema)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:

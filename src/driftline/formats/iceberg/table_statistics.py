@@ -71,8 +71,9 @@ def plain(schema: Schema) -> dict[int, Primitive]:
 
 
 def summed(metadata: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> TableStatistics:
-    """What a table's metadata file and its files' metrics, added up by
-    column, schema, slot and width, tell.
+    """The statistics in a table's metadata file and in the summed metrics of its files.
+
+    ``rows``: the sums by column, schema, slot and width of bounds.
     """
     counts = Counts(
         tuple(snapshots(metadata)),
@@ -149,7 +150,7 @@ def _rows(
     plain: Mapping[int, Primitive],
     forgotten: Forgotten,
 ) -> Sequence[Summed]:
-    """What the metrics of all files add up to."""
+    """Sum the metrics of all files by column, schema, slot and width of bounds."""
     from pyspark.sql import functions as F
 
     cases = [

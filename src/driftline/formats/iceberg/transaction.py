@@ -172,11 +172,11 @@ class IcebergTransaction:
 
     @property
     def location(self) -> str:
-        """Where the table's data files lie."""
+        """The folder of the table's data files."""
         return location_of(self._java.table())
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """What tasks reach the store of the `location` with; None where they do not."""
+        """The options with which tasks reach the store of the `location`; None if they cannot."""
         return options_of(self.table.spark, self._java.table(), self.location)
 
     def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
@@ -275,7 +275,7 @@ class IcebergTransaction:
         return last_changes.noted(properties, step_, before, {**before, **properties})
 
     def include(self, _: IcebergTransaction) -> bool:
-        """Whether the other one becomes visible with this one: Iceberg has no commit over two tables."""
+        """False: Iceberg has no commit over two tables."""
         return False
 
     def commit(self) -> None:
@@ -328,6 +328,7 @@ class IcebergTransaction:
         files: list[Any] = []
 
         def write(rows: DataFrame) -> int:
+            """Write the rows into files of the other transaction; returns the number of rows in them."""
             files.extend(other._files_of(rows))
             return sum(int(file.recordCount()) for file in files)
 
@@ -415,7 +416,7 @@ class IcebergTransaction:
         return True
 
     def _is_in(self, now: Any) -> bool:
-        """Whether the Java table has the batch."""
+        """True if the Java table ``now`` has the batch."""
         if self._made is not None:
             return now.snapshot(self._made) is not None
         return self._properties.items() <= text_map(self._jvm, now.properties()).items()

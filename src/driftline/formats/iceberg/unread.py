@@ -79,7 +79,7 @@ def unreadable(table: str, schema: Schema) -> DataError | None:
 
 
 def warnings(before: Schema, after: Schema) -> list[str]:
-    """What new columns mean for those who read the table."""
+    """Sentences for readers of the table about new columns of types that they may not know."""
     known = {f.id for _, f in before.walk()}
     out = []
     for path, f in after.walk():
