@@ -1,4 +1,4 @@
-"""Where messages about new objects come in: a queue that speaks SQS, or files that they are appended to."""
+"""Sources of messages about new objects: a queue that speaks SQS, or files to which messages are appended."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ class Message(NamedTuple):
 
 
 class Channel(Protocol):
-    """Where messages come from."""
+    """A source of messages about new objects."""
 
     def receive(self) -> Iterable[Message]:
-        """What is new, or came and was not deleted. Raises SetupError."""
+        """Receive the messages that are new, or were received before and not deleted. Raises SetupError."""
         ...
 
     def delete(self, receipts: Sequence[str]) -> None:
@@ -123,6 +123,7 @@ class MessageFiles:
         self._read: dict[Path, tuple[int, int]] = {}  # inode, and bytes
 
     def receive(self) -> Iterator[Message]:
+        """Yield the complete lines appended since the last call; in a folder, file by file, by name."""
         try:
             folder = self._path.is_dir()
             for file in sorted(self._path.iterdir()) if folder else [self._path]:
@@ -162,6 +163,7 @@ class Queue:
         self._client: Any = client("sqs", self._options)
 
     def receive(self) -> list[Message]:
+        """Receive up to `AT_ONCE` messages, each id once; stops early when a request brings no new ones."""
         arrived: dict[str, Message] = {}
         while len(arrived) < AT_ONCE:
             with explaining(self._url, self._options):
@@ -177,6 +179,7 @@ class Queue:
         return list(arrived.values())
 
     def delete(self, receipts: Sequence[str]) -> None:
+        """Delete messages in batches. A message that the queue fails to delete is delivered again."""
         for start in range(0, len(receipts), _OF_A_REQUEST):
             some = receipts[start : start + _OF_A_REQUEST]
             entries = [{"Id": str(n), "ReceiptHandle": receipt} for n, receipt in enumerate(some)]

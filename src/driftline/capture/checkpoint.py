@@ -25,8 +25,10 @@ _NAME = re.compile(r"[\w-][\w.-]*")
 
 
 def default_place(warehouse: str | None, table: str, name: str, *, named: bool = False) -> str:
-    """Where a capture has its checkpoint if nobody says otherwise:
-    with the lake. ``named``: somebody does.
+    """Return the default folder of a capture's checkpoint: in the lake's warehouse, by table and name.
+
+    ``named``: the caller has a folder, so the warehouse may be unknown, and only ``name`` is checked. Raises
+    UsageError for an invalid name, or for an unknown warehouse.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -62,7 +64,7 @@ class Checkpoint:
 
     @property
     def spark(self) -> str:
-        """Where Spark keeps its own."""
+        """The folder of Spark's own checkpoint."""
         return f"{self.local or self.place}/spark"
 
     @property
@@ -120,11 +122,11 @@ class Checkpoint:
             return content
 
     def end_of(self, epoch: int) -> Any:
-        """Where a micro-batch ends, as Spark's source words it. Raises SetupError."""
+        """The end offset of a micro-batch, in the JSON of Spark's source. Raises SetupError."""
         return self.spark_offsets(f"offsets/{epoch}")
 
     def spark_offsets(self, name: str) -> Any:
-        """What a file of Spark's says of its only source. Raises SetupError."""
+        """The offset that a file of Spark's checkpoint records for its only source. Raises SetupError."""
         try:
             # The last line is the source's; where a stream begins, a NUL stands before the first.
             return json.loads(self.read_spark(name).decode().strip().splitlines()[-1])

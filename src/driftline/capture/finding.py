@@ -60,8 +60,10 @@ class Finder:
     def _between(
         self, asked: set[str], taken: Mapping[str, ListedFile], fmt: str | None
     ) -> list[ListedFile] | None:
-        """What is found without a listing of all: what messages name, or sorts behind what was taken. None
-        where that is not to be had: a listing finds it, or says what is wrong.
+        """Find new files without a full listing: those that messages name, or that sort behind all taken
+        ones.
+
+        Returns None if only a full listing can find them, or explain what is wrong.
         """
         if len(asked) >= AT_ONCE or not (self.channel or taken):
             return None
@@ -104,8 +106,16 @@ class Finder:
 def finder(
     source: str, folder: Path, notify: str | None, list_every: float | None, lake: str | None = None
 ) -> Finder:
-    """What finds files as `Table.capture` says; with ``notify`` or ``list_every``, of S3. Raises UsageError,
-    SetupError.
+    """Make the finder that ``notify`` and ``list_every`` of `Table.capture` ask for.
+
+    Args:
+        source: the folder or glob; with ``notify`` or ``list_every``, in S3.
+        folder: where the finder keeps the time of its last full listing.
+        notify: the queue or file of messages about new objects; None: there is none.
+        list_every: seconds between full listings; None: a default with ``notify``, else list each time.
+        lake: a folder below ``source`` to pass over.
+
+    Raises UsageError, SetupError.
     """
     if notify is None:
         if list_every is not None:

@@ -161,7 +161,7 @@ class FileLog:
         return mapped(entry_of, [entry.path for entry in self.lists[number]])
 
     def lag(self, end: int | None = None) -> int:
-        """How many files are listed, up to the list ``end``, and not in."""
+        """The number of files in pending lists up to list ``end``; without it, in all."""
         return sum(len(self.lists[n]) for n in self.waiting(self.next if end is None else end))
 
     def stream(self, spark: SparkSession) -> DataFrame:

@@ -61,7 +61,9 @@ class Topics:
             )
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
-        """What of a micro-batch was gone when it was read, and is gone without."""
+        """The offsets of a micro-batch that Kafka had deleted before they were read; none without
+        ``skip_lost``.
+        """
         return lost(self.admin, Offsets(self.checkpoint), epoch) if self.skip_lost else ()
 
     def _made_again(self) -> dict[str, Topic]:
@@ -105,7 +107,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class TopicReading:
-    """How topics are read, in the words of `Table.capture`."""
+    """Options for reading topics, named as the parameters of `Table.capture`."""
 
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     start: str | datetime = "earliest"
@@ -116,7 +118,9 @@ class TopicReading:
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def values(self) -> Callable[[DataFrame], KafkaJson | KafkaTyped]:
-        """How a micro-batch's values are read. Raises UsageError."""
+        """Return the function that makes a source of a micro-batch, by the format of its values. Raises
+        UsageError.
+        """
         fmt, metadata = self.value_format, self.metadata
         if fmt in KINDS:
             if not self.registry.get("url"):
@@ -148,7 +152,8 @@ def place(url: str) -> tuple[str, str]:
 
 
 def starting(start: str | datetime) -> dict[str, str]:
-    """Where Spark's connector is to begin. A time without a zone is in UTC. Raises UsageError.
+    """The options that make Spark's connector start there. A time without a zone is in UTC. Raises
+    UsageError.
 
     >>> starting("1970-01-01T00:00:01.5")["startingTimestamp"]
     '1500'
@@ -183,28 +188,41 @@ class Kafka:
     _lost: tuple[LostOffsets, ...] | None = None
 
     def stream(self) -> DataFrame:
+        """The stream of the topics."""
         return self.frame
 
     def batches(self, epoch: int) -> Iterable[int]:
+        """The micro-batch as the only batch."""
         return (epoch,)
 
     def source(self, frame: DataFrame, epoch: int) -> Source:
+        """Open a micro-batch, after checking that no topic was created anew; an empty batch has no later
+        check.
+        """
         self._check_topics()  # a batch with nothing in it has no commit
         self._batch, self._lost = self.values(frame), None
         return self._batch
 
     def check(self, epoch: int) -> None:
+        """Raise DataError if a topic was created anew, and find the offsets that were deleted before they
+        were read.
+        """
         self._check_topics()
         self._lost = self._gone(epoch)  # before the commit: of a batch that is in, nobody asks again
 
     def close(self, epoch: int) -> tuple[int, int | None]:
+        """The number of tombstones in the batch. The lag comes with Spark's progress."""
         batch, self._batch = self._batch, None
         return 0 if batch is None else batch.tombstones, None
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
+        """The offsets that `check` found lost; without a commit, as when all are gone, they are looked up
+        now.
+        """
         return self._gone(epoch) if self._lost is None else self._lost  # no commit, as where all is gone
 
     def notes(self, epoch: int) -> tuple[str, ...]:
+        """No notes."""
         return ()
 
     def _gone(self, epoch: int) -> tuple[LostOffsets, ...]:
@@ -215,9 +233,10 @@ class Kafka:
             self.topics.check()
 
     def release(self) -> None:
-        pass
+        """Nothing is held."""
 
     def begin(self) -> None:
+        """Check the topics against the checkpoint. Errors of Java become driftline's."""
         if self.topics is None:
             return
         try:
@@ -226,13 +245,15 @@ class Kafka:
             raise self.explain(str(error)) or SetupError(f"{self.name}: {_sentence(str(error))}") from error
 
     def look(self) -> None:
-        pass
+        """Nothing to look for: Spark polls the topics."""
 
     def end(self) -> None:
+        """Close the connection to the brokers."""
         if self.topics is not None:
             self.topics.admin.close()
 
     def left(self) -> DriftlineError | None:
+        """None: a stream of topics does not end early without an error."""
         return None
 
     def _made_again(self) -> DataError | None:
@@ -247,6 +268,10 @@ class Kafka:
         return None
 
     def explain(self, error: str) -> DriftlineError | None:
+        """Translate an error of Spark's connector into one with advice; None for an unknown one.
+
+        Secrets of the connection's settings are redacted from its text.
+        """
         text = redacted(_sentence(error), self.client)
         message = f"{self.name}: {text}"
         if _OURS.search(error):  # raised in a task, and said well there
@@ -305,14 +330,14 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
 
 
 def is_kafka(frame: DataFrame) -> bool:
-    """Whether a DataFrame has the columns of Spark's Kafka source, whose values are still bytes."""
+    """True if a DataFrame has the columns of Spark's Kafka source, with values still in bytes."""
     types = dict(frame.dtypes)
     return types.keys() >= _COLUMNS and types["value"] == "binary"
 
 
 def lag(progress: str) -> int | None:
-    """How many offsets are still to come, by what Spark tells of a
-    micro-batch; None where it does not tell.
+    """The number of offsets behind a micro-batch, from Spark's ``progress`` as JSON; None if it has no
+    offsets.
     """
     left = 0
     for source in json.loads(progress)["sources"]:
@@ -325,7 +350,7 @@ def lag(progress: str) -> int | None:
 
 
 def _sentence(error: str) -> str:
-    """What happened, of Spark's message.
+    """The innermost cause in an error message of Spark's.
 
     >>> _sentence("[STREAM_FAILED] Query terminated with exception: a.b.C: No login. SQLSTATE: XXKST")
     'No login'

@@ -55,7 +55,7 @@ def listed_behind(source: str, fmt: str | None, path: str) -> Iterator[ListedFil
 
 
 def may_be(source: str, fmt: str | None) -> Callable[[str], bool]:
-    """Whether a path, of a store, may be among what `listed` gives, by its words alone."""
+    """Return a test for paths in a store: true if `listed` could give the path, judged by its name alone."""
     holds, any_name = may_hold(source), bool(fmt) or has_magic(source)
     return lambda path: holds(path) and (any_name or path == source or _known(path))
 

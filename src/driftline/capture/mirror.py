@@ -24,7 +24,7 @@ _LIST = re.compile(rb'("path":"file:/*(?=/))[^"]*/files/(?=\d+\.json")')
 
 
 class _Written(NamedTuple):
-    """What differs when a file was written anew."""
+    """The file attributes that change whenever a file is rewritten."""
 
     inode: int
     changed: int

@@ -37,9 +37,10 @@ _AN_HOUR = 3600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch did. ``epoch``: its number, which is that of Spark's micro-batch, or of a list of files;
-    ``lag``: files or offsets that are still to come, where that is known; ``lost``: offsets that it went on
-    without.
+    """The outcome of one batch.
+
+    ``epoch``: the number of Spark's micro-batch, or of a list of files. ``lag``: files or offsets still to
+    come, if known. ``lost``: offsets that were skipped because they were gone.
     """
 
     capture: str
@@ -56,13 +57,15 @@ class Batch:
 
 
 class Flow(Protocol):
-    """What comes in: files, a topic, any streaming DataFrame. ``name`` tells the source from others."""
+    """An incoming stream: files, topics, or any streaming DataFrame."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The source, as messages name it."""
+        ...
 
     def stream(self) -> DataFrame:
-        """What Spark streams."""
+        """The DataFrame that Spark streams."""
         ...
 
     def batches(self, epoch: int) -> Iterable[int]:
@@ -74,49 +77,51 @@ class Flow(Protocol):
         ...
 
     def check(self, number: int) -> None:
-        """Raises DataError where the batch is no longer what was read."""
+        """Raise DataError if the batch is no longer what was read."""
         ...
 
     def close(self, number: int) -> tuple[int, int | None]:
-        """The batch is in: its tombstones, and the lag after it."""
+        """Finish a committed batch; returns its tombstones, and the lag after it, None if unknown."""
         ...
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
-        """What the batch was to bring, and the source had no more."""
+        """The offsets of the batch that the source no longer had."""
         ...
 
     def notes(self, number: int) -> tuple[str, ...]:
-        """What a person should know of how the batch was found."""
+        """Notes for a person on how the batch was found."""
         ...
 
     def release(self) -> None:
-        """Lets go of what the batch held, whether it is in or failed."""
+        """Release the resources of the batch, whether it was committed or failed."""
         ...
 
     def begin(self) -> None:
-        """Makes ready what is there, before Spark's stream begins."""
+        """Prepare the source before Spark's stream begins."""
         ...
 
     def look(self) -> None:
-        """Looks for what is new, where Spark does not do so itself."""
+        """Look for new data, if Spark does not do so itself."""
         ...
 
     def left(self) -> DriftlineError | None:
-        """An error where the stream has ended by itself, and not all is in that it was to bring."""
+        """The error for data that was not delivered when the stream ended by itself; None if all was."""
         ...
 
     def end(self) -> None:
-        """The stream has ended."""
+        """Clean up after the stream has ended."""
         ...
 
     def explain(self, error: str) -> DriftlineError | None:
-        """An error of Spark's own, where it is known what to do."""
+        """Translate an error of Spark's into one with advice; None for an unknown one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Where a stream goes, and how. ``table`` makes the table for a session: a stream has one of its own."""
+    """The target of a stream, and its options. ``table`` makes the table for a session: each stream has its
+    own.
+    """
 
     name: str
     table: Callable[[SparkSession], CatalogTable]
@@ -160,8 +165,10 @@ class CaptureQuery(StreamingQuery):
             super().stop()
 
     def lag(self, epoch: int) -> int | None:
-        """How many offsets were still to come after a micro-batch, where
-        Spark tells; within two seconds of its end.
+        """The number of offsets still to come after a micro-batch, waiting up to two seconds for Spark's
+        progress.
+
+        None if Spark does not report it.
         """
         for _ in range(20):
             progress = self.lastProgress
@@ -222,7 +229,7 @@ def start(capture: Capture, flow: Flow, every: float | None, held: ExitStack) ->
 
 
 class _Runner:
-    """What Spark calls with each micro-batch."""
+    """The function that Spark calls with each micro-batch."""
 
     def __init__(self, capture: Capture, flow: Flow) -> None:
         self.capture, self.flow = capture, flow
