@@ -48,6 +48,7 @@ def _binary(cursors: Cursors) -> pa.Array:
 
 
 def text(cursors: Cursors) -> pa.Array:
+    """Read strings. Raises Undecodable with the records that are not UTF-8."""
     array = _binary(cursors)
     try:
         return array.cast(pa.string())
@@ -170,7 +171,12 @@ class UnfitError(Exception):
 class ValueReader(Protocol):
     """Reads the values at one place of the schema into the arrays of its `Node`."""
 
-    def read(self, cursors: Cursors) -> list[pa.Array]: ...
+    def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read one value at each cursor, and advance the cursors behind it.
+
+        Returns arrays of one length, in the order of the types of the `Node`. Raises Undecodable.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +206,7 @@ class RecordReader:
         return self.columns(data, starts[:0], ends[:0])
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read the fields in the schema's order into one array of structs."""
         arrays = self._fields(cursors)
         if not arrays:
             return [pa.array([{}] * len(cursors.at), pa.struct([]))]
@@ -217,6 +224,7 @@ class _LeafReader:
     column: Read
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read one column of plain values."""
         return [self.column(cursors)]
 
 
@@ -225,6 +233,7 @@ class _ListReader:
     items: ValueReader
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read lists: an array for each type of the items, all with the same offsets."""
         offsets, arrays = _items(cursors, self.items.read)
         return [pa.ListArray.from_arrays(offsets, array) for array in arrays]
 
@@ -234,6 +243,9 @@ class _MapReader:
     items: ValueReader
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read maps. Raises Undecodable if a map has a key twice: its last value counts, which takes a closer
+        look.
+        """
         offsets, (keys, *arrays) = _items(cursors, self._entry)
         lengths = np.diff(offsets.to_numpy())
         owners = np.repeat(np.arange(len(lengths)), lengths)
@@ -254,6 +266,7 @@ class _UnionReader:
     branches: Sequence[ValueReader | None]
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read the branch numbers, then each branch at the cursors that chose it."""
         taken = cursors.within(0, len(self.branches) - 1)
         arrays = []
         for number, branch in enumerate(self.branches):
@@ -326,6 +339,7 @@ class _BinarySchema:
         self._named = dict(named)
 
     def reader(self, schema: Any) -> ValueReader:
+        """The reader for a schema. Raises UnfitError if its values can only be read one by one."""
         if isinstance(schema, list):
             return self._union(schema)
         if isinstance(schema, str):

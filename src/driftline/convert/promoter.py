@@ -33,6 +33,7 @@ class Plans(NamedTuple):
 
     @property
     def before(self) -> Schema:
+        """The schema before the changes."""
         return self.of_typed.before
 
     @property
