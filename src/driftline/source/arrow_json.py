@@ -46,7 +46,7 @@ def parsed(lines: Sequence[bytes], struct: Struct) -> pa.RecordBatch:
 
 
 def _repeats(array: pa.Array) -> bool:
-    """Whether a map, at any depth, has a key twice."""
+    """True if a map in the array has a key twice, at any depth."""
     if isinstance(array, pa.StructArray):
         return any(_repeats(array.field(i)) for i in range(array.type.num_fields))
     if isinstance(array, pa.MapArray):

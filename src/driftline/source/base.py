@@ -1,4 +1,4 @@
-"""What the road needs of a source."""
+"""The interface of a source."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Source(Protocol):
     conf: Mapping[str, str]
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the batch is likely to be; None where it is better observed first."""
+        """A likely observation, by which rows may be made at once; None if observing first is better."""
         ...
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
@@ -54,15 +54,15 @@ class Source(Protocol):
         ...
 
     def set_aside(self) -> Rejects | None:
-        """What the tasks that ran last have set aside, which is no record; None where they
-        told nothing. Asked for after `observe`.
+        """The lines and rows that the last run of the tasks set aside.
+
+        None if the tasks reported nothing. To be called after `observe`.
         """
         ...
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
-        """What is no record, with the columns of `REJECTED`; None where all could
-        be read. This reads the batch once more.
+        """The rejected lines and rows, with the columns of `REJECTED`; None if all could be read.
 
-        ``everything``: the reason for which all records are rejected.
+        This reads the batch once more. ``everything``: the reason for which all records are rejected.
         """
         ...

@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a file. ``batch``: an array for each field of the reader's struct, in its
-    order, each of the type that `driftline.convert.arrow_type` names. ``source``: the file.
-    ``rejects``: texts among the rows that are none. ``origin``: where a row came from, by its
-    number, if the file alone does not tell.
+    """Some rows of a file.
+
+    ``batch``: an array for each field of the reader's struct, in its order, each of the type that
+    `driftline.convert.arrow_type` names. ``source``: the file. ``rejects``: texts among the rows that are no
+    records. ``origin``: the origin of a row by its number, if the file alone is not enough.
     """
 
     batch: pa.RecordBatch
@@ -55,13 +56,19 @@ class ColumnReader(Protocol):
     """
 
     @property
-    def struct(self) -> Struct: ...
+    def struct(self) -> Struct:
+        """The types of the columns, by key."""
+        ...
 
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """The name of the files in reports."""
+        ...
 
     @property
-    def sizes(self) -> Sequence[int]: ...
+    def sizes(self) -> Sequence[int]:
+        """The bytes of each part."""
+        ...
 
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a part, some at a time."""
@@ -70,8 +77,8 @@ class ColumnReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowTerms:
-    """What rows are held against: what is ``known`` of the table, its settings, and
-    the ``conflicts`` that a row may not have.
+    """The terms for rows: the table's ``known`` columns, its settings, and ``conflicts`` that reject a
+    row.
     """
 
     known: ExpectedField
@@ -90,7 +97,7 @@ class RowTerms:
         return accepted
 
     def rejects(self, rows: Rows, struct: Struct, everything: str | None) -> Iterator[Reject]:
-        """What of the rows is set aside; all of them for the reason ``everything``, if there is one."""
+        """The rejected rows, each with its reason; all rows if there is a reason for ``everything``."""
         yield from rows.rejects
         if everything is None and not self.conflicts:
             return
@@ -132,7 +139,7 @@ class RowsObserver:
         self._bad += [_bad(reject) for reject in rejects[: REASONS - len(self._bad)]]
 
     def result(self) -> Observation:
-        """What was observed so far."""
+        """The observation so far."""
         seen = self._observer.result()
         tally = replace(
             seen.tally, malformed=self._refused, reasons=tuple(self._bad), excluded=Counter(self._counts)
@@ -146,7 +153,14 @@ def _bad(reject: Reject) -> MalformedRecord:
 
 
 def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: RowTerms) -> Observation:
-    """What rows of one reader are."""
+    """Observe the rows of one reader.
+
+    Args:
+        rows: the rows, some at a time.
+        struct: the types of their columns.
+        label: the name of the files in reports.
+        terms: the terms on which rows are accepted; only those count.
+    """
     observer = RowsObserver(struct, label, terms)
     for batch in rows:
         observer.feed(batch)
@@ -154,8 +168,9 @@ def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: RowTe
 
 
 def has_required(schema: Schema) -> bool:
-    """Whether a table has columns that a row may lack a value for only
-    if all rows have been looked at before.
+    """True if a table has required columns.
+
+    If a row lacks a value there is known only once all rows are observed, so nothing can be guessed.
     """
     return any(f.required for _, f in schema.walk())
 
@@ -200,7 +215,7 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def rejected_rows(
     rows: Rows, struct: Struct, terms: RowTerms, everything: str | None
 ) -> Iterator[pa.RecordBatch]:
-    """What of the rows is set aside, with the columns of `driftline.source.base.REJECTED`."""
+    """The rejected rows, with the columns of `driftline.source.base.REJECTED`; see `RowTerms.rejects`."""
     rejects = list(terms.rejects(rows, struct, everything))
     if rejects:
         yield reject_batch(rejects)

@@ -111,8 +111,9 @@ def _known(path: str) -> bool:
 
 
 class Stamp(NamedTuple):
-    """How a file was; two that differ are two versions of it. ``modified``: nanoseconds since 1970;
-    ``mark``: what a store gives to its content.
+    """The version of a file: two that differ are two versions.
+
+    ``modified``: nanoseconds since 1970; ``mark``: the mark that a store gives to the content.
     """
 
     size: int
@@ -121,7 +122,7 @@ class Stamp(NamedTuple):
 
 
 def stamps(files: Iterable[str]) -> dict[str, Stamp]:
-    """How the files are now, as far as they are there."""
+    """The present versions of the files that exist."""
     files = list(files)
     stamped = zip(files, mapped(_stamp, files), strict=True)
     return {file: stamp for file, stamp in stamped if stamp is not None}
@@ -134,8 +135,10 @@ def _stamp(file: str) -> Stamp | None:
 
 
 def fingerprint(path: str, stamp: Stamp) -> int:
-    """What tells a file as it is now from all others, in 64 bits: where it is, its size, and the mark that a
-    store gives to its content, or when it was changed.
+    """A number of 64 bits that identifies a version of a file.
+
+    It is made of the file's location, its size, and the mark that a store gives to its content, or else the
+    time of its last change.
     """
     etag = stamp.mark.partition(" ")[0]
     version = etag or f"{stamp.modified} {stamp.mark}"
@@ -151,7 +154,7 @@ def _identity(path: str) -> str:
 
 
 def changed(before: Mapping[str, Stamp]) -> str | None:
-    """What has become of the first file that is no longer as it was."""
+    """A sentence about the first file that was changed or deleted; None if all are as ``before``."""
     now = stamps(before)
     for file, stamp in before.items():
         if file not in now:

@@ -1,4 +1,4 @@
-"""What a person gave to be taken in: paths, or rows that Python holds."""
+"""Data as a person passes them: paths, or rows that Python holds."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def with_article(noun: str) -> str:
 
 
 def paths_or_rows(data: Any) -> tuple[list[str], Any]:
-    """What a person gave as paths, or else, beside none of them, as rows.
+    """Split a person's data into paths and rows, of which only one is there.
 
     Returns:
         The paths; None, or a table of Arrow's, pandas' or Polars', or an iterator of dicts.
@@ -130,10 +130,10 @@ def _path(given: str | os.PathLike[str]) -> str:
 
 
 def is_table(data: object) -> bool:
-    """Whether the data are a DataFrame that is not Spark's, or come as a stream of Arrow's."""
+    """True if the data are a DataFrame other than Spark's, or come as a stream of Arrow's."""
     return hasattr(data, "__arrow_c_stream__") or is_pandas(data)
 
 
 def is_pandas(data: object) -> bool:
-    """Whether the data are something of pandas."""
+    """True if the data are an object of pandas."""
     return type(data).__module__.partition(".")[0] == "pandas"

@@ -68,7 +68,7 @@ def _with_t(texts: pa.Array | pa.Scalar) -> Any:
 
 
 def json_members(files: PathTexts) -> dict[str, tuple[tuple[str, bytes], ...]]:
-    """What stands in the path of each file as keys and values of JSON, which has numbers and text.
+    """The texts in the path of each file as keys and values of JSON, which has numbers and text.
 
     >>> json_members({"a": {"day": "2026-01-01", "n": "7"}})
     {'a': (('day', b'"2026-01-01"'), ('n', b'7'))}
@@ -107,7 +107,7 @@ class PartitionedReader:
 
     @property
     def label(self) -> str:
-        """How reports name where the rows came from."""
+        """The name of the files in reports."""
         return self.reader.label
 
     @property

@@ -1,8 +1,7 @@
-"""What Python holds as a source: DataFrames of pandas and Polars,
-Arrow's tables and readers, records as dicts.
+"""Sources that Python holds: DataFrames of pandas and Polars, Arrow's tables and readers, records as dicts.
 
-What comes from an iterator comes once, yet a batch is read more often, and by tasks: so all is written into
-temporary files of Arrow's first, as columns of the types that tables have, some rows at a time.
+An iterator yields its items once, but a batch is read several times, and by tasks. So all of it is first
+written to temporary files of Arrow's, some rows at a time, as columns of the types that tables have.
 """
 
 from __future__ import annotations

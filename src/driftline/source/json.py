@@ -73,7 +73,7 @@ class SplitRows:
 
 
 def weight(run: Run) -> tuple[int, int]:
-    """How many lines a run has, and bytes."""
+    """The number of lines in a run, and of bytes."""
     return len(run.lines), sum(map(len, run.lines))
 
 
@@ -109,9 +109,9 @@ _Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation ans
 class JsonFiles:
     """Files of JSON lines, or documents, as one batch.
 
-    ``seen``: what the plan is made for, and ``first`` what the first of the lines are, where they
-    have been looked at; ``whole``: what the batch is, once that is known, and ``asked`` for what.
-    ``texts``: what stands in the paths of the files.
+    ``seen``: the observation that the plan is made for; ``first``: that of the first lines, if they were
+    read. ``whole``: the observation of all lines, once there is one; ``asked``: the schema, the settings and
+    the files' versions that it is for. ``texts``: the texts in the paths of the files.
     """
 
     spark: SparkSession
@@ -128,7 +128,10 @@ class JsonFiles:
     texts: PathTexts = field(default_factory=dict)
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the last batch of the table was, or what the first lines of large files say."""
+        """The observation of the table's last batch, or that of the first lines of large files.
+
+        Returns None for small files and documents, which are soon observed, and without records.
+        """
         self._ask(schema, settings)
         seen = likely(schema, settings) if self._size else None
         if seen is None:
@@ -151,6 +154,7 @@ class JsonFiles:
         return self.begun
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
+        """Observe all lines; observations for the same schema, settings and files are reused."""
         same = self.asked == (schema, settings, self._stamps()) and self.judge is None
         whole = (self.whole or self._seen_by_tasks()) if same else None
         if whole is None:
@@ -163,10 +167,12 @@ class JsonFiles:
         return whole
 
     def set_aside(self) -> Rejects | None:
+        """The lines that the tasks set aside, numbered within their files; None if they have not run."""
         before = [split.line - 1 for split in self.splits]
         return None if self.begun is None else Rejects.of(self.begun, before)
 
     def rejected(self, everything: str | None = None) -> DataFrame:
+        """Read all lines once more for the rejected ones."""
         assert self.asked is not None
         observer = partial(JsonObserver, self.known, self.asked[1], self.judge)
         shares = _shared(self.splits, self.spark.sparkContext.defaultParallelism)
@@ -176,7 +182,7 @@ class JsonFiles:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a person should know of how the files were read."""
+        """Notes for a person on how the files were read: those with text that is not UTF-8."""
         reasons = () if self.whole is None else self.whole.tally.reasons
         not_utf8 = dict.fromkeys(bad.place.source for bad in reasons if bad.reason.startswith(NOT_UTF8))
         return [
@@ -186,6 +192,7 @@ class JsonFiles:
         ]
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
+        """Reject records that the ``judge`` does not accept; it knows the conflicts."""
         self.judge = judge
 
     @property
@@ -202,7 +209,9 @@ class JsonFiles:
             self._split(settings)
 
     def _stamps(self) -> Mapping[str, Stamp]:
-        """How the files of this machine are now. Those of a store are looked at before the commit."""
+        """The present versions of the files of this machine; those of a store are checked before the
+        commit.
+        """
         return stamps(file for file in self.files if not is_stored(file))
 
     def _split(self, settings: Settings) -> None:
@@ -223,7 +232,7 @@ class JsonFiles:
         return _shared(self.splits, tasks)
 
     def _first_lines(self, settings: Settings) -> Observation:
-        """What some of the lines hold. They are few, and looked at in this process."""
+        """Observe a few lines of some splits, in this process."""
         first, behind = _heads(self.splits)
         observer = JsonObserver(self.known, settings, self.judge, many=FEWER_KEYS)
         for heads in (first, behind):
@@ -240,7 +249,7 @@ class JsonFiles:
         return observer.result()
 
     def _observed(self, settings: Settings) -> list[ObservedSplits]:
-        """What all splits are; the part with the first of them first."""
+        """Observe all splits, in parts; the part with the first split is first."""
         observe, sc = partial(_observe_share, self.known, settings, self.judge), self.spark.sparkContext
         if is_small(sc, self._size):
             return observe(list(enumerate(self.splits)))
@@ -250,7 +259,7 @@ class JsonFiles:
         return sorted(chain.from_iterable(parts), key=lambda part: part.first)
 
     def _seen_by_tasks(self) -> Observation | None:
-        """What the tasks observed, if they have run."""
+        """The observation of the tasks; None if they have not run."""
         parts = observed_by(self.begun)
         return None if parts is None else self._numbered([part for task in parts for part in task])
 

@@ -43,10 +43,12 @@ Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the plac
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """How lines become rows. ``usual``: what Arrow parses the fields as; ``drifting``: where values of other
-    types stand, too; ``known``: what the table has, or is to have; ``expected``: what the plan was made
-    for; ``before``: what is observed already, and need not be looked at; ``judge``: says which records are
-    refused.
+    """The way from lines to rows; it is sent to tasks.
+
+    ``usual``: the types as which Arrow parses the fields; ``drifting``: the fields that also have values of
+    other types; ``known``: the table's present or future columns; ``expected``: the shape that the plan was
+    made for; ``before``: what is observed already, and need not be observed again; ``judge``: refuses
+    records.
     """
 
     converter: Converter
@@ -175,7 +177,7 @@ class LineRows:
             yield from self._make.of_lines(lines, judged, observer.fields)
 
     def observed(self) -> Observation:
-        """What all lines were since this was asked last."""
+        """The observation of the lines since the last call."""
         # What is known of lines to come was expected when these began.
         self._learnt = min(self._learnt, 0)
         return self._observer.taken()

@@ -76,15 +76,16 @@ class KafkaJson(JsonFrame):
 
     @property
     def columns(self) -> tuple[Field, ...]:
-        """What the source fills by itself."""
+        """The column of the metadata, if they go along: the source fills it itself."""
         return (METADATA_COLUMN,) if self.metadata else ()
 
     @property
     def tombstones(self) -> int:
-        """How many of the values are null."""
+        """The number of null values."""
         return self.nulls
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        """Tasks as for any frame; the metadata go to the table's column for them."""
         assert isinstance(self.texts, _Values)
         self.texts = _Values(self.texts.schemas, metadata_column(struct) if self.metadata else None)
         return super().tasks(plan, struct, settings)
@@ -100,6 +101,7 @@ class _Values:
     own: Field | None = None
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
+        """The texts of a batch, in a run for each stretch of one partition; a null value is no text."""
         values, offsets = batch.column(0).to_pylist(), batch.column(3).to_pylist()
         texts = [_payload(value) for value in values] if self.schemas else values
         lines = [b"" if v is None else v if v.strip() else _NO_TEXT for v in texts]
@@ -111,6 +113,7 @@ class _Values:
             yield Run(lines[start:stop], origin.place.source, numbers, reject)
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
+        """The rows, with their metadata if the table has a column for them."""
         return rows if self.own is None else with_metadata(rows, batch.column("metadata"), at, self.own)
 
 

@@ -50,36 +50,42 @@ class Named:
 
     @property
     def columns(self) -> Sequence[Field]:
-        """What the source fills by itself."""
+        """The columns that the source fills itself."""
         columns: Sequence[Field] = getattr(self.source, "columns", ())
         return columns
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a person should know of how the files were read."""
+        """The source's notes, with the names of the files."""
         notes: Sequence[str] = getattr(self.source, "notes", ())
         for path, name in self.names.items():
             notes = [note.replace(path, name) for note in notes]
         return notes
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+        """The source's guess, with the names of the files."""
         seen = self.source.guess(schema, settings)
         return None if seen is None else seen.placed(self._named)
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
+        """The source's observation, with the names of the files."""
         return self.source.observe(schema, settings).placed(self._named)
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
+        """Have the source reject records."""
         self.source.refuse(judge, conflicts)
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        """The source's tasks."""
         return self.source.tasks(plan, struct, settings)
 
     def set_aside(self) -> Rejects | None:
+        """The lines and rows that the source set aside, with the names of the files."""
         rejects = self.source.set_aside()
         return None if rejects is None else rejects.named(self.names)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
+        """The source's rejected records, with the names of the files."""
         from pyspark.sql import functions as F
 
         frame = self.source.rejected(everything)

@@ -1,4 +1,4 @@
-"""What a person has at hand, opened as a source: a DataFrame, files, a pipe, rows that Python holds."""
+"""Opens a person's data as a source: a DataFrame, files, a pipe, rows that Python holds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What Spark's reader of ORC cuts without a word: what is finer than a microsecond in timestamps.
+"""Checks ORC files for timestamps finer than a microsecond, which Spark's reader cuts without a word.
 
-Arrow's reader keeps it, but refuses years before 1678 and after 2262, which files do have (9999-12-31). So
-Spark reads ORC, and Arrow looks whether anything would be lost.
+Arrow's reader keeps them, but refuses years before 1678 and after 2262, which files do have (9999-12-31). So
+Spark reads ORC, and Arrow checks that nothing would be lost.
 """
 
 from __future__ import annotations

@@ -102,6 +102,7 @@ def _replaced(type_: pa.DataType, old: Iterator[bool], instead: pa.DataType) -> 
     """The type with ``instead`` for each of its leaves, in order, that is an ``old`` timestamp."""
 
     def inner(field: pa.Field) -> pa.Field:
+        """The field, with the types inside it replaced."""
         return field.with_type(_replaced(field.type, old, instead))
 
     if pa.types.is_struct(type_):

@@ -28,8 +28,9 @@ _CHUNK = 2**20  # bytes that are held at once
 
 
 def is_pipe(source: str) -> bool:
-    """Whether the source can be read by this process alone, and once:
-    standard input, a FIFO, a descriptor. Raises SetupError for what there is no access to.
+    """True if only this process can read the source, and only once: standard input, a FIFO, a descriptor.
+
+    Raises SetupError for a source without access.
     """
     return source == STDIN or bool(_OF_THIS_PROCESS.fullmatch(source)) or S_ISFIFO(mode(Path(source)))
 
@@ -69,8 +70,9 @@ def _is_spooled(file: str, kind: str | None) -> bool:
 
 
 def _spooled(file: str, kind: str | None, place: Path) -> dict[str, str]:
-    """What is not to be read where it is, in files at the place, and the
-    name of each; nothing for another file.
+    """Copy a file that cannot be read where it is to ``place``; returns each copy with its name.
+
+    Nothing is returned for another file. Of an archive each file of the ``kind`` is a copy.
     """
     if not _is_spooled(file, kind):
         return {}

@@ -45,9 +45,14 @@ class ProtobufDecoder:
         self._types: dict[tuple[int, ...], tuple[Any, MessageType]] = {}
 
     def whole(self, payloads: Payloads) -> Whole | None:
+        """None: messages are read one by one."""
         return None
 
     def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
+        """Read one payload; returns the message's type and fields.
+
+        Raises UnreadableError also for fields and extensions that the schema lacks: they would be lost.
+        """
         places, start = _places(payload)
         if places not in self._types:
             self._types[places] = self._type(places)
@@ -147,7 +152,10 @@ def _common(name: str, done: set[str]) -> Iterator[FileDescriptorProto]:
 
 
 def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
-    """What protoc makes of the texts."""
+    """Compile the texts of a schema, by file name, with protoc.
+
+    Raises UsageError for text that is no schema, SetupError without the compiler.
+    """
     with TemporaryDirectory(prefix="driftline-") as folder:
         for name, text in texts.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:

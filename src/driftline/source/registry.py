@@ -125,7 +125,7 @@ class Registry:
         return answer
 
     def _judged(self, url: str, place: str, error: HTTPError) -> str:
-        """What a refusal says; raises where another try would not help."""
+        """The reason in the registry's answer; raises if another try would not help."""
         with error:
             try:
                 answer = json.loads(error.read(_LONGEST))
@@ -176,9 +176,7 @@ class Registry:
 
 
 def _distrust(error: object) -> str:
-    """What TLS has against the other side, or that side against us: another try would not help. "" for other
-    errors.
-    """
+    """The reason that TLS failed for good, by a certificate or a setting of one side; "" for other errors."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate does not count: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):

@@ -1,4 +1,4 @@
-"""What tasks have set aside while they made rows: read again, as rows of a quarantine."""
+"""Rejects that tasks wrote while they made rows: read again, as rows of a quarantine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Rejects:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rejects."""
         return sum(file.rows for file in self.files)
 
     def named(self, names: Mapping[str, str]) -> Rejects:
@@ -63,6 +63,7 @@ class _RejectRows:
     constants: Mapping[str, Any]
 
     def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, None]:
+        """Read the reject files of one task's share as rows of the quarantine. Nothing is set aside here."""
         for number in self.shares[given]:
             with self.rejects.files[number].open() as file:
                 reader = pa.ipc.open_file(file)

@@ -26,8 +26,10 @@ _HINT = f"{VARIABLE} names a folder that all workers see: what comes once, or li
 
 
 def place_of(spark: SparkSession, shared: str | None) -> Path | None:
-    """Where such folders are made: in the folder that DRIFTLINE_SPOOL names; on a cluster in the
-    ``shared`` one, a path or URI, if it is on a disk. None: among this machine's temporary files.
+    """The folder for temporary files that tasks read; None: that of this machine's temporary files.
+
+    The variable DRIFTLINE_SPOOL may name it. On a cluster it is the ``shared`` one, a path or URI, if on a
+    disk.
     """
     if named := os.environ.get(VARIABLE):
         return Path(named).absolute()

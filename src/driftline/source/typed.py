@@ -90,7 +90,10 @@ class TypedFrames:
     begun: FrameTasks | None = None
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the last batch of the table was, or what the frames declare."""
+        """The observation of the table's last batch if it covers the frames' schemas, or else these schemas.
+
+        Returns None if the table has required columns. The schemas count as one record.
+        """
         self._ask(schema, settings)
         if has_required(schema):
             return None
@@ -99,6 +102,7 @@ class TypedFrames:
         return last if last is not None and last.shape.covers(declared.shape) else declared
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
+        """Observe all rows; observations of tasks for the same schema and settings are reused."""
         same = self.asked == (schema, settings) and not self.conflicts
         observed = observed_by(self.begun) if same else None
         parts = None if observed is None else [part for part in observed if part is not None]
@@ -111,9 +115,11 @@ class TypedFrames:
         return seen
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
+        """Reject rows with one of the conflicts. The ``judge`` is for JSON alone."""
         self.conflicts += tuple(conflicts)
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        """Tasks that convert the rows of each frame by the plan, and observe them."""
         terms = RowTerms(self.known, settings, self.conflicts)
         converter = Converter(struct, lean(plan.route), settings)
         self.begun = FrameTasks(
@@ -125,9 +131,11 @@ class TypedFrames:
         return self.begun
 
     def set_aside(self) -> Rejects | None:
+        """The rows that the tasks set aside; None if they have not run."""
         return None if self.begun is None else Rejects.of(self.begun)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
+        """Read the frames once more for the rejected rows."""
         terms, frames = RowTerms(self.known, Settings(), self.conflicts), []
         for label, frame in self.frames:
             reject = partial(_rejected, terms, everything, frame.columns)
@@ -167,6 +175,9 @@ class _FrameRows:
     def rows(
         self, given: Iterator[pa.RecordBatch], set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, _Seen | None]:
+        """Convert the rows file by file; returns the frame's number and the observation, None without
+        rows.
+        """
         observer: RowsObserver | None = None
         for batch in given:
             for file, some in _by_file(batch):

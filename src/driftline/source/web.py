@@ -21,7 +21,7 @@ _BUSY = (408, 425, 429)
 
 
 def is_url(source: str) -> bool:
-    """Whether this is the URL of a file.
+    """True for the URL of a file.
 
     >>> is_url("https://example.com/a.json"), is_url("s3://bucket/a.json")
     (True, False)
@@ -30,7 +30,7 @@ def is_url(source: str) -> bool:
 
 
 def passes(code: int) -> bool:
-    """Whether a server that answers with this code of HTTP may soon answer otherwise.
+    """True if a server that answers with this HTTP status may answer otherwise soon.
 
     >>> passes(503), passes(429), passes(404)
     (True, True, False)
@@ -72,7 +72,7 @@ class _CutOffError(OSError):
 
 
 class _NoRoomError(OSError):
-    """What comes cannot be written."""
+    """The file that is fetched cannot be written."""
 
 
 def _fetch(url: str, path: Path) -> None:

@@ -20,8 +20,9 @@ _HEAD = 5  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """What is behind the headers of values: in ``data`` from ``starts`` to ``ends``. ``schemas``: the id of
-    each one's, or -1 where there is no header.
+    """The bytes behind the headers of values: ``data`` from ``starts`` to ``ends``.
+
+    ``schemas``: the id of each value's schema, -1 if there is no header.
     """
 
     data: NDArray[np.uint8]
@@ -43,6 +44,7 @@ class Payloads:
         return cls(data, starts + _HEAD, ends, np.where(has_head, numbers, -1))
 
     def some(self, rows: NDArray[np.int64]) -> Payloads:
+        """The payloads of these rows."""
         return replace(self, starts=self.starts[rows], ends=self.ends[rows], schemas=self.schemas[rows])
 
 
@@ -63,10 +65,12 @@ class UnreadableError(Exception):
 
 
 class WireDecoder(Protocol):
-    """What reads the values of one schema. ``nodes``: its kinds of records, by name."""
+    """A decoder for the values of one schema."""
 
     @property
-    def nodes(self) -> Mapping[str, RecordNode]: ...
+    def nodes(self) -> Mapping[str, RecordNode]:
+        """The kinds of records met so far, by name."""
+        ...
 
     def whole(self, payloads: Payloads) -> Whole | None:
         """As many of the payloads as can be read at once; None where none can."""
