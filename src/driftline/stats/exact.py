@@ -38,6 +38,7 @@ class Link:
     map: bool = False
 
     def sql(self, root: str) -> str:
+        """SQL of the list, or of the map's entries as a list, from ``root``."""
         array = _joined(root, self.steps)
         return f"map_entries({array})" if self.map else array
 
@@ -62,6 +63,7 @@ class ColumnPlace:
     inside: int | None
 
     def sql(self, roots: Roots) -> str:
+        """SQL of the column, from the root of its innermost list."""
         return _joined(roots[self.chain], self.steps)
 
 

@@ -1,4 +1,4 @@
-"""What of two sides that meet by key finds no counterpart: records without a row, rows without a record.
+"""Compares two sides that meet by key: records without a row, and rows without a record.
 
 All of it runs in tasks, and knows no Spark; `job` has it done.
 """
@@ -81,7 +81,7 @@ _Keyed = tuple[tuple[int, int], Any]  # by the key, and the side that it is of
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What both sides are compared by. ``schema``: as JSON text."""
+    """The terms of the comparison, the same for both sides. ``schema``: as JSON text."""
 
     schema: str
     mark: str
@@ -95,7 +95,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What tasks do with the records of the source, with the rows of the table and with its quarantine."""
+    """The work of tasks on the source's records, the table's rows and its quarantine."""
 
     meeting: Meeting
     left_out: Sequence[Sequence[str]]
@@ -175,6 +175,7 @@ class Comparison:
         unproven: dict[tuple[int, int], list[RowDifference]] = {}
 
         def holds(row: int, record: int) -> int:
+            """2 if the row holds the record, 1 if all differences are unproven, else 0."""
             differences = apart(self.meeting, rows_[row], records[record])
             if not all(d.unproven for d in differences):
                 return 0

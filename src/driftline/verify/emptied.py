@@ -33,6 +33,7 @@ class Listless:
 
     @property
     def paths(self) -> set[Path]:
+        """The paths of the lists that the rows lack."""
         return {d.keys for d in self.differences}
 
     def lost(self, first: Mapping[tuple[str, Path], SourcePlace] | None) -> Iterator[MissingRecords]:
@@ -43,6 +44,7 @@ class Listless:
         """
 
         def had_column(place: SourcePlace) -> bool:
+            """True if all lists at a place had columns by then; without knowledge of the files, too."""
             if first is None:
                 return True
             starts = (first.get((place.file, path)) for path in self.paths)

@@ -164,6 +164,7 @@ def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:
         f.seek(begin)
 
         def own_lines() -> Iterator[bytes]:
+            """The lines that begin in the part, without a byte order mark."""
             at = begin
             for line, size in lines_of(f, part.longest):
                 if at >= part.end:  # type: ignore[operator]
@@ -176,7 +177,7 @@ def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:
 
 
 def _begins_with_a_record(file: str, longest: int) -> bool:
-    """Whether the first line that is not blank is a JSON object by itself."""
+    """True if the first line that is not blank is a JSON object by itself, or if all are blank."""
     with opened(file) as f:
         for line, _ in lines_of(f, longest):
             raw = line.removeprefix(BOM_UTF8).strip(_BLANK)

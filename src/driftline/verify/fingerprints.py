@@ -61,6 +61,7 @@ class ColumnShape:
 
     @classmethod
     def of(cls, column: TableColumn, dim: int) -> ColumnShape | None:
+        """The shape of a column inside ``dim`` lists; None if Spark may not hand its type over in Arrow."""
         if dim:
             element = cls.of(column, dim - 1)
             if element is None:

@@ -142,7 +142,7 @@ def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
 
 
 def _is_array(head: bytes, *, is_whole: bool) -> bool:
-    """Whether a file that begins so is one array."""
+    """True if a file with this beginning is one array."""
     body = head.strip(_BLANK)
     if not body.startswith(b"["):
         return False
@@ -150,7 +150,7 @@ def _is_array(head: bytes, *, is_whole: bool) -> bool:
 
 
 def _is_of_objects(head: bytes, longest: int, *, is_whole: bool) -> bool:
-    """Whether a file that begins so has objects over several lines."""
+    """True if a file with this beginning has objects over several lines."""
     body = head.strip(_BLANK)
     first, _, behind = body.partition(b"\n")
     if not body.startswith(b"{") or not behind or _is_a(dict, first):
@@ -161,7 +161,7 @@ def _is_of_objects(head: bytes, longest: int, *, is_whole: bool) -> bool:
 
 
 def _is_of_values(head: bytes) -> bool:
-    """Whether the first line of a file that begins so has an object, and another one behind it."""
+    """True if the first line has an object and another one behind it."""
     first = head.strip(_BLANK).partition(b"\n")[0].decode("latin-1")
     with suppress(ValueError, RecursionError):
         _, end = _STRUCTURE.raw_decode(first)
@@ -231,7 +231,7 @@ class _Elements:
                 return self._chars[self._at : self._at + 1]
 
     def _end(self) -> int | None:
-        """Where the value ends that begins here; None where it is no JSON, or too long to be held."""
+        """The end of the value that begins here; None if it is no JSON, or longer than a record may be."""
         while True:
             end = None
             with suppress(ValueError, RecursionError):
@@ -242,7 +242,10 @@ class _Elements:
                 return end
 
     def _broken(self) -> bytes:
-        """What is no JSON, or too long, up to where its braces are closed; of a long one how it begins."""
+        """Pass over text that is no JSON, or too long, until its braces are closed.
+
+        Returns the text; of one that is too long, its beginning.
+        """
         raw, depth, in_text, is_closed = "", 0, False, False
         while True:
             end = self._at
@@ -285,7 +288,10 @@ class _Following(_Elements):
             yield Text(line, self._broken() if end is None else self._taken(end))
 
     def _broken(self) -> bytes:
-        """What is no JSON, or too long, up to the next line that begins with a brace."""
+        """Pass over text that is no JSON, or too long, to the next line that begins with a brace.
+
+        Returns the text; of one that is too long, its beginning.
+        """
         raw = ""
         while True:
             following = _LINE.search(self._chars, self._at + 1)

@@ -25,6 +25,7 @@ packed = partial(pickle.dumps, protocol=5)
 
 
 def unpacked(payload: bytes) -> Any:
+    """Unpickle a payload that another task has pickled."""
     return pickle.loads(payload)  # noqa: S301  our own, from another task
 
 
@@ -57,6 +58,7 @@ class ExtraRows:
     held: int
 
     def listed(self) -> Mismatch:
+        """The rows as an item of the report."""
         times = f"{self.n + self.held} times in {self.where}, {self.held} times in the source"
         return Mismatch("", "", self.text, times if self.held else f"in {self.where}, not in the source")
 

@@ -54,6 +54,7 @@ class Slot:
         return out
 
     def child(self, key: str) -> Slot | None:
+        """The slot of a key in records or maps; None if there is none."""
         return self.fields.get(key) or self.values
 
     def _add(self, struct: Struct, record: TableStruct, many: bool) -> None:

@@ -49,9 +49,11 @@ class Stream(io.RawIOBase):
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
+        """True: it is read as a file."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as the present piece goes; 0 at the end."""
         while not self._left:
             piece = next(self._pieces, None)
             if piece is None:

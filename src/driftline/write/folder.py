@@ -39,6 +39,7 @@ class BatchFolder:
 
     @property
     def name(self) -> str:
+        """The folder's own name."""
         return self.path.rpartition("/")[2]
 
     def check(self) -> None:

@@ -258,6 +258,7 @@ class FileSettings:
         """
 
         def size(name: str, default: int) -> int:
+            """A size among the properties, in bytes."""
             return int(properties.get(_PREFIX + name, default))
 
         named = {key.removeprefix(_PREFIX) for key in properties if key.startswith(_PREFIX)}
@@ -379,6 +380,7 @@ class _Writer:
         return int(self._file.tell())
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Gather a batch; a full row group is written."""
         self._collector.feed(batch)
         self._gathered.append(batch)
         self._bytes += batch.nbytes

@@ -92,6 +92,7 @@ def _parts(
     for part in parts:
 
         def new(_: int, partition: Partition = part.partition) -> NewFile:
+            """A new file of the partition, with the attempt's next number."""
             return create(partition, next(numbers))
 
         for file in write_files(plan.dealing.rows(part, folder), plan, new):
