@@ -43,6 +43,7 @@ class Interrupt:
         self._commits = False
 
     def listen(self) -> None:
+        """Install the handler for Ctrl-C and SIGTERM."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._pressed)
 

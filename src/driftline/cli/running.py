@@ -45,6 +45,7 @@ class Running:
     _next_look: float = 0.0
 
     def phase(self, text: str) -> None:
+        """Show a phase of the stream. A series of waits counts from the first of them."""
         self._phase = text
         if text.startswith(WAITING):
             self._due = self._due if self._wait else time.monotonic() + _PATIENCE

@@ -122,6 +122,7 @@ class _Refused:
             self.last = [c for c in planned.conflicts if _record(c) == _record(first)]
 
     def judge(self) -> AdmissionCheck:
+        """The check that finds the refused records."""
         return AdmissionCheck(self.schemas, self.rooms, self.settings, self.not_rewritten)
 
 

@@ -29,6 +29,7 @@ class Once:
 
     @classmethod
     def stamped(cls, stamps: Mapping[str, Stamp], *, allowed: bool = False) -> Once:
+        """Fingerprint the files, by path with the stamp of each."""
         return cls({fingerprint(file, stamp): file for file, stamp in stamps.items()}, allowed)
 
     def check(self, table: CatalogTable, state: State) -> None:

@@ -49,13 +49,14 @@ _ROOM = 1000  # ids of columns
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a batch is taken. ``settings`` come with it, before those of the table.
+    """Options of a batch.
 
-    ``token``: the batch is a micro-batch of a capture, and enters the table once, however often it is
-    brought. ``endless``: other writers are waited for without end, not for `retry.PATIENCE` seconds.
-    ``progress`` is told what comes next: observing, planning, writing, quarantining, committing, committed;
-    and of each wait for other writers, with the reason. ``listener`` is told of the batch, unless it is only
-    planned. ``again``: files that the table has taken before are taken once more.
+    ``settings``: of this batch, before those of the table. ``token``: the batch is a micro-batch of a
+    capture, and enters the table once, however often it is sent. ``endless``: wait for other writers without
+    end, instead of `retry.PATIENCE` seconds. ``progress``: called with each phase (observing, planning,
+    writing, quarantining, committing, committed), and with the reason of each wait for other writers.
+    ``listener``: notified of the batch unless it is only planned. ``again``: take files that the table has
+    taken before.
     """
 
     settings: Mapping[str, str] | None = None
@@ -193,6 +194,7 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
     batch = planned.batch
 
     def now() -> State:
+        """Load the table anew, and check that the plan holds for it."""
         nonlocal planned
         planned = planned.on(batch.load())
         batch.progress("committing")
@@ -248,7 +250,7 @@ def _check_counts(planned: Planned, written: int, quarantined: int) -> None:
 
 
 def _is_empty(planned: Planned) -> bool:
-    """Whether a capture's micro-batch brings nothing, and needs no commit."""
+    """True if a capture's micro-batch has no records, and needs no commit."""
     tally = planned.seen.tally
     return planned.batch.token is not None and not tally.records + tally.malformed
 
@@ -262,6 +264,7 @@ def _begun(planned: Planned) -> tuple[Planned, Transaction]:
     batch = planned.batch
 
     def begin(planned: Planned) -> tuple[Planned, Transaction]:
+        """Begin a transaction for the plan."""
         # Pinned, though it may only append: a resolve meanwhile leaves other columns,
         # and the rows would go to the old ones.
         return planned, batch.table.transaction(
@@ -302,6 +305,7 @@ def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str,
     anew = partial(rows_anew, batch.table, planned.plan, struct, settings)
 
     def carry(appended: DataFrame) -> DataFrame:
+        """Rewrite rows that others appended meanwhile. Raises Moved if they do not fit the new types."""
         if lossy_rewrites(appended, before, planned.plan.changes):
             raise Moved("what others have appended meanwhile does not fit the new types")
         return anew(appended)
@@ -337,7 +341,7 @@ def _no_columns(batch: BatchRequest, seen: Observation, planned: Plan) -> Result
 
 
 def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | None]:
-    """What became of the batch, and what to do."""
+    """The message and the hint for an error of the batch."""
     if change := changed(batch.files):
         return change, AGAIN
     message, hint = explained(error)

@@ -106,6 +106,7 @@ def leaf_paths(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
     found: dict[int, tuple[str, ...]] = {}
 
     def visit(fields: Iterable[pa.Field], above: tuple[str, ...]) -> None:
+        """Note the paths of the leaves below ``above``."""
         for f in fields:
             path = (*above, f.name)
             if pa.types.is_struct(f.type):

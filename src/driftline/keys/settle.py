@@ -77,6 +77,7 @@ class KeyCounts:
 
     @property
     def total(self) -> int:
+        """The number of changes."""
         return self.inserted + self.updated + self.deleted + self.superseded + self.late + self.ignored
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verdict:
-    """Whether every record of the data is in the table or its quarantine: see `Table.verify`."""
+    """Check that every record of the data is in the table or its quarantine, as `Table.verify` promises."""
     state, kept = table.format.load(), waiting(table.format)
     if not state.exists and kept is None:
         raise no_table(table.name)

@@ -61,7 +61,9 @@ _DAMAGED = "the file is cut off or damaged: copy it again"
 class Readable(Protocol):
     """A readable source of text."""
 
-    def read(self, size: int = -1, /) -> bytes: ...
+    def read(self, size: int = -1, /) -> bytes:
+        """Read up to ``size`` bytes, all if it is negative; empty at the end."""
+        ...
 
 
 def codec_of(path: str, head: bytes, tail: bytes = b"") -> str | None:
@@ -148,6 +150,7 @@ class _Begun:
         self._head, self._file = head, file
 
     def read(self, size: int) -> bytes:
+        """Read from the head while it lasts, then from the file."""
         if not self._head:
             return self._file.read(size)
         head, self._head = self._head[:size], self._head[size:]
@@ -161,6 +164,7 @@ class _Joined:
         self._texts, self._left = texts, b""
 
     def read(self, size: int) -> bytes:
+        """Read ``size`` bytes; fewer only at the end."""
         some, length = [self._left], len(self._left)
         while length < size and (text := next(self._texts, None)) is not None:
             some.append(text)

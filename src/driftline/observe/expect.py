@@ -44,9 +44,11 @@ class BesideMap:
     words: bool = True
 
     def in_struct(self, key: str) -> bool:
+        """True if the struct has this key."""
         return key in self.keys or (self.words and is_word(key))
 
     def in_map(self, key: str) -> bool:
+        """True if the map has this key; it has all but words, and with ``words`` False all."""
         return not (self.words and is_word(key))
 
 

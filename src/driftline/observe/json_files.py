@@ -228,6 +228,7 @@ class _Line:
         self._size = 0
 
     def add(self, part: bytes) -> None:
+        """Append a part, unless the line is too long already."""
         if self._size <= self._longest:
             self._parts.append(part)
             self._size += len(part)

@@ -50,7 +50,7 @@ def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
 
 
 def is_unpacked(file: IO[bytes]) -> bool:
-    """Whether a file that is open is compressed."""
+    """True if an open file is compressed, and read as its contents."""
     return isinstance(file, Unpacked)
 
 

@@ -95,6 +95,7 @@ def promote(
         raise UsageError(str(error), "driftline stats shows what waits, and its paths") from error
 
     def attempt() -> Promoted:
+        """Promote in the table as it is now."""
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
@@ -132,6 +133,7 @@ def _promote(
         retry.progress("writing")
 
         def check(appended: DataFrame) -> None:
+            """Take in rows that others appended meanwhile. Raises Moved if they need other columns."""
             nonlocal seen, rows
             seen, rows = (
                 SelectedValues.merged([seen, look(appended, state.schema)]),
@@ -235,9 +237,11 @@ def _write(
     ids = table.row_ids(any_value([(rest.name,)]))
 
     def anew(rows: DataFrame) -> DataFrame:
+        """The rows with the new columns; their ids stay."""
         return converted(rows.selectExpr("*", *ids), promoter.before, promoter.rows, between.struct)
 
     def carry(appended: DataFrame) -> DataFrame:
+        """Convert rows that others appended meanwhile. Raises Moved if they need other columns."""
         check(appended)
         return anew(appended)
 

@@ -228,6 +228,7 @@ def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | N
     """
 
     def attempt() -> Pending | None:
+        """Mark the ready records; None if there is no quarantine."""
         pending = Pending.of(table)
         if pending is None:
             return None

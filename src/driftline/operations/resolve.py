@@ -125,6 +125,7 @@ def resolve(
         raise UsageError(str(error)) from error
 
     def attempt() -> Resolved:
+        """Resolve in the table as it is now. Errors of Spark, but for conflicts, name the field."""
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
@@ -194,6 +195,9 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         columns = [*folding.rows(rest), *table.row_ids(changed)]
 
         def carry(appended: DataFrame) -> DataFrame:
+            """Fold rows that others appended meanwhile. Raises Moved if more columns are needed for what
+            does not convert.
+            """
             nonlocal preview
             preview = preview.with_more(_look(table.name, appended, folding, dry_run=False))
             if request.rest(plan, preview) != rest:

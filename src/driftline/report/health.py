@@ -44,6 +44,7 @@ class Health:
 
         class Answer(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                """Answer a probe: 200, 503 with the fault, or 404 for another path."""
                 known = self.path.partition("?")[0] in ("/healthz", "/")
                 fault = health.fault if known else "ask for /healthz"
                 body = json.dumps({"ok": fault is None} | ({"fault": fault} if fault else {})).encode()

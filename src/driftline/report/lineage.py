@@ -69,13 +69,16 @@ class Lineage:
         self._run = self._table = ""
 
     def begins(self, table: str, batch: str) -> None:
+        """Send START, with a new run id."""
         self._table, self._run = table, str(uuid.uuid4())
         self._send("START")
 
     def ended(self, result: Result) -> None:
+        """Send COMPLETE."""
         self._send("COMPLETE", result=result)
 
     def failed(self, error: BaseException) -> None:
+        """Send FAIL, or ABORT if the batch was interrupted or is in the table already."""
         kind = "ABORT" if isinstance(error, BatchIsInError | KeyboardInterrupt) else "FAIL"
         self._send(kind, error=type(error).__name__)
 
@@ -84,6 +87,7 @@ class Lineage:
         run, table = self._run, self._table
 
         def send() -> None:
+            """Make the event, and hand it to OpenLineage's client."""
             from driftline.report.lineage_events import BatchRun, event
 
             _client().emit(event(kind, now, BatchRun(run, table, self._capture, self._inputs), **more))

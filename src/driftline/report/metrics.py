@@ -172,6 +172,7 @@ class Telemetry:
         """Nothing is counted yet."""
 
     def ended(self, result: Result) -> None:
+        """Add the amounts of the batch to the metrics."""
         for reading in readings(result):
             self._take(result.table, reading)
 

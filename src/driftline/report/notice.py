@@ -82,6 +82,7 @@ class Notice:
         went: list[Exception] = []
 
         def post() -> None:
+            """Send the request; an error goes to ``went``."""
             try:
                 with _OPENER.open(self._request(body), timeout=self.timeout):
                     pass

@@ -56,6 +56,7 @@ def bundles(properties: Mapping[str, str]) -> tuple[str, ...]:
     """
 
     def named(names: tuple[str, ...], values: tuple[str, ...], class_: str) -> bool:
+        """True if a property has a key or value with one of these beginnings, or the class in its value."""
         return any(
             key.startswith(names) or value.startswith(values) or class_ in value
             for key, value in properties.items()

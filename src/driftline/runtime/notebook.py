@@ -28,6 +28,7 @@ def progress(title: str) -> Callable[[str], None]:
     line = ipython.display.display(_ProgressLine(title), display_id=True)
 
     def show(phase: str) -> None:
+        """Replace the line by the phase."""
         line.update(_ProgressLine(f"{title}: {phase}"))
 
     return show

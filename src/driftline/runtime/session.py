@@ -70,6 +70,7 @@ def open_session(
     options = class_data.options(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
 
     def started(options: str) -> SparkSession:
+        """Start Java with these ``options``, and Spark in it."""
         needed = {**engine_settings(jars, master, options), **settings}
         _launch_java(needed)
         engine: dict[str, bool | float | int | str | None] = {**needed}
@@ -120,7 +121,7 @@ def stop_session(session: SparkSession) -> None:
 
 
 def is_embedded(properties: Mapping[str, str]) -> bool:
-    """Whether the lake's own catalog is meant, as no other is named."""
+    """True if the properties name no catalog, so that the lake's own is meant."""
     return all(key.startswith("spark.") for key in properties)
 
 

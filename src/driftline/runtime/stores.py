@@ -271,23 +271,29 @@ class _Explained(io.RawIOBase):
         self.size = int(file.size())
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
         super().close()
 
     def readable(self) -> bool:
+        """True: the file is open for reading."""
         return True
 
     def seekable(self) -> bool:
+        """True: the next read begins at the place sought."""
         return True
 
     def tell(self) -> int:
+        """The place at which the next read begins."""
         return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Note the place at which the next read begins; the store is not asked."""
         self._place = offset + (0, self._place, self.size)[whence]
         return self._place
 
     def readinto(self, buffer: Any) -> int:
+        """Read into a buffer; returns the number of bytes, 0 at the end. Raises driftline's errors."""
         if self._place >= self.size:
             return 0
         with explaining(self._uri):

@@ -77,6 +77,7 @@ def parse(sql: str) -> list[Statement]:
 
 class _Parser(ColumnClauseReader, LayoutReader):
     def statement(self) -> Statement:
+        """Read one ALTER TABLE. The values of properties are left out of its text."""
         first = self.now
         if not self.got("ALTER", "TABLE"):
             self.stop(
@@ -168,6 +169,7 @@ class _Parser(ColumnClauseReader, LayoutReader):
     # -----------------------------------------------------------------------------------------------
 
     def property(self) -> tuple[str, str]:
+        """Read a property's key and value; the equals sign is optional."""
         key = self.key()
         self.got("=")
         for word in ("TRUE", "FALSE"):
@@ -178,6 +180,7 @@ class _Parser(ColumnClauseReader, LayoutReader):
         return key, self.next().value
 
     def key(self) -> str:
+        """Read a property's key: text, or names joined by dots and hyphens."""
         if self.now.kind is TokenKind.text:
             return self.next().value
         out = self.name("a property")

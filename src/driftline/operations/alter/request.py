@@ -39,6 +39,7 @@ class AlterRequest:
 
     @classmethod
     def of_changes(cls, changes: Sequence[TableChange]) -> AlterRequest:
+        """Request ``changes`` given as values, recorded in short. Raises UsageError if there are none."""
         if not changes:
             raise UsageError("there is no change to make")
         return cls("", tuple(changes), in_short(changes))
