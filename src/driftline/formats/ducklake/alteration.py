@@ -188,7 +188,7 @@ def _same_inside(before: Definition, after: Definition, key: SortExpression, tab
 
 
 def rename_table(table: DuckLakeTable, name: str) -> None:
-    """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
+    """Give the table another name, ``namespace.table``. Raises UsageError, DataError."""
     namespace, _ = split(name)
     if namespace != split(table.name)[0]:
         raise DataError(

@@ -87,7 +87,7 @@ class CatalogDatabase:
         return self.kind == "postgres" or Path(self.target).is_file()
 
     def engine(self) -> str:
-        """Which DuckDB, with which extensions. Raises SetupError where one of them is not there."""
+        """DuckDB's version and extensions, for people. Raises SetupError if an extension is missing."""
         import duckdb
 
         names = ("ducklake", *_EXTENSIONS[self.kind])
@@ -95,7 +95,7 @@ class CatalogDatabase:
             return f"DuckDB {duckdb.__version__} with {', '.join(names)}"
 
     def make(self) -> None:
-        """Makes the catalog where there is none, by DuckDB's own extension."""
+        """Create the catalog with DuckDB's own extension, if there is none."""
         if self.kind != "postgres":
             if self.exists():
                 return
@@ -104,7 +104,7 @@ class CatalogDatabase:
         self.by_duckdb("SELECT 1")
 
     def by_duckdb(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Runs one statement by DuckDB itself, with the lake attached as ``lk``."""
+        """Run one statement in DuckDB itself, with the lake attached as ``lk``."""
 
         def once() -> list[tuple[Any, ...]]:
             """Run the statement on a connection of its own."""
@@ -138,11 +138,10 @@ class CatalogDatabase:
         return self._retried(once)
 
     def write(self, work: Callable[[Connection], T], landed: Callable[[Connection], bool]) -> T:
-        """Do ``work`` in one transaction, begun anew with fresh eyes where someone else was faster.
+        """Do ``work`` in one transaction, and from the start again if someone else was faster.
 
-        An error from the COMMIT on, or while the database is closed behind it, does not tell its
-        outcome: then ``landed`` looks into the catalog, whether it has the transaction. Raises
-        UnknownError where that cannot be known either.
+        The outcome of an error in COMMIT, or in closing the database after it, is unknown: then ``landed``
+        looks for the transaction in the catalog. Raises UnknownError if that fails too.
         """
         import duckdb
 
@@ -162,8 +161,10 @@ class CatalogDatabase:
         return self._retried(once)
 
     def _check_landed(self, landed: Callable[[Connection], bool], error: Exception) -> None:
-        """Raises SetupError, or the ``error`` of a conflict, where the catalog does not have a
-        transaction whose COMMIT ended in it; UnknownError where it may.
+        """Raise SetupError, or the ``error`` of a conflict, if the catalog lacks a transaction whose COMMIT
+        failed.
+
+        Raises UnknownError if it may have it.
         """
         try:
             if self.read(landed):
@@ -264,7 +265,7 @@ class Connection:
         return self._raw.execute(sql).to_arrow_table()
 
     def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Adds rows to one of the catalog's tables; columns that are not named stay null."""
+        """Add rows to one of the catalog's tables; columns that are not named stay null."""
         if not rows:
             return
         import pyarrow as pa

@@ -81,9 +81,10 @@ def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
 
 
 def rows_of(schema: Schema, before: Schema, known: Sequence[ColumnRow], table: str) -> list[ColumnRow]:
-    """The rows that describe ``schema``, what did not change since ``before`` as in ``known``.
+    """The rows that describe ``schema``; those that did not change since ``before`` are taken from ``known``.
 
-    Raises DataError for what DuckLake cannot have: a type, a promotion that loses values, a name twice.
+    Raises DataError for a schema that DuckLake cannot have: a type, a promotion that loses values, a name
+    twice.
     """
     rows = {row.id: row for row in known}
     fields = {f.id: f for _, f in before.walk()}

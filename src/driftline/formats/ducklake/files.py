@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """Of one leaf column in one file: ``low`` and ``high`` as DuckDB prints them, None where not known."""
+    """The statistics of a leaf column in one file. ``low``, ``high``: as DuckDB prints them, if known."""
 
     size: int
     values: int
@@ -186,7 +186,7 @@ def moved(spark: SparkSession, source: str, target: str) -> None:
 
 
 def removed(spark: SparkSession, folder: str) -> None:
-    """Deletes a folder with all that is in it."""
+    """Delete a folder with everything in it."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(folder)
     session: Any = spark._jsparkSession
@@ -204,7 +204,7 @@ def local(path: str) -> Path | None:
 
 
 def unchanged(paths: Mapping[str, int], table: str) -> None:
-    """Check that the registered files still have their registered size, where that is cheap to find out.
+    """Check that the registered files still have their registered size, if that is cheap to find out.
 
     Raises DataError, which names the file.
     """

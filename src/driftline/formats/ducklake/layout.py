@@ -148,7 +148,7 @@ class LayoutUpdate:
 
 
 def set_layout(connection: Connection, change: LayoutUpdate, catalog_id: int) -> int:
-    """Writes what changed; returns the next free catalog id."""
+    """Write what changed; returns the next free catalog id."""
     before, after = change.before, change.after
     if [(f.source, f.transform) for f in before.partition] != [
         (f.source, f.transform) for f in after.partition

@@ -25,7 +25,7 @@ _NAMES = ("UnresolvedRelation", "UnresolvedTableOrView", "UnresolvedTable")
 
 
 def sql(spark: SparkSession, catalog: CatalogDatabase, text: str) -> DataFrame:
-    """Runs a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot,
+    """Run a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot,
     or ``TIMESTAMP AS OF`` a time, if asked.
 
     Raises UsageError for one that does more than read, DataError for
@@ -71,7 +71,7 @@ def _like(name: str, pattern: str) -> bool:
 
 
 def _foreign(catalog: CatalogDatabase, name: tuple[str, ...], kind: str) -> None:
-    """Raises DataError where the lake has a view, or a macro, of this name."""
+    """Raise DataError where the lake has a view, or a macro, of this name."""
     parts = _short(name)
     if len(parts) != 2 or not catalog.exists():
         return

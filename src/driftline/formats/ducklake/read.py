@@ -1,8 +1,8 @@
 """Reads a DuckLake table as a DataFrame: by field id, whatever names and types its files have.
 
-Spark's own reader by field id gives wrong answers for swapped names, and where a filter or a nested selection
-meets them. So the files are read under names that nobody uses, ``__f`` and the id, and get their names by a
-cast.
+Spark's own reader by field id gives wrong answers for swapped names if a filter or a nested selection uses
+them. So the files are read under names that nobody uses, ``__f`` and the id, and a cast gives them their
+names.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Columns:
         return _readable(type_, f"{self.table}.{where}")
 
     def by_id(self, struct: Struct, shelf: ScanGroup) -> StructType:
-        """The struct as it is asked of the files: names and metadata by id, without what is missing."""
+        """The struct to read from files: names and metadata by id, without the missing columns."""
         from pyspark.sql.types import StringType, StructField, StructType
 
         fields_there = [
@@ -211,7 +211,7 @@ def target(struct: Struct, table: str) -> StructType:
 
 
 def _readable(type_: Type, where: str) -> DataType:
-    """The type as Spark has it; text for what it cannot read, which fails when it is asked for."""
+    """The Spark type; text for a type that Spark cannot read, which fails once it is read."""
     from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
     match type_:

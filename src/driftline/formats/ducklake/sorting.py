@@ -49,7 +49,7 @@ def expression_of(key: SortKey, schema: Schema, table: str) -> str:
 
 
 def parts_of(text: str, schema: Schema) -> tuple[str | int, ...]:
-    """The parts of a sort expression that a person wrote. Raises UsageError for what is none."""
+    """The parts of a sort expression that a person wrote. Raises UsageError for invalid text."""
     tree = _parsed(text)
     if tree["error"]:
         raise UsageError(f"DuckDB cannot read the expression {text}: {tree.get('error_message')}")

@@ -114,7 +114,7 @@ class DuckLakeTable:
         return versions(self)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
-        """A snapshot and those before it, as far as they are there."""
+        """A snapshot and its known ancestors."""
         return snapshots(self, latest)
 
     def statistics(self, schema: Schema) -> TableStatistics:
@@ -126,7 +126,7 @@ class DuckLakeTable:
         return None
 
     def defaults(self) -> dict[int, frozenset[Any]]:
-        """The defaults that each column has had, by its id, as far as they are known."""
+        """The known defaults that columns have had, by column id."""
         state = self.load()
         if state.table is None:
             return {}
@@ -150,7 +150,7 @@ class DuckLakeTable:
         return self.catalog.read(look)
 
     def rename(self, name: str) -> None:
-        """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
+        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
         rename_table(self, name)
 
     def read(self, snapshot: int | None = None) -> DataFrame:
@@ -226,7 +226,7 @@ class DuckLakeTable:
         return None if found is None else read(self.spark, found, self.name)
 
     def delete(self, column: str, value: str) -> None:
-        """Deletes the rows whose ``column`` holds this text."""
+        """Delete the rows whose ``column`` holds this text."""
         namespace, table = (quoted(part) for part in split(self.name))
         self.catalog.by_duckdb(f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?", [value])
 

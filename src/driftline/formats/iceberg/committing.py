@@ -1,8 +1,8 @@
-"""One version of a table's metadata put in place of another, and what became of that after an error.
+"""Commits of metadata versions, and the outcome of a commit after an error.
 
 Clients repeat a request whose answer was lost: if the first one came through, the second is refused, since
-the table has changed. So no error of a catalog tells by itself that nothing was committed. Iceberg's own
-`commitTransaction` takes a refusal at its word, and deletes manifests that the table has by then.
+the table has changed. So no error of a catalog proves that nothing was committed. Iceberg's own
+`commitTransaction` believes a refusal, and deletes manifests that the table has by then.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureExcep
 
 
 def begin(table: IcebergTable, java: Any) -> Any:
-    """A Java transaction on a Java table, which is loaded once more for it. Raises CommitConflict where
-    it is gone by now, SetupError where its catalog does not answer.
+    """A Java transaction on a Java table, which is loaded anew for it.
+
+    Raises CommitConflict if the table is gone, SetupError if its catalog does not answer.
     """
     try:
         return java.newTransaction()
@@ -36,10 +37,10 @@ def begin(table: IcebergTable, java: Any) -> Any:
 
 
 def commit(table: IcebergTable, java: Any, has: Callable[[Any], bool]) -> None:
-    """Commits a Java transaction to the very version of the table that it began on. ``has``: whether the Java
-    table, as it is after an error, has what the transaction brings.
+    """Commit a Java transaction to the very version of the table that it began on.
 
-    Raises CommitConflict where someone else was faster, UnknownError where nobody can tell whether it is in.
+    ``has``: true if the Java table, as it is after an error, has the transaction. Raises CommitConflict if
+    someone else was faster, UnknownError if the outcome is unknown.
     """
     replace_metadata(table, java.underlyingOps(), java.startMetadata(), java.currentMetadata(), has)
     with suppress(Py4JJavaError):
@@ -50,7 +51,7 @@ def commit(table: IcebergTable, java: Any, has: Callable[[Any], bool]) -> None:
 def replace_metadata(
     table: IcebergTable, operations: Any, base: Any, metadata: Any, has: Callable[[Any], bool]
 ) -> None:
-    """The same of metadata: of ``base``, None where the table is made, to ``metadata``."""
+    """Commit ``metadata`` in place of ``base``, as `commit` does; ``base`` None: the table is created."""
     if base is not None:
         _check_unchanged(table, operations, base)
     try:
@@ -114,7 +115,7 @@ def _merged_away(java: Any) -> list[str]:
 
 
 def delete_files(io: Any, paths: Iterable[str]) -> None:
-    """Deletes what can be deleted: anything else is an orphan."""
+    """Delete as many of the files as possible: those that remain are orphans."""
     for path in paths:
         with suppress(Py4JJavaError):
             io.deleteFile(path)

@@ -62,8 +62,9 @@ def _of_id(parts: list[dict[str, Any]], key: str, id_: int) -> dict[str, Any]:
 
 
 def partition_fields(spec: Any, format_version: int) -> tuple[PartitionField, ...]:
-    """The fields of a partition spec in Iceberg's JSON form. Those that a table of format v1 no longer has
-    stand in its specs as void ones, and are left out.
+    """The fields of a partition spec in Iceberg's JSON form.
+
+    Fields that a table of format v1 no longer has are void ones in its specs, and are left out.
     """
     fields = (
         PartitionField(f["name"], int(f["source-id"]), Transform.read(f["transform"])) for f in spec["fields"]

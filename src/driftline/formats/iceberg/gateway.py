@@ -61,7 +61,7 @@ def text_map(jvm: Any, java: Any) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def _mapper(jvm: Any) -> Any:
-    """Kept, since each learns anew how to write what it is given."""
+    """The JSON mapper of Java, cached because each new one analyses its types anew."""
     return java_type(jvm, "com.fasterxml.jackson.databind.ObjectMapper")()
 
 

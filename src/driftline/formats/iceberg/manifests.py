@@ -27,7 +27,7 @@ class ManifestEntry(NamedTuple):
 
 @dataclass(slots=True)
 class _Sum:
-    """Of one column, schema, slot and width of bounds, as far as files have been seen."""
+    """The sum of metrics for one column, schema, slot and width of bounds."""
 
     v: int = 0
     files: int = 0

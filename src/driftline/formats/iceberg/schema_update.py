@@ -31,7 +31,7 @@ from driftline.formats.iceberg.gateway import failure, schema_of
 
 
 def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], name: str) -> None:
-    """Applies the changes inside a Java transaction, all at once: paths
+    """Apply the changes inside a Java transaction, all at once: paths
     name columns as they are before the first.
 
     Raises CommitConflict, or DataError where Iceberg refuses.

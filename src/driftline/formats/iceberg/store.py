@@ -1,4 +1,4 @@
-"""A table's files in a store: what reaches them, as its FileIO has it, and what lists and deletes them."""
+"""A table's files in a store: the options to reach them, as its FileIO has them, and listing and deleting."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def listed(table: Any, folder: str, before: float) -> Iterator[Orphan]:
 
 
 def remove_all(io: Any, prefix: str) -> None:
-    """Deletes all files whose URIs begin so, as far as that goes: what is left is an orphan."""
+    """Delete all files whose URIs begin so; any that cannot be deleted are orphans."""
     with suppress(Py4JJavaError):
         for file in items(io.listPrefix(prefix)):
             io.deleteFile(file.location())

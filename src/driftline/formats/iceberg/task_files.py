@@ -151,10 +151,10 @@ def write_tasks(
     tasks: RowTasks,
     folder: BatchFolder,
 ) -> list[Any] | None:
-    """Has the tasks write files of a Java ``table`` that has this ``schema``, in the batch's
-    ``folder`` first; returns them as Java has them. ``session``: Spark's settings.
+    """Have tasks write files of a Java ``table`` with this ``schema``, in the batch's ``folder`` first.
 
-    None where Spark's own writer has to, and nothing was written.
+    ``session``: Spark's settings. Returns the files as Java's; None, with nothing written, if Spark's own
+    writer must.
     """
     plan = _file_plan(spark, session, table, schema)
     if plan is None:

@@ -68,7 +68,7 @@ def left_out(schema: Schema) -> list[str]:
 
 
 def unreadable(table: str, schema: Schema) -> DataError | None:
-    """Why Spark cannot read the table, where it cannot."""
+    """The reason that Spark cannot read the table; None if it can."""
     for path, f in schema.walk():
         if isinstance(f.type, Primitive) and f.type.name in _UNREAD:
             return DataError(
@@ -150,7 +150,7 @@ def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata:
 
 
 def taken_files(transaction: Any) -> list[Any]:
-    """The data files that were added in a transaction that nobody commits; what tells of them is deleted."""
+    """The data files added in a transaction that is never committed; its metadata files are deleted."""
     table = transaction.table()
     files = items(table.currentSnapshot().addedDataFiles(table.io()))
     for path in telling(table):

@@ -37,10 +37,10 @@ class Dispensable:
 
 
 def upkeep(table: IcebergTable, current: Any) -> None:
-    """Lets go of them, where there are so many that it is worth a commit. ``current``: Java's
-    metadata of the table, as a commit left them.
+    """Remove dispensable snapshots and schemas if there are enough to be worth a commit. Never fails.
 
-    Never fails: what one commit cannot do, for others commit at the same time, a later one does.
+    ``current``: Java's metadata of the table after a commit. If the removal meets a concurrent commit, a
+    later one does it.
     """
     try:
         if _may_be_due(current):
@@ -155,7 +155,7 @@ def _far(metadata: Mapping[str, Any], gone: Collection[int]) -> set[int]:
 
 
 def _delete_manifests(jvm: Any, operations: Any, gone: list[Any], far: Collection[int]) -> None:
-    """Deletes the manifest lists of snapshots that are gone, and the
+    """Delete the manifest lists of snapshots that are gone, and the
     manifests that none of the others has.
     """
     io = operations.io()

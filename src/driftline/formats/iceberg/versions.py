@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def versions(table: IcebergTable) -> Versions:
-    """Reads the log. Raises UsageError where there is no table."""
+    """The versions of the table, by its log. Raises UsageError if there is no table."""
     java = table.java()
     if java is None:
         raise no_table(table.name)
@@ -47,7 +47,7 @@ def versions(table: IcebergTable) -> Versions:
 def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
     """The versions up to a table's ``current`` metadata, in their JSON form (Iceberg spec, "Table Metadata").
 
-    ``read`` gives that of a metadata file, None where it is gone.
+    ``read``: returns the JSON form of a metadata file, None if it is gone.
     """
     changes = changes_in_log(current, read)
     whole = not changes[0].get("metadata-log")
@@ -167,7 +167,7 @@ def schemas(jvm: Any, metadata: Any) -> dict[int, Schema]:
 
 
 def snapshots(table: IcebergTable, latest: int | None) -> Iterator[Snapshot]:
-    """A snapshot and those before it, as far as they are there."""
+    """A snapshot and its known ancestors."""
     java = table.java()
     while latest is not None:
         snapshot = java.snapshot(latest)
