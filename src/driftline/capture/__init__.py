@@ -62,7 +62,7 @@ def capture(
     reading: StreamOptions,
     request: CaptureRequest,
 ) -> CaptureQuery:
-    """Starts what `Table.capture` promises."""
+    """Start the capture that `Table.capture` promises."""
     table, name, named = request.table, request.name, request.checkpoint
     default = default_place(catalog.folder, table, name, named=named is not None)
     mirrored = not hasattr(data, "isStreaming")  # what a stream of one's own keeps may be large

@@ -1,4 +1,4 @@
-"""Which files are new for a capture: by listings, or by what a store tells of new objects in between."""
+"""Finds the files that are new for a capture: by listings and, in between, by a store's notifications."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LIST_EVERY = 900.0  # seconds, where nobody says
 
 @dataclass(slots=True)
 class Finder:
-    """Finds the files of a folder or glob. ``folder``: where it keeps when it has listed all of them;
-    ``lake``: a folder that is passed over.
+    """Finds the files of a folder or glob.
 
-    All are listed each ``list_every`` seconds. In between, what is new is what messages of the ``channel``
-    name; where there is none, what sorts behind all that was taken.
+    ``folder``: where the time of the last full listing is kept; ``lake``: a folder that is passed over. A
+    full listing runs each ``list_every`` seconds. In between, files are new if messages of the ``channel``
+    name them; without a channel, if they sort behind all files taken so far.
     """
 
     source: str
@@ -60,8 +60,7 @@ class Finder:
     def _between(
         self, asked: set[str], taken: Mapping[str, ListedFile], fmt: str | None
     ) -> list[ListedFile] | None:
-        """Find new files without a full listing: those that messages name, or that sort behind all taken
-        ones.
+        """Find new files without a full listing: files that messages name, or that sort behind all others.
 
         Returns None if only a full listing can find them, or explain what is wrong.
         """
@@ -74,7 +73,7 @@ class Finder:
         return None
 
     def logged(self) -> None:
-        """All that was found is in the log. Raises SetupError."""
+        """Note that all files found so far are in the log. Raises SetupError."""
         self._logged |= self._received
         if self._listing is None or not self.list_every:
             return
@@ -86,8 +85,9 @@ class Finder:
             raise SetupError(f"{self.folder}: cannot be written: {error.strerror}") from error
 
     def let_go(self, pending: AbstractSet[str]) -> None:
-        """Deletes messages about files that are in the table. ``pending``: files that are in the log, and not
-        yet in the table. Raises SetupError.
+        """Delete messages whose files are all in the table. Raises SetupError.
+
+        ``pending``: files that are in the log, but not in the table yet.
         """
         if self.channel is None:
             return

@@ -114,7 +114,7 @@ class Files:
         return None
 
     def end(self) -> None:
-        """The stream has ended: messages about what is in are let go of, as far as that works."""
+        """Delete messages about files that are in the table; a failure is only logged."""
         try:
             self.log.let_go()
         except DriftlineError as error:

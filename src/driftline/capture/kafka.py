@@ -44,15 +44,16 @@ class Topics:
     skip_lost: bool
 
     def begin(self) -> None:
-        """Makes sure that offsets of the checkpoint are of these topics: with ``skip_lost``, those of a topic
-        that was made again become its beginning. Raises as `check`.
+        """Check that the checkpoint's offsets are of these topics. Raises as `check`.
+
+        With ``skip_lost``, a topic that was created anew is read from its beginning instead.
         """
         if self.skip_lost and (again := self._made_again()):
             self._begin_anew(again)
         self.check()
 
     def check(self) -> None:
-        """Raises DataError where a topic was made again."""
+        """Raise DataError if a topic was created anew."""
         if again := ", ".join(self._made_again()):
             raise DataError(
                 f"topic {again} was deleted and made again: the offsets of its last batch say nothing of it",
@@ -175,8 +176,10 @@ def starting(start: str | datetime) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Kafka:
-    """A stream with the columns of Spark's Kafka source. ``name`` tells the topics; ``values``: what makes a
-    source of a micro-batch; ``client``: settings of the connection; ``topics``: None if not known.
+    """A stream with the columns of Spark's Kafka source.
+
+    ``name``: the topics, for messages; ``values``: makes a source of a micro-batch; ``client``: settings of
+    the connection; ``topics``: None if unknown.
     """
 
     frame: DataFrame
@@ -257,7 +260,7 @@ class Kafka:
         return None
 
     def _made_again(self) -> DataError | None:
-        """Why records are gone, where it is not that Kafka deleted them."""
+        """The error for a topic that was created anew; None if Kafka deleted the records itself."""
         try:
             with suppress(Py4JJavaError):
                 self._check_topics()

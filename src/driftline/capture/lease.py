@@ -52,7 +52,7 @@ class Lease:
                 self._system.delete_file(f"{self._folder}/{self._own}")
 
     def check(self) -> None:
-        """Raises DataError where the folder may be another's by now."""
+        """Raise DataError if the folder may be another process's by now."""
         if time.time() - self._renewed > _STALE - _RENEWED:
             raise DataError(
                 f"capture {self._name}: {self._uri} could not be held",

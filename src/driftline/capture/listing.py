@@ -61,7 +61,7 @@ def may_be(source: str, fmt: str | None) -> Callable[[str], bool]:
 
 
 def entry_of(path: str) -> ListedFile:
-    """A file as it is now. Raises DataError where it is gone."""
+    """A file as it is now. Raises DataError if it is gone."""
     try:
         if not is_stored(path):
             stat = Path(path).stat()

@@ -146,7 +146,7 @@ class CaptureQuery(StreamingQuery):
         self._keeper.start()
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802  Spark's name
-        """Waits for the end; True where it has come within ``timeout`` seconds. Raises what ended it."""
+        """Wait for the end; True if it came within ``timeout`` seconds. Raises the stream's error."""
         cause: StreamingQueryException | None = None
         try:
             if super().awaitTermination(timeout) is False:
@@ -159,7 +159,7 @@ class CaptureQuery(StreamingQuery):
         return None if timeout is None else True
 
     def stop(self) -> None:
-        """Ends the stream once the micro-batch that runs now is in."""
+        """End the stream after the micro-batch that runs now."""
         self._runner.stopping = True
         with self._runner.busy:
             super().stop()
@@ -209,8 +209,10 @@ class _Stopped(Exception):
 
 
 def start(capture: Capture, flow: Flow, every: float | None, held: ExitStack) -> CaptureQuery:
-    """Starts the stream. ``every``: seconds between micro-batches; None: it ends when it has caught up.
-    ``held``: the checkpoint, let go of at the end of the stream.
+    """Start the stream.
+
+    ``every``: seconds between micro-batches; None: the stream ends when it has caught up. ``held``: the
+    checkpoint, released at the end of the stream.
     """
     if not os.environ.get("DRIFTLINE_DEBUG"):
         # What a micro-batch raises is raised again where the stream is waited for.
@@ -280,7 +282,7 @@ class _Runner:
         capture.on_batch(Batch(capture.name, number, result, tombstones, lag, lost))
 
     def _ours(self, error: BaseException) -> BaseException:
-        """The error, said better where what comes in knows it."""
+        """The error, or the one that the flow explains it with."""
         cause = error.__cause__ if isinstance(error, DriftlineError) else error
         if not isinstance(cause, PySparkException | Py4JError):
             return error
