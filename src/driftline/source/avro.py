@@ -104,9 +104,7 @@ def _unpacked(data: bytes, codec: str) -> bytes:
 
 
 def _header(file: IO[bytes]) -> tuple[dict[str, bytes], bytes]:
-    """A file's metadata, and the mark that its blocks end with. Raises
-    ValueError where it is no Avro file.
-    """
+    """A file's metadata, and the mark that ends its blocks. Raises ValueError if it is no Avro file."""
     if file.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin as Avro files do")
     metadata: dict[str, Any] = {}

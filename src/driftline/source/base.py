@@ -25,8 +25,8 @@ REJECTED = (
 
 
 class Source(Protocol):
-    """One batch of records, whose tasks make the rows, and observe the records
-    meanwhile: also by a plan that was guessed.
+    """One batch of records, whose tasks make the rows, and observe the records meanwhile, also by a guessed
+    plan.
 
     ``conf``: settings of the Spark session that reading it needs.
     """
@@ -38,19 +38,22 @@ class Source(Protocol):
         ...
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        """Every type of every path of every record, against the table's ``schema``; without
-        reading them again, where the tasks have told.
+        """Observe every type of every path of every record, against the table's ``schema``.
+
+        If the tasks have observed all, nothing is read again.
         """
         ...
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """From now on, records that the ``judge`` does not accept, or that have one of the ``conflicts``, are
-        not observed as records, and are among the rejected.
+        """Reject, from now on, records that the ``judge`` does not accept, or that have one of the
+        ``conflicts``.
+
+        They are not observed as records.
         """
         ...
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks that make the records as rows of ``struct``, by the plan."""
+        """Tasks that convert the records to rows of ``struct``, by the plan."""
         ...
 
     def set_aside(self) -> Rejects | None:

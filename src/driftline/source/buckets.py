@@ -25,9 +25,7 @@ _SECOND = 10**9  # nanoseconds
 
 
 class Listed(NamedTuple):
-    """A file as a listing tells it. ``modified``: nanoseconds since 1970, of
-    a whole second, as not every answer tells more.
-    """
+    """A file in a listing. ``modified``: nanoseconds since 1970, in whole seconds."""
 
     path: Uri
     size: int
@@ -98,7 +96,7 @@ def may_hold(source: str) -> Callable[[str], bool]:
 
 
 def _of_glob(source: str) -> tuple[str, list[str]]:
-    """The folder that a glob begins in, and the steps of its pattern; none where it is no glob."""
+    """The folder at which a glob begins, and the steps of its pattern; no steps for a path."""
     base, steps = source.rstrip("/"), list[str]()
     while has_magic(base):
         base, _, step = base.rpartition("/")

@@ -49,11 +49,7 @@ class Rows:
 
 
 class ColumnReader(Protocol):
-    """Files of one schema. A reader is sent to tasks, so it is small.
-
-    ``struct``: the types of the columns, by key; ``label``: how reports name where they came from; ``sizes``:
-    the bytes of each part. A part is what one task reads at least.
-    """
+    """Files of one schema in parts, of which a task reads at least one. It is small, to be sent to tasks."""
 
     @property
     def struct(self) -> Struct:
@@ -77,9 +73,7 @@ class ColumnReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowTerms:
-    """The terms for rows: the table's ``known`` columns, its settings, and ``conflicts`` that reject a
-    row.
-    """
+    """The terms for rows: the table's ``known`` columns, its settings, and ``conflicts`` to reject."""
 
     known: ExpectedField
     settings: Settings
@@ -92,7 +86,7 @@ class RowTerms:
         return rows.batch.filter(pa.array(self.places(rows, struct)))
 
     def places(self, rows: Rows, struct: Struct) -> NDArray[np.bool_]:
-        """Which of the rows have no conflict."""
+        """Flags of the rows without a conflict."""
         accepted: NDArray[np.bool_] = first_conflicts(rows.batch, struct, self.conflicts) < 0
         return accepted
 
@@ -111,7 +105,7 @@ class RowTerms:
 
 
 class RowsObserver:
-    """Observes rows of one reader. ``label``: how reports name where they came from."""
+    """Observes the rows of one reader. ``label``: the name of its files in reports."""
 
     def __init__(self, struct: Struct, label: str, terms: RowTerms) -> None:
         self.struct, self.terms = struct, terms
@@ -122,7 +116,7 @@ class RowsObserver:
         self._bad: list[MalformedRecord] = []
 
     def feed(self, rows: Rows) -> pa.RecordBatch:
-        """Observes the rows that are accepted, and returns them."""
+        """Observe the accepted rows, and return them."""
 
         batch = self.terms.accepted(rows, self.struct)
         self._observer.feed(batch)
@@ -134,7 +128,7 @@ class RowsObserver:
         return batch
 
     def refused(self, rejects: Sequence[Reject]) -> None:
-        """Counts what is no row."""
+        """Count rejects as malformed."""
         self._refused += len(rejects)
         self._bad += [_bad(reject) for reject in rejects[: REASONS - len(self._bad)]]
 
@@ -170,7 +164,7 @@ def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: RowTe
 def has_required(schema: Schema) -> bool:
     """True if a table has required columns.
 
-    If a row lacks a value there is known only once all rows are observed, so nothing can be guessed.
+    Only once all rows are observed is it known if one lacks a value there, so such a table allows no guess.
     """
     return any(f.required for _, f in schema.walk())
 
@@ -178,8 +172,9 @@ def has_required(schema: Schema) -> bool:
 def converted_rows(
     rows: Iterable[Rows], observer: RowsObserver, converter: Converter, set_aside: SetAside
 ) -> Iterator[pa.RecordBatch]:
-    """The accepted rows as the table's, for as long as its columns take them;
-    all are observed, and the others set aside.
+    """Convert the accepted rows for as long as the table's columns take them.
+
+    All rows are observed, and the others set aside.
     """
     taken = True
     for batch in _small_together(_accepted(rows, observer, set_aside)):
@@ -222,11 +217,10 @@ def rejected_rows(
 
 
 def together(parts: Iterable[Observation], struct: Struct, label: str, terms: RowTerms) -> Observation:
-    """One observation of all parts of what one reader gave. What is
-    declared counts where there is no part, too.
+    """Merge the observations of all parts of one reader.
 
-    What was refused leaves no trace: not the types whose every value
-    was, nor the columns where no row is left.
+    Declared columns count even without a part. Refused rows leave no trace: no types that only they had, and
+    no columns if no row is left.
     """
     whole = merge_observations([Observation(shape_of(struct, Place(label))), *parts])
     for conflict in terms.conflicts:

@@ -75,7 +75,7 @@ class Work:
         return observers.result()
 
     def together(self, parts: Iterable[Seen]) -> Observation:
-        """One observation of what was seen apart."""
+        """Merge the observations of several tasks."""
         by_reader: dict[int, list[Observation]] = {i: [] for i in range(len(self.readers))}
         for some in parts:
             for reader, observation in some.items():
@@ -118,7 +118,7 @@ class PartRows:
     converter: Converter
 
     def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Seen]:
-        """The rows of one task's share; returns what they were."""
+        """The rows of one task's share; returns their observation."""
         observers = Observers(self.work)
         # Parts of one reader come together, because small ones are converted together.
         for _, numbers in groupby(self.shares[given], lambda number: self.work.parts[number].reader):
@@ -130,8 +130,10 @@ class PartRows:
 
 @dataclass(slots=True)
 class ColumnFiles:
-    """Files of columns as one batch. ``readers``: or what finds them for a table of which so much is known,
-    by its settings. ``texts``: what stands in the paths of the files.
+    """Files of columns as one batch.
+
+    ``readers``: or a function that finds them for the table's known columns and its settings. ``texts``: the
+    texts in the paths of the files.
     """
 
     spark: SparkSession
@@ -188,7 +190,7 @@ class ColumnFiles:
         return self.work.together(parts)
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject rows with one of the conflicts. The ``judge`` is for JSON alone."""
+        """Reject rows by the conflicts alone, without the ``judge``."""
         self.conflicts += tuple(conflicts)
 
     def set_aside(self) -> Rejects | None:

@@ -26,12 +26,12 @@ ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '
 def expand(
     sources: Sequence[str], fmt: str | None = None, lake: str | Path | None = None
 ) -> tuple[str, list[str]]:
-    """The format of the sources, and their files, absolute, in name order; pipes as they were named.
+    """The format of the sources, and their files: absolute, in name order; pipes as they were named.
 
-    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their
-    sub-folders; names that begin with ``_`` or ``.`` are passed over there, as Spark does, and so
-    is what is no file, such as a FIFO, and the folder of the ``lake``. A file that is named twice is one
-    file. Raises UsageError for a path that is not there, a folder without files, files of several formats.
+    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their sub-folders.
+    Names there that begin with ``_`` or ``.`` are passed over, as Spark does, and so are FIFOs and the like,
+    and the folder of the ``lake``. A file that is named twice is one file. Raises UsageError for a missing
+    path, a folder without files, files of several formats.
     """
     if fmt is not None and fmt not in set(FORMATS.values()):
         raise UsageError(
@@ -51,7 +51,7 @@ def expand(
 
 
 def format_of(path: str) -> str:
-    """The format that the ending tells, or those of the files in an archive.
+    """The format that the ending shows, or that of the files in an archive.
 
     >>> format_of("a/b.jsonl.gz")
     'json'

@@ -105,7 +105,7 @@ def paths_or_rows(data: Any) -> tuple[list[str], Any]:
 
 
 def _path_of(file: Any) -> str:
-    """The path of an open file, which is read from its beginning. Raises UsageError where it has none."""
+    """The path of an open file, which is read from its beginning. Raises UsageError if it has none."""
     name = getattr(file, "name", None)
     if isinstance(name, (str, os.PathLike)) and Path(name).is_file():
         return os.fspath(name)
@@ -116,7 +116,7 @@ def _path_of(file: Any) -> str:
 
 
 def given_paths(data: Any) -> list[str]:
-    """The paths that a person gave; none where rows were given, which are not touched."""
+    """The paths that a person passed; none if rows were passed, which are left untouched."""
     if isinstance(data, (str, os.PathLike)):
         return [_path(data)]
     paths = data if isinstance(data, (list, tuple)) else ()

@@ -44,11 +44,10 @@ class InMemoryReader:
 
 @contextmanager
 def written(data: Any, room: Path | None = None) -> Iterator[list[InMemoryReader]]:
-    """The data in temporary files, a reader for the rows of each struct; at the end they are deleted.
-    ``room``: where there is room for them, as `place_of` tells.
+    """The data in temporary files, with a reader for the rows of each struct; at the end they are deleted.
 
-    Raises UsageError for what is no record, and for a value that no
-    table has; SetupError where there is no room.
+    ``room``: a folder for them, as `place_of` returns it. Raises UsageError for an item that is no record,
+    and for a value that no table has; SetupError if there is no room.
     """
     with folder_in(room) as folder:
         yield _write(_batches(data), folder)

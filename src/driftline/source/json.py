@@ -1,5 +1,7 @@
-"""Files of JSON: lines, or documents. Tasks observe them, convert them and make the table's rows, in one go
-where the plan is known beforehand, or likely.
+"""Files of JSON: lines, or documents.
+
+Tasks observe them, convert them and write the table's rows, in one pass if the plan is known beforehand, or
+likely.
 """
 
 from __future__ import annotations
@@ -109,7 +111,7 @@ _Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation ans
 class JsonFiles:
     """Files of JSON lines, or documents, as one batch.
 
-    ``seen``: the observation that the plan is made for; ``first``: that of the first lines, if they were
+    ``seen``: the observation that the plan is made for; ``first``: the shape of the first lines, if they were
     read. ``whole``: the observation of all lines, once there is one; ``asked``: the schema, the settings and
     the files' versions that it is for. ``texts``: the texts in the paths of the files.
     """
@@ -130,7 +132,8 @@ class JsonFiles:
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
         """The observation of the table's last batch, or that of the first lines of large files.
 
-        Returns None for small files and documents, which are soon observed, and without records.
+        Returns None for small files, for documents, and if no line is a record: such files are observed
+        first.
         """
         self._ask(schema, settings)
         seen = likely(schema, settings) if self._size else None
@@ -142,7 +145,7 @@ class JsonFiles:
         return seen if seen.tally.records else None
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks that make the rows, and observe all once more."""
+        """Tasks that convert the lines by the plan, and observe them."""
         make = JsonRows.of(plan, struct, self.known, self.seen, settings, self.judge).beginning_with(
             self.first
         )
@@ -192,7 +195,7 @@ class JsonFiles:
         ]
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject records that the ``judge`` does not accept; it knows the conflicts."""
+        """Reject records by the ``judge`` alone, without the conflicts."""
         self.judge = judge
 
     @property
@@ -209,9 +212,7 @@ class JsonFiles:
             self._split(settings)
 
     def _stamps(self) -> Mapping[str, Stamp]:
-        """The present versions of the files of this machine; those of a store are checked before the
-        commit.
-        """
+        """The versions of the files on this machine; those in a store are checked before the commit."""
         return stamps(file for file in self.files if not is_stored(file))
 
     def _split(self, settings: Settings) -> None:
@@ -276,9 +277,7 @@ class JsonFiles:
 
 
 def _heads(splits: Sequence[Split]) -> tuple[list[Split], list[Split]]:
-    """The first lines of all, as far as it is known which lines of their files they are; and the first ones
-    at even distances behind them.
-    """
+    """The first lines of the splits whose line numbers are known, and those at even distances behind them."""
     first = list(_first(splits, _FIRST))
     rest = splits[len(first) :]
     step = max(1, len(rest) // _HEADS)
@@ -316,7 +315,7 @@ def _rejected(
     everything: str | None,
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """In a task: what of its shares is no record."""
+    """In a task: the rejected lines of its shares."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for _, split in shares[number]:

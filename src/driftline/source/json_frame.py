@@ -1,6 +1,4 @@
-"""Records that stand in a DataFrame as texts of JSON: observed,
-converted and rejected in tasks, batch by batch.
-"""
+"""Records in a DataFrame of JSON texts: observed, converted and rejected in tasks, batch by batch."""
 
 from __future__ import annotations
 
@@ -43,12 +41,12 @@ class Texts(Protocol):
         ...
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
-        """Rows of the table with what goes along from those rows of the batch that they were made of."""
+        """The rows with the metadata of the texts that they were made of, which are ``at`` these places."""
         ...
 
 
 class PlainTexts:
-    """Texts beside which nothing goes along."""
+    """Texts without metadata."""
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
         """The rows, unchanged."""
@@ -57,10 +55,11 @@ class PlainTexts:
 
 @dataclass(slots=True)
 class JsonFrame:
-    """A DataFrame whose rows are texts of JSON, one record each. ``frame``: the columns that ``texts`` reads,
-    the text first; ``nulls``: how many rows have none, once they were observed.
+    """A DataFrame whose rows are texts of JSON, one record each.
 
-    ``asked``: what was observed last was observed against; ``seen``: what a plan is made for.
+    ``frame``: the columns that ``texts`` reads, the text first; ``nulls``: the number of null texts, once
+    observed. ``asked``: the schema and settings of the last observation; ``seen``: the observation that a
+    plan is made for.
     """
 
     frame: DataFrame
@@ -113,7 +112,7 @@ class JsonFrame:
         return self.frame.mapInArrow(partial(_rejected, self.texts, self._observer(), everything), REJECTED)
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject records that the ``judge`` does not accept; it knows the conflicts."""
+        """Reject records by the ``judge`` alone, without the conflicts."""
         self.judge = judge
 
     def _ask(self, schema: Schema, settings: Settings) -> None:

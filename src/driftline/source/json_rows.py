@@ -1,7 +1,7 @@
 """Lines of JSON as rows of a table, in tasks.
 
-A task decodes its lines as observing does. Those that hold nothing but the usual types are parsed
-as whole columns; others, too, without the values that are of another type.
+A task decodes its lines as observing does. Lines with only usual types are parsed as whole columns, others
+too, after their unusual values were taken out.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class JsonRows:
         settings: Settings,
         judge: AdmissionCheck | None,
     ) -> JsonRows:
-        """By a plan that was made for what was ``seen``, for the columns of ``struct``."""
+        """Make it by a plan for the columns of ``struct``, made for the observation ``seen``."""
         route, expected = lean(plan.route), folded(seen.shape)
         # A part of the batch may have too few keys of a map to tell that it is one.
         known = known if judge is not None else foreseen(known, expected)
@@ -85,12 +85,12 @@ class JsonRows:
         return cls(converter, usual, drifting, known, expected, settings, judge)
 
     def beginning_with(self, first: RecordShape) -> JsonRows:
-        """The same where it is known what the ``first`` of the lines hold."""
+        """A copy for lines whose ``first`` have this shape."""
         # Whether the keys of an object are data is not known of the first lines alone.
         return replace(self, before=first.having(lambda key: not self.expected.fields[key].has_maps))
 
     def observer(self) -> JsonObserver:
-        """A new observer, which tells the lines that are not of the usual types."""
+        """A new observer, which reports the lines that are not of the usual types."""
         # What the plan was made for had its keys apart, so that a part of it must not forget them sooner.
         many = MANY_KEYS if self.judge is not None else max(MANY_KEYS, self.expected.most_keys + 1)
         return JsonObserver(self.known, self.settings, self.judge, self._usual, many, self.before)
@@ -98,7 +98,7 @@ class JsonRows:
     def of_lines(
         self, lines: Sequence[bytes], looked: Sequence[Looked], fields: FieldDecoders
     ) -> Iterator[Rows]:
-        """The rows of those of the lines that are records. ``looked``, ``fields``: the observer's."""
+        """The rows of the records among the lines. ``looked``, ``fields``: the observer's."""
         records, alone = taken_apart(lines, looked, self.drifting, fields)
         yield from self._whole(lines, records)
         yield from self._single(lines, alone)
@@ -136,8 +136,10 @@ def _restored(values: bytes) -> JsonRows:
 
 
 class Run(NamedTuple):
-    """Texts of one ``source``, in the order that they have there. ``line``: of the first of them, or of each
-    where they do not follow one another; ``reject``: makes a reject of one of them by its place, and why.
+    """Texts of one ``source``, in its order.
+
+    ``line``: the number of the first text, or of each if they do not follow one another; ``reject``: makes a
+    reject of a text, by its place and the reason.
     """
 
     lines: Sequence[bytes]
@@ -147,9 +149,9 @@ class Run(NamedTuple):
 
 
 class LineRows:
-    """In a task: observes lines of JSON, makes rows of the records, and sets aside what is none.
+    """In a task: observes lines of JSON, converts the records, and sets the other lines aside.
 
-    Once a line brings more than the plan was made for, no more rows are made.
+    Once a line has more than the plan was made for, no more rows are made.
     """
 
     def __init__(self, make: JsonRows) -> None:
@@ -158,7 +160,7 @@ class LineRows:
         self._as_expected, self._learnt = True, -1
 
     def rows(self, runs: Sequence[Run], set_aside: SetAside) -> Iterator[Rows]:
-        """The rows of some lines, which are converted together: their places count through all runs."""
+        """The rows of some lines, converted together: their places count through all runs."""
         observer = self._observer
         lines: list[bytes] = []
         judged: list[Looked] = []
@@ -186,8 +188,9 @@ class LineRows:
 def rejected_of(
     lines: Sequence[bytes], judged: Sequence[Looked], everything: str | None = None
 ) -> Iterator[tuple[int, Why]]:
-    """Those of the lines, by place, that are no records of the table's, and why; all that are
-    not blank, for the reason ``everything``.
+    """The rejected lines by place, with the reasons.
+
+    With a reason for ``everything``, all lines are rejected that are not blank.
     """
     reasons = {place: why for place, why in judged if why is not None}
     for place in range(len(lines)) if everything is not None else reasons:

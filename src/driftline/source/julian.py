@@ -133,7 +133,7 @@ class JulianCalendar:
         return None
 
     def avro_leaves(self) -> dict[str, LeafNode]:
-        """Nodes for integers of Avro's logical types by the old calendar, under the names that `unread`
+        """Nodes for integers of Avro's logical types by the old calendar, by the names that `unread`
         gives.
         """
         moments = partial(rebased_moments, zone=self.zone)
@@ -160,8 +160,9 @@ def unread(schema: str | bytes) -> str:
 
 
 def calendar_of(footer: Mapping[bytes, bytes] | None) -> JulianCalendar | None:
-    """The old calendar, as far as a file's metadata say that it was written by it. Raises UsageError for a
-    time zone that is not known.
+    """The old calendar, if a file's metadata name it as the writer's.
+
+    Raises UsageError for an unknown time zone.
     """
     footer = footer or {}
     version = footer.get(_SPARK + b"version")

@@ -66,8 +66,10 @@ _NO_TEXT = b'""'  # observed in place of an empty value, which is no record eith
 
 
 class KafkaJson(JsonFrame):
-    """A micro-batch with the columns of Spark's Kafka source. ``metadata``: these go along, in one column.
-    ``schemas``: before each text stands the id of a schema, which says no more than the text does.
+    """A micro-batch with the columns of Spark's Kafka source.
+
+    ``metadata``: these columns go along, as one. ``schemas``: each text follows the id of a schema, which
+    adds nothing to the text.
     """
 
     def __init__(self, frame: DataFrame, metadata: bool = False, *, schemas: bool = False) -> None:
@@ -118,7 +120,7 @@ class _Values:
 
 
 def with_metadata(rows: pa.RecordBatch, metadata: pa.Array, at: Sequence[int], own: Field) -> pa.RecordBatch:
-    """Rows of the table with those of the metadata in its column ``own`` that stand ``at`` these places."""
+    """Rows of the table with their metadata, taken ``at`` these places, in the column ``own``."""
     assert isinstance(own.type, Struct)
     metadata, column = metadata.take(pa.array(at, pa.int64())), arrow_field(own)
     known = {f.name for f in metadata.type}
@@ -143,7 +145,7 @@ def metadata_column(struct: Struct) -> Field | None:
 
 
 def _payload(value: bytes | None) -> bytes | None:
-    """The text behind the id of a schema; an empty one where there is no such id."""
+    """The text behind the id of a schema; empty if there is no such id."""
     try:
         return None if value is None else framed(value)[1]
     except UnreadableError:
@@ -158,7 +160,7 @@ def _reject(values: Sequence[bytes], offsets: Sequence[int], run: Origin, at: in
 
 
 def _reject_framed(values: Sequence[bytes], offsets: Sequence[int], run: Origin, at: int, why: Why) -> Reject:
-    """A record keeps its text, which a replay reads; what is none, all its bytes."""
+    """The reject of a framed value: the text of a record, which a replay reads, else all bytes."""
     origin = run._replace(offset=offsets[at])
     try:
         payload = framed(values[at])[1]

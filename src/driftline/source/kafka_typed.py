@@ -68,7 +68,7 @@ class Alike:
 
 
 class KafkaValues:
-    """In a task: decodes values, and observes what they are."""
+    """In a task: decodes values, and observes them."""
 
     def __init__(self, wire: Wire, terms: RowTerms) -> None:
         self._wire, self._terms = wire, terms
@@ -90,7 +90,7 @@ class KafkaValues:
 
     @no_search()
     def decoded(self, batch: pa.RecordBatch) -> tuple[list[Alike], list[Reject]]:
-        """The records of a batch of Kafka's, by what they are; and what is none."""
+        """The records of a batch of Kafka's, by kind, and the rejects."""
         self.nulls += batch.column(0).null_count
         whole, left = self._whole(batch)
         single, rejects = self._single(batch, left)
@@ -118,7 +118,7 @@ class KafkaValues:
         return alike, np.flatnonzero(left).tolist()
 
     def _single(self, batch: pa.RecordBatch, rows: Sequence[int]) -> tuple[list[Alike], list[Reject]]:
-        """The records of these rows, read one by one; and what is none."""
+        """The records of these rows, read one by one, and the rejects."""
         values, topics = (batch.column(i).take(pa.array(rows, pa.int64())).to_pylist() for i in range(2))
         records: dict[Key, Records] = defaultdict(lambda: ([], []))
         rejects: list[Reject] = []
@@ -244,7 +244,7 @@ class KafkaTyped:
         return whole
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject records with one of the conflicts. The ``judge`` is for JSON alone."""
+        """Reject records by the conflicts alone, without the ``judge``."""
         self.conflicts += tuple(conflicts)
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
@@ -338,7 +338,7 @@ def _rejected(
 
 
 def _together(parts: Iterable[ObservedRecords], terms: RowTerms) -> Observation:
-    """One observation of what tasks saw. Of schemas, the one with the lower id came first."""
+    """Merge the observations of tasks. Of schemas, the one with the lower id counts as the first."""
     kinds: dict[Key, tuple[Struct, list[Observation]]] = {}
     for part in parts:
         for key, (struct, seen) in part.kinds.items():

@@ -1,4 +1,4 @@
-"""A source whose files go by other names: those that a person gave."""
+"""A source whose files have other names in reports: those that a person used."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def named(source: Source, names: Mapping[str, str], originals: Mapping[str, Stamp] | None = None) -> Source:
-    """The source, in all that it tells of its files, with these names for them. ``originals``: files that
-    are not read where they are, or were not unpacked, as they were before.
+    """The source, with these names for its files in all reports.
+
+    ``originals``: the versions of files that are copied or unpacked before they are read.
     """
     if not names:
         return source
@@ -32,7 +33,7 @@ def named(source: Source, names: Mapping[str, str], originals: Mapping[str, Stam
 
 @dataclass(slots=True)
 class Named:
-    """Another source, told of by ``names`` for its files' paths."""
+    """Another source, with ``names`` for its files' paths in reports."""
 
     source: Source
     names: Mapping[str, str]

@@ -47,8 +47,10 @@ def opened(
     strings: bool = False,
     shared: str | None = None,
 ) -> Iterator[Source]:
-    """`open_source` for what may be a pipe, an archive, or rows that Python holds: those are there as long as
-    the source is used. ``shared``: the lake's folder, which all tasks see, if it is known.
+    """Open data as `open_source` does, or a pipe, an archive, or rows that Python holds.
+
+    Temporary files exist as long as the source is used. ``shared``: the lake's folder, which all tasks see,
+    if known.
     """
     if hasattr(data, "selectExpr"):
         must_be_classic(data)

@@ -52,10 +52,7 @@ class OldTimestamps:
         return list(self._old)
 
     def exact(self, number: int, micros: pa.Array, nanos: pa.Array) -> pa.Array:
-        """A column that was read both ways as that of the two which is exact.
-
-        Raises DataError where neither is.
-        """
+        """A column that was read both ways, in the way that is exact. Raises DataError if neither is."""
         old = self._old[number]
         pairs = list(zip(_old_values(micros, iter(old)), _old_values(nanos, iter(old)), strict=True))
         if all((fine // 1000 == wide).all() for wide, fine in pairs):

@@ -31,7 +31,7 @@ _PATIENCE = 60  # seconds for the compiler
 
 
 class ProtobufDecoder:
-    """Reads values of a file of message types. Raises UsageError for one that is none."""
+    """Reads values of a file of message types. Raises UsageError for text that is no such file."""
 
     def __init__(self, schema: Registered) -> None:
         pool = descriptor_pool.DescriptorPool()
@@ -101,7 +101,7 @@ def _places(payload: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _varints(payload: bytes) -> Iterator[tuple[int, int]]:
-    """Zigzag numbers, each with where it ends."""
+    """Zigzag numbers, each with its end."""
     number = shift = 0
     for end, byte in enumerate(payload, 1):
         number |= (byte & 0x7F) << shift
@@ -128,7 +128,7 @@ def _files(schema: Registered) -> Iterator[FileDescriptorProto]:
 
 
 def _descriptor(text: str, name: str) -> FileDescriptorProto | None:
-    """A file's descriptor out of base64; None where it is no such text."""
+    """A file's descriptor from base64; None for other text."""
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):

@@ -1,4 +1,4 @@
-"""A schema registry, asked by Confluent's API: the schemas that values of Kafka were written with."""
+"""A schema registry with Confluent's API: the schemas that values of Kafka were written with."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class Registered:
 
 @dataclass(frozen=True)
 class Registry:
-    """A registry, as `confluent_kafka.schema_registry` is told of one; sent to tasks."""
+    """A registry, with the settings of `confluent_kafka.schema_registry`; it is sent to tasks."""
 
     settings: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Registry:
-        """Raises UsageError for what is wrong with the settings.
+        """The registry that settings describe. Raises UsageError for invalid ones.
 
-        The authority's certificate is read here; others have to be where the tasks run, too.
+        The authority's certificate is read here; other files have to be where the tasks run, too.
         """
         for key in settings:
             if key not in _SETTINGS:

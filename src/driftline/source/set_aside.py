@@ -24,7 +24,7 @@ PART = "part"  # the column with the number of the part that a line was counted 
 class Rejects:
     """Files with the columns of `driftline.source.base.REJECTED`, and perhaps a `PART`.
 
-    ``lines``: how many lines stand before each part in its file; ``names``: other names for files.
+    ``lines``: the number of lines before each part in its file; ``names``: other names for files.
     """
 
     files: Sequence[AsideFile]
@@ -33,7 +33,7 @@ class Rejects:
 
     @classmethod
     def of(cls, tasks: RowTasks, lines: Sequence[int] = ()) -> Rejects | None:
-        """Those of tasks that have run; None where they have not."""
+        """The rejects of tasks; None if they have not run."""
         if tasks.outcomes is None:
             return None
         return cls([outcome.aside for outcome in tasks.outcomes if outcome.aside is not None], lines)
@@ -44,7 +44,7 @@ class Rejects:
         return sum(file.rows for file in self.files)
 
     def named(self, names: Mapping[str, str]) -> Rejects:
-        """The same, whose files have other names."""
+        """The same rejects, with other names for their files."""
         return replace(self, names=names)
 
     def tasks(self, spark: SparkSession, struct: Struct, constants: Mapping[str, Any]) -> RowTasks:

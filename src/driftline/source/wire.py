@@ -32,7 +32,7 @@ class Payloads:
 
     @classmethod
     def of(cls, values: pa.Array) -> Payloads:
-        """Of the binary values that a batch of Kafka has."""
+        """The payloads of the binary values in a batch of Kafka's."""
         values = pa.concat_arrays([values.cast(pa.binary())])  # which begins with its buffers
         _, places, text = values.buffers()
         offsets = np.frombuffer(places or bytes(4), np.int32)[: len(values) + 1].astype(np.int64)
@@ -73,7 +73,7 @@ class WireDecoder(Protocol):
         ...
 
     def whole(self, payloads: Payloads) -> Whole | None:
-        """As many of the payloads as can be read at once; None where none can."""
+        """Those payloads that can be read at once; None if none can."""
         ...
 
     def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
@@ -82,10 +82,10 @@ class WireDecoder(Protocol):
 
 
 def framed(value: bytes) -> tuple[int, bytes]:
-    """The schema's id and what is behind it. Raises UnreadableError.
+    r"""The schema's id and the bytes behind it. Raises UnreadableError.
 
     >>> framed(bytes([0, 0, 0, 1, 2, 7]))
-    (258, b'\\x07')
+    (258, b'\x07')
     """
     if value[:1] != b"\0":
         begins = f"it begins with byte 0x{value[0]:02X}, not 0x00" if value else "it is empty"
