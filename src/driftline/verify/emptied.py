@@ -58,9 +58,7 @@ class Listless:
 def lost_lists(
     unproven: RDD[Listless], reads: RDD[Read], without: Callable[[Any], Any], *, typed: bool
 ) -> RDD[MissingRecords]:
-    """Those of the records whose lists the table had columns for.
-    ``typed``: a source's columns are the table's.
-    """
+    """The records whose lists had a column in the table. ``typed``: a source's columns are the table's."""
     if typed:
         return unproven.flatMap(lambda x: x.lost(None))
     paths: dict[str, set[Path]] = {}

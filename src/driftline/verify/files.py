@@ -45,7 +45,7 @@ class SourcePlace:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A record of a file; None with the bytes and a reason where they are none."""
+    """A record of a file; None, with the bytes and a reason, if they are no record."""
 
     place: SourcePlace
     record: dict[str, Any] | None
@@ -104,8 +104,9 @@ def grouped(pieces: Sequence[FilePart], cores: int) -> list[list[FilePart]]:
 
 
 def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]:
-    """The part's records, and what is none, in order; of JSON only those that begin in ``lines``, where
-    these are given.
+    """The records of the part, and its texts that are none, in order.
+
+    ``lines``: of JSON, only the records that begin in these lines.
     """
     if part.fmt == "csv":
         yield from _csv(part.file, part.dialect)

@@ -23,7 +23,7 @@ _ROWS = 20_000  # of one file
 
 
 def write(data: Any, folder: Path) -> dict[str, str]:
-    """Writes the records of a table, or dicts, into files of the
+    """Write the records of a table, or dicts, into files of the
     folder; their paths, with a name for each.
     """
     records = map(_record, _records(data))

@@ -149,11 +149,7 @@ def verify(
     exactly: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Checks that the table or its quarantine has each record of the files ``sources`` as often as they.
-
-    ``exactly``: and that neither has more than that. ``names``: of files that lie elsewhere. ``fmt``: json,
-    csv, parquet, avro or orc. Errors of reading (a file that is away or broken) are raised as they come.
-    """
+    """Check that the table or its quarantine has each record of the files ``sources``, equally often."""
     properties = table.properties
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
@@ -188,7 +184,7 @@ def verify(
 def _values_in_paths(
     sources: Sequence[str], names: Mapping[str, str], fmt: str, properties: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return what the paths of the sources say of their records (Hive's partitions); empty if nothing."""
+    """The values in the paths of the sources (Hive's partitions); empty if there are none."""
     if fmt == PICKLED or properties.get("driftline.hive") == "off":
         return {}
     values = path_values({source: names.get(source, source) for source in sources}, fmt)

@@ -1,6 +1,4 @@
-"""JSON as plain Python reads it, numbers as written: lines, and documents that stand over several, or of
-which one has several.
-"""
+"""JSON as plain Python reads it, numbers as written: lines, and documents of several lines."""
 
 from __future__ import annotations
 
@@ -30,9 +28,9 @@ class MalformedText(Exception):
 
 
 class Text(NamedTuple):
-    """A text that is to be a record, and the number of its first line.
+    """A text that should be a record, and the number of its first line.
 
-    Of one that is longer than records may be, no more than tells that.
+    A text longer than records may be is cut, but still longer than that.
     """
 
     line: int
@@ -94,8 +92,9 @@ def _levels(value: Any) -> int:
 
 
 def lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
-    """The lines from where the file stands, with their line feeds, and
-    their sizes; of one longer than ``longest`` bytes a byte more than that.
+    """The lines from the file's present position, with their line feeds and sizes.
+
+    A line longer than ``longest`` bytes is cut to one byte more.
     """
     most = longest + 2
     while line := file.readline(most):
@@ -223,7 +222,7 @@ class _Elements:
         return raw.encode("latin-1")
 
     def _pass(self, blanks: re.Pattern[str]) -> str:
-        """Goes on behind the blanks; the character that stands there."""
+        """Pass over blanks; returns the character behind them."""
         while True:
             passed = blanks.match(self._chars, self._at)
             self._go(passed.end() if passed else self._at)
@@ -272,7 +271,7 @@ class _Elements:
         self._at = at
 
     def _more(self) -> bool:
-        """Holds more of the text, and no more of what is behind; False where there is none."""
+        """Read more of the text, and drop the part behind; False at its end."""
         data = self._file.read(max(_BLOCK, len(self._chars) - self._at))
         if data:
             self._chars, self._at = self._chars[self._at :] + data.decode("latin-1"), 0

@@ -1,4 +1,4 @@
-"""Records that no row holds: what is missing of them, by the row that is nearest."""
+"""Records that no row holds, and their differences from the nearest row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def unpacked(payload: bytes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class MissingRecords:
-    """``n`` equal records that no row holds, the first at ``place``; ``record`` None: a text that is none.
+    """``n`` equal records that no row holds, the first at ``place``; ``record`` None: a text that is no
+    record.
 
     ``differences``: from the nearest row, if one is known.
     """
@@ -64,7 +65,7 @@ class ExtraRows:
 
 
 def order(x: MissingRecords) -> Any:
-    """As they stand in the source."""
+    """A sort key: the order in the source."""
     return x.place.file, x.place.start, x.place.line
 
 

@@ -1,8 +1,7 @@
-"""Parquet and Avro as plain Python, value by value: a struct is a dict
-of what is not null, an instant is in UTC.
+"""Parquet and Avro as plain Python: a struct is a dict of its fields that are not null, an instant is in UTC.
 
-What no column of a table holds as it is stands as the rules spell it: a time, and an instant finer than a
-microsecond, as text, a map whose keys are records as a list of entries.
+A value that no column holds as it is, is spelled as the rules do: a time, and an instant finer than a
+microsecond, as text; a map whose keys are records as a list of entries.
 """
 
 from __future__ import annotations

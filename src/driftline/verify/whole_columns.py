@@ -244,7 +244,7 @@ class ColumnMatching:
         self._own: bytes | None = None  # the fingerprints of all records
 
     def unmatched(self) -> Unmatched | None:
-        """Records without a row, and rows without a record; None where these are too many."""
+        """Records without a row, and rows without a record; None if there are too many."""
         if self._size <= _FEW:
             return self._unmatched_here()
         records = self._context.parallelize(self._tasks, max(1, len(self._tasks)))

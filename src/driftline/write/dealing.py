@@ -69,7 +69,7 @@ class Distribution:
         return all(key.parts for key in self.partition) and all(key.sorts for key in self.sort)
 
     def deal(self, batches: Iterable[pa.RecordBatch], folder: BatchFolder, name: str) -> list[Slice]:
-        """Writes the rows into a file of the ``folder``, in runs; returns its slices."""
+        """Write the rows into a file of the ``folder``, in runs; returns its slices."""
         slices: list[Slice] = []
         file = writer = None
         try:
@@ -181,7 +181,7 @@ class Distribution:
     def _between(
         self, rows: pa.RecordBatch, one: Slice, low: SortKey | None, high: SortKey | None
     ) -> pa.RecordBatch:
-        """Those of a slice's rows whose key is not less than ``low``, and less than ``high``."""
+        """The rows of a slice whose key is not less than ``low``, and less than ``high``."""
         key_of, numbers = self._key_of(rows, (one.file, one.number)), range(len(rows))
         start = 0 if low is None else bisect_left(numbers, low, key=key_of)
         end = len(rows) if high is None else bisect_left(numbers, high, key=key_of)

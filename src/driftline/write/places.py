@@ -30,7 +30,7 @@ class TaskDestination(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Takes a file away, which is whole, but of an attempt that failed."""
+        """Delete a whole file of an attempt that failed."""
         ...
 
 
@@ -47,11 +47,11 @@ class Destination(Protocol):
         ...
 
     def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
-        """The files, where the table has them. After an error there is none."""
+        """Return the files in their places in the table. After an error none is left there."""
         ...
 
     def clear(self) -> None:
-        """Takes away, after an error, what tasks may have left where the table has its files. Never fails."""
+        """After an error, delete files of tasks from the table's own folders. Never fails."""
         ...
 
 

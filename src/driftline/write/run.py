@@ -205,7 +205,7 @@ def number_and_attempt(folder: BatchFolder) -> tuple[int, int]:
 
 
 class _Aside:
-    """The file of what a task sets aside; it is there once there is something."""
+    """The file of records that a task sets aside; created for the first of them."""
 
     def __init__(self, folder: BatchFolder) -> None:
         number, attempt = number_and_attempt(folder)

@@ -100,6 +100,6 @@ def _parts(
 
 
 def _creating(folder: BatchFolder, target: TaskDestination) -> Callable[[Partition, int], NewFile]:
-    """Makes a task's files, by partition and number: no other attempt has the same."""
+    """Make a task's files, by partition and number: no other attempt has the same."""
     number, attempt = number_and_attempt(folder)
     return lambda partition, file: target.create(partition, number, attempt, file)
