@@ -48,7 +48,7 @@ class Interrupt:
             signal.signal(number, self._pressed)
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt if the command is to end."""
+        """Raise KeyboardInterrupt if the command is to end."""
         if self.asked:
             raise KeyboardInterrupt
 

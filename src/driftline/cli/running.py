@@ -52,7 +52,7 @@ class Running:
             self._wait = text
 
     def until_it_ends(self, query: CaptureQuery) -> None:
-        """Shows each batch, then what came together. Raises what ended the query."""
+        """Show each batch, and their sum at the end. Raises the error that ended the query."""
         from driftline.cli.terminal import show
 
         try:

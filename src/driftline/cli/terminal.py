@@ -146,7 +146,7 @@ class Progress:
         return lambda phase: self.phase(f"{title}: {phase}")
 
     def notice(self, text: str) -> None:
-        """Tells of what takes long, in a log too."""
+        """Print a line about work that takes long; in logs too."""
         if log.is_json() or self._live:
             self.phase(text)
         else:

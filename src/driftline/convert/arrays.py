@@ -350,9 +350,7 @@ class ArrowValues:
         return places_of(numbered(self._lists, np.ones(self.count, np.bool_)))
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
-        """The texts of lost leaves by ``held``, or of all values if that is None; typed if they have a single
-        type.
-        """
+        """The texts of lost leaves by ``held``, or of all values if it is None; typed if of a single type."""
         if held is not None:
             lost = np.flatnonzero(self._valid & ~held).tolist()
             places = self.places() if lost else ()

@@ -73,11 +73,7 @@ _PLAIN = Options()
 def ingest(
     table: CatalogTable, source: Source, options: Options = _PLAIN, *, dry_run: bool = False
 ) -> Result:
-    """Takes one batch into the table; with ``dry_run`` only plans it.
-
-    All or nothing: after an error the table is as it was. Raises DataError where the data or the table says
-    no, BatchIsInError where the batch of the token is there.
-    """
+    """Ingest one batch into the table; with ``dry_run`` only plan it."""
     token, progress = options.token, options.progress
     created, properties = creation(as_properties(options.settings or {}))
     batch = uuid.uuid4().hex if token is None else token.batch
@@ -97,8 +93,10 @@ def _ingest(batch: BatchRequest, *, dry_run: bool) -> Result:
 
 @dataclass(slots=True)
 class _Attempts:
-    """The tries of one batch. ``again``: one has begun; ``tried``: the quarantine has had the batch before,
-    by a try that did not end; ``reread``: its files were read once more, as they had changed.
+    """The attempts to ingest one batch.
+
+    ``again``: one has begun; ``tried``: the quarantine has the batch from an attempt that did not end;
+    ``reread``: its files were read again because they had changed.
     """
 
     batch: BatchRequest
@@ -108,8 +106,10 @@ class _Attempts:
     reread: bool = False
 
     def next(self) -> Result:
-        """One try. Raises CommitConflict where others were faster,
-        DataError where there is no use in another, SetupError where Java has ended.
+        """Make one attempt.
+
+        Raises CommitConflict if others were faster, DataError if another attempt is useless, SetupError if
+        Java has ended.
         """
         try:
             return self._take()
@@ -190,7 +190,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
 
 
 def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Staged | None) -> Planned:
-    """Makes the batch visible; returns it as planned for the table that it came into."""
+    """Make the batch visible; returns it as planned for the table that it came into."""
     batch = planned.batch
 
     def now() -> State:
@@ -214,7 +214,7 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
 
 
 def _since(planned: Planned) -> dict[str, str]:
-    """The properties that tell since when values of the batch wait in the rest."""
+    """The properties that record since when values of the batch wait in the rest."""
     begins = rest_column(planned.state.schema.struct) is None
     paths = paths_of_rest(planned.plan)
     return first_seen(planned.state.properties, paths, planned.batch.id, begins=begins)
@@ -223,8 +223,9 @@ def _since(planned: Planned) -> dict[str, str]:
 def _data(
     transaction: Transaction, planned: Planned, *, guessed: bool
 ) -> tuple[Planned, int, quarantine.Staged | None]:
-    """Writes the batch's rows, and into the quarantine what is none; returns how many rows there are,
-    and what was planned, which is confirmed.
+    """Write the batch's rows, and its rejects into the quarantine.
+
+    Returns the number of rows, and the confirmed plan.
     """
     table, source = planned.batch.table, planned.batch.source
     with folder_of_batch(table.spark, transaction) as folder:
@@ -285,7 +286,7 @@ def _ids_after(planned: Planned) -> int:
 
 
 def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> int:
-    """Has the source's tasks write the batch's rows, by way of the ``folder``; returns how many."""
+    """Have the source's tasks write the batch's rows, through the ``folder``; returns their number."""
     source, plan, tally = planned.batch.source, planned.plan, planned.seen.tally
     summary = {"driftline.batch": planned.batch.id}
     if rewrites(plan.changes):
@@ -296,7 +297,7 @@ def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | N
 
 
 def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str, str]) -> int:
-    """Writes the table anew, with the batch's rows; returns how many those are."""
+    """Rewrite the table with the batch's rows; returns their number."""
     batch, before, settings = planned.batch, planned.plan.before, planned.settings
     struct = transaction.schema.struct
     check_readable(batch.table, before)

@@ -139,7 +139,7 @@ class Result(Shown):
 def result(
     table: str, batch: str, seen: Observation, plan: Plan, written: int = 0, quarantined: int = 0
 ) -> Result:
-    """The result of a batch: its counts, and what the plan says of the schema."""
+    """The result of a batch: its counts, and the plan's changes to the schema."""
     tally = seen.tally
     return Result(
         table,

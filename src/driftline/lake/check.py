@@ -71,8 +71,9 @@ def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verd
 def _files(
     data: Data, fmt: str | None, room: Path | None, lake: str | None
 ) -> Iterator[tuple[list[str], str, dict[str, str]]]:
-    """The files that are checked, outside the ``lake``, their format, and names for those that are made for
-    it, where there is ``room``.
+    """The files to check, outside the ``lake``, with their format, and names for files that were copied.
+
+    ``room``: a folder for copies.
     """
     paths, rows = paths_or_rows(data)
     if rows is not None:

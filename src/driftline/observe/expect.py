@@ -142,7 +142,7 @@ def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | N
 
 
 def steady(known: ExpectedField) -> RecordShape:
-    """The shape of records that have exactly what the table has columns for, as far as that is plain."""
+    """The shape of records that fill the columns of all fields with a single type."""
     shape = RecordShape()
     for position, (key, below) in enumerate(known.fields.items()):
         if below.sole is not None:

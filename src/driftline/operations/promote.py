@@ -196,9 +196,9 @@ def unlimited(settings: Settings) -> Settings:
 def plans(
     schema: Schema, seen: SelectedValues, look: Callable[[Schema], SelectedValues], settings: Settings
 ) -> Plans:
-    """Columns for what is selected. ``look``: sees it again, for a table that has other columns.
+    """Plan columns for the selection. ``look``: observes it again for a table with other columns.
 
-    Raises DataError where the policy refuses some.
+    Raises DataError if the policy refuses some values.
     """
     # Parts of records do not tell that one has no value in a required column.
     before = replace(schema, struct=all_optional(schema.struct), identifiers=frozenset())
@@ -307,7 +307,7 @@ def seen_in(batches: Iterable[Sequence[Chosen]], known: ExpectedField, dates: st
 def _check_found(
     table: CatalogTable, schema: Schema, counts: Counter[Path], missing: Sequence[Path], mark: str
 ) -> None:
-    """Raises DataError for a path below which nothing waits; it names the paths that have values."""
+    """Raise DataError for a path below which nothing waits; it names the paths that have values."""
     if missing:
         paths = [one.path for one in waiting(table.read(), schema, mark)]
         shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")

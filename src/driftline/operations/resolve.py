@@ -43,7 +43,7 @@ RESOLVED = PREFIX + "resolved."
 
 @dataclass(frozen=True, slots=True)
 class FoldedColumn:
-    """A column that was folded. ``rest``: how many of its values stay, or are dropped."""
+    """A column that was folded. ``rest``: the number of its values that stay, or are dropped."""
 
     path: Path
     type: Type
@@ -281,7 +281,7 @@ def _resolved(
 
 
 def _possible(table: CatalogTable, plan: Resolution) -> None:
-    """Raises DataError where something else needs a column that would go."""
+    """Raise DataError where something else needs a column that would go."""
     definition = table.definition()
     for site in plan.sites:
         for column in site.folded:

@@ -39,7 +39,7 @@ class Health:
         return None if still < self.patience else f"no progress for {still:.0f} s: {self._doing}"
 
     def serve(self, address: str) -> int:
-        """Answers from now on: 200, or 503 with the fault; returns the port. Raises as `http.serve`."""
+        """Answer probes from now on: 200, or 503 with the fault; returns the port. Raises as `http.serve`."""
         health = self
 
         class Answer(BaseHTTPRequestHandler):

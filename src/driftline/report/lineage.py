@@ -1,6 +1,6 @@
 """OpenLineage events of each batch: START, then COMPLETE with the columns' lineage, FAIL or ABORT.
 
-The client's own settings say where they go: `OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`, a file.
+The client's own settings name the destination: `OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`, a file.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _client() -> OpenLineageClient:
 
 
 class Lineage:
-    """Sends events of each batch of ``table``; ``inputs``: its sources, as far as they have names."""
+    """Sends events of each batch of ``table``; ``inputs``: those of its sources that have names."""
 
     def __init__(self, inputs: Sequence[DatasetName], capture: str | None = None) -> None:
         self._inputs, self._capture = inputs, capture

@@ -14,7 +14,7 @@ LOGGER = logging.getLogger("driftline")
 
 
 class Log:
-    """Tells the log of each batch that is in. ``capture``: whose micro-batches they are."""
+    """Logs each committed batch. ``capture``: the capture whose micro-batches they are."""
 
     def __init__(self, capture: str | None = None) -> None:
         self._own = {} if capture is None else {"capture": capture}

@@ -21,7 +21,7 @@ class _ProgressLine:
 
 
 def progress(title: str) -> Callable[[str], None]:
-    """Shows what is done next, in a notebook; does nothing elsewhere."""
+    """Show the present phase in a notebook; elsewhere do nothing."""
     ipython = sys.modules.get("IPython")
     if ipython is None or type(ipython.get_ipython()).__name__ != _KERNEL:
         return lambda _: None

@@ -45,13 +45,12 @@ def open_session(
     app_name: str = "driftline",
     notify: Callable[[str], None] | None = None,
 ) -> SparkSession:
-    """A local Spark session with the lake as its default catalog; the open
-    one again if the process has it already.
+    """A local Spark session with the lake as its default catalog; the process's open one if it has it.
 
-    `properties` are those of an existing Iceberg catalog (`type`, `uri`, ...), used in place of the
-    embedded one; keys that begin with `spark.` are settings of Spark. `catalog` None: no Iceberg at all.
-    `notify` is told, in one line, of what takes long. SetupError: no Java, no jars, Spark does not start,
-    or a session that is not ours runs in this process.
+    `properties` are those of an existing Iceberg catalog (`type`, `uri`, ...), used in place of the embedded
+    one; keys that begin with `spark.` are settings of Spark. `catalog` None: no Iceberg at all. `notify` is
+    called with a line about work that takes long. Raises SetupError without Java or jars, if Spark does not
+    start, or if a session of another program runs in this process.
     """
     properties = properties or {}
     if is_embedded(properties):
@@ -116,7 +115,7 @@ def _only_sql(session: SparkSession) -> SparkSession:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stops Spark, with all other sessions of this process. A second call does nothing."""
+    """Stop Spark with all its sessions in this process. A second call does nothing."""
     session.stop()
 
 
@@ -126,8 +125,10 @@ def is_embedded(properties: Mapping[str, str]) -> bool:
 
 
 def in_store(lake: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of the catalog of a lake whose files are at the URI ``lake``: with where they are, and
-    what the store is reached with. Raises UsageError where they name no catalog.
+    """The catalog properties of a lake whose files are at the URI ``lake``, with their location and store
+    options.
+
+    Raises UsageError if they name no catalog.
     """
     if is_embedded(properties) or properties.get("uri", "").startswith(f"{_SQLITE}{lake}"):
         raise UsageError(
@@ -141,7 +142,7 @@ def in_store(lake: str, properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_lake(lake: Path) -> None:
-    """Makes the folder of an embedded lake. SetupError if it cannot be made or written to."""
+    """Create the folder of an embedded lake. Raises SetupError if it cannot be created or written to."""
     try:
         lake.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -219,9 +220,7 @@ def default_memory() -> str:
 
 
 def pyspark_version() -> str:
-    """The version of the pyspark that is installed. SetupError if there
-    is none, or one that the jars do not fit.
-    """
+    """The version of the installed pyspark. Raises SetupError without one, or if the jars do not fit it."""
     try:
         installed = version("pyspark")
     except PackageNotFoundError as error:
@@ -232,8 +231,9 @@ def pyspark_version() -> str:
 
 
 def prepare_environment() -> Java:
-    """Has Spark use this Python, this pyspark and the Java that fits, which is
-    returned. SetupError without one of them.
+    """Set the environment for Spark to use this Python, this pyspark and a fitting Java, which is returned.
+
+    Raises SetupError if one is missing.
     """
     pyspark_version()
     import pyspark

@@ -1,6 +1,4 @@
-"""The columns of a field as SQL of one column: each value from the
-column that is nearest to what was sent.
-"""
+"""The columns of a field as SQL of one column: each value from the column nearest to the original."""
 
 from __future__ import annotations
 
@@ -244,8 +242,9 @@ class Fold:
 
 
 def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str:
-    """A column's value without the instants that routing made of numbers, which another column of the field
-    has as they were sent (seed rule 10).
+    """A column's value without the instants that routing made of numbers.
+
+    Another column of the field has these as they were sent (seed rule 10).
     """
     numbers = [(other.type, y) for other, y in columns if _routed(other.type, column.type)]
     if isinstance(column.type, Primitive):
@@ -329,9 +328,7 @@ def _merged(a: str, b: str, dim: int) -> str:
     """Two lists of one value, position by position: what one of them has no place for, the other may have."""
 
     def zipped(x: str, y: str) -> str:
-        """SQL of two lists merged by element; if one is null, the other, and if their sizes differ, the
-        first.
-        """
+        """SQL of two lists merged by element; if one is null, the other, and of different sizes the first."""
         e, f = variable(), variable()
         inner = f"coalesce({e}, {f})" if dim == 1 else _merged(e, f, dim - 1)
         same = f"size({x}) = size({y})"

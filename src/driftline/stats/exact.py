@@ -147,8 +147,9 @@ def _passes(asked: Sequence[tuple[Chain, T]], at_once: int) -> Iterator[tuple[li
 
 
 def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) -> tuple[DataFrame, Roots]:
-    """One row for each element of the lists at the end of the chains, all of them side by side, and what they
-    are called. ``paths``: what is asked for, the rest is left out, for it makes Spark slow.
+    """One row for each element of the lists at the end of the chains, side by side, and the names of these.
+
+    ``paths``: the columns to keep; all others are left out, for they make Spark slow.
     """
     frame = frame.select(*dict.fromkeys(name(path[0]) for path in paths))
     roots: dict[Chain, str] = {(): ""}

@@ -73,7 +73,7 @@ class SchemaDraft:
     renamed: set[int] = field(default_factory=set)
 
     def make(self, change: ColumnChange) -> None:
-        """Makes the change. Raises DataError, KeyError where the schema does not allow it."""
+        """Make the change. Raises DataError, KeyError where the schema does not allow it."""
         match change:
             case AddColumn(within=True):
                 return

@@ -170,7 +170,7 @@ class Checker:
         return change
 
     def identifier(self, path: Path) -> None:
-        """Raises DataError if the column cannot be part of a row's key."""
+        """Raise DataError if the column cannot be part of a row's key."""
         column = self.at(path)
         below = [self.draft.find(path[:i]) for i in range(1, len(path))]
         why = ""
@@ -223,7 +223,7 @@ class Checker:
             )
 
     def not_identifier(self, column: Field, path: Path, asked: str) -> None:
-        """Raises DataError if the column is part of a row's key, or contains one that is."""
+        """Raise DataError if the column is part of a row's key, or contains one that is."""
         inside = {f.id for _, f in Schema(Struct((column,))).walk()}
         if inside & self.draft.schema.identifiers:
             whose = "is" if column.id in self.draft.schema.identifiers else "holds"
@@ -233,12 +233,12 @@ class Checker:
             )
 
     def default_allowed(self, given: bool) -> None:
-        """Raises DataError if a default is ``given`` to a table whose format has none."""
+        """Raise DataError if a default is ``given`` to a table whose format has none."""
         if given and self.format_version < 3:
             raise DataError(f"a table of format v{self.format_version} has no defaults, v3 has them", UPGRADE)
 
     def type_allowed(self, path: Path, type_: Type) -> None:
-        """Raises DataError if the table cannot have a column of the type."""
+        """Raise DataError if the table cannot have a column of the type."""
         match type_:
             case Primitive(name):
                 if name in V3_TYPES and self.format_version < 3:

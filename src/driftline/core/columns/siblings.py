@@ -245,9 +245,7 @@ def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
     types = [peel(c.type)[1] for c in columns]
 
     def rank(column: Field) -> tuple[bool, bool, int, int]:
-        """The sort key of a column: structs before a map last, then the requested type, then the
-        narrowest.
-        """
+        """The sort key of a column: structs before a map last, then the requested type, then by width."""
         dim, inner = peel(column.type)
         wider = sum(
             isinstance(inner, Primitive) and isinstance(t, Primitive) and fits(inner, t) for t in types

@@ -182,7 +182,7 @@ class TypeReader(Words):
         return ")"
 
     def decimal(self, token: Word) -> Primitive:
-        """Read the digits of a decimal; dialects differ, so there is no default. ``token``: for errors."""
+        """Read the digits of a decimal; dialects have different defaults, so there is none."""
         if not self.got("("):
             self.stop(
                 "how many digits? dialects differ in what a decimal has by itself",

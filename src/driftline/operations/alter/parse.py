@@ -44,9 +44,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One ALTER TABLE. ``text`` is as it was written, but for the
-    values of properties, which may be secrets.
-    """
+    """One ALTER TABLE. ``text`` is as written, without the values of properties, which may be secrets."""
 
     table: str
     clauses: tuple[Clause, ...]

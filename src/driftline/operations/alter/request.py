@@ -46,7 +46,7 @@ class AlterRequest:
 
     @property
     def new_name(self) -> str | None:
-        """The name of a RENAME TO, which stands alone. Raises UsageError where it does not."""
+        """The new name of a RENAME TO. Raises UsageError if it is not the only change."""
         renames = [i for i, c in enumerate(self.changes) if isinstance(c, RenameTable)]
         if renames and len(self.changes) > 1:
             raise self.explained(
