@@ -65,7 +65,7 @@ def capture(
     """Start the capture that `Table.capture` promises."""
     table, name, named = request.table, request.name, request.checkpoint
     default = default_place(catalog.folder, table, name, named=named is not None)
-    mirrored = not hasattr(data, "isStreaming")  # what a stream of one's own keeps may be large
+    mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
     place = Checkpoint(default if named is None else os.fspath(named), name, mirrored=mirrored)
     target = Capture(
         name,

@@ -128,7 +128,7 @@ class Checkpoint:
     def spark_offsets(self, name: str) -> Any:
         """The offset that a file of Spark's checkpoint records for its only source. Raises SetupError."""
         try:
-            # The last line is the source's; where a stream begins, a NUL stands before the first.
+            # The last line is the source's; at the beginning of a stream, a NUL precedes the first.
             return json.loads(self.read_spark(name).decode().strip().splitlines()[-1])
         except (OSError, ValueError, IndexError) as error:
             raise SetupError(f"{self.place}/spark/{name}: cannot be read: {error}") from error

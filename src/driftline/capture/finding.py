@@ -19,7 +19,7 @@ from driftline.runtime.stores import configured, mapped
 
 _LOG = logging.getLogger("driftline")
 _LISTED = "_listed"  # when all were listed last; Spark passes over names with _
-_LIST_EVERY = 900.0  # seconds, where nobody says
+_LIST_EVERY = 900.0  # seconds, by default
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Finder:
         named = partial(_named, self.source.partition("://")[0], may_be(self.source, fmt))
         for text, number, receipt in () if self.channel is None else self.channel.receive():
             new = named(text)
-            # Of one that was taken, and has its size, a listing tells whether it was written again.
+            # A listing shows if a file that was taken was written again with its old size.
             asked |= {path for path, size in new.items() if path not in taken or taken[path].size != size}
             if receipt:
                 self._received[number] = receipt, set(new)

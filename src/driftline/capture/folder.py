@@ -28,7 +28,7 @@ from driftline.source.files import format_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MAX_FILES = 1000  # of one micro-batch
+MAX_FILES = 1000  # per micro-batch
 _KEPT = 100  # finished lists that stay files of their own
 _TAKEN = "_taken.json.gz"  # all earlier ones; Spark passes over names with _
 _DONE = "_done"
@@ -217,7 +217,7 @@ class FileLog:
     def _one_format(self, new: list[ListedFile]) -> None:
         if not new or self.format is not None:
             return
-        # An archive that was taken may be gone by now: its name alone tells.
+        # An archive that was taken may be gone by now: only its name is left to judge by.
         self._first = self._first or next(filter(None, map(format_by_name, self.taken)), None)
         self._first = self._first or format_of(new[0].path)
         for entry in new:

@@ -211,7 +211,7 @@ class Kafka:
         were read.
         """
         self._check_topics()
-        self._lost = self._gone(epoch)  # before the commit: of a batch that is in, nobody asks again
+        self._lost = self._gone(epoch)  # before the commit: a committed batch is not looked at again
 
     def close(self, epoch: int) -> tuple[int, int | None]:
         """The number of tombstones in the batch. The lag comes with Spark's progress."""
@@ -222,7 +222,7 @@ class Kafka:
         """The offsets that `check` found lost; without a commit, as when all are gone, they are looked up
         now.
         """
-        return self._gone(epoch) if self._lost is None else self._lost  # no commit, as where all is gone
+        return self._gone(epoch) if self._lost is None else self._lost  # no commit if all are gone
 
     def notes(self, epoch: int) -> tuple[str, ...]:
         """No notes."""
@@ -302,7 +302,10 @@ class Kafka:
 
 
 def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Checkpoint) -> Kafka:
-    """The topics of a URL. Raises UsageError."""
+    """The stream of a URL's topics. Raises UsageError.
+
+    ``reading``: its options; ``checkpoint``: keeps the topics' ids.
+    """
     brokers, topics = place(url)
     values = reading.values()
     jvm: Any = spark._jvm if reading.client else None

@@ -237,9 +237,9 @@ def writable(file: Path) -> None:
 def metrics(
     table: str, capture: str = "", *, address: str | None = None, file: Path | None = None
 ) -> Metrics | None:
-    """Metrics from the start of a command, so that a waiting one is visible too.
+    """Metrics that exist from the start of a command, so that a waiting one is visible too.
 
-    None if nobody asked for any.
+    None without an ``address`` and a ``file``.
     """
     if address is None and file is None:
         return None

@@ -41,7 +41,7 @@ _AWAY = (
     "org.apache.iceberg.jdbc.UncheckedSQL",
 )
 GAP = 3  # characters between columns
-NARROW = 8  # characters that a column wants at least, to stand beside others
+NARROW = 8  # characters that a column needs at least, beside others
 
 
 class Json:

@@ -41,7 +41,7 @@ class Running:
     hints: set[str] = field(default_factory=set)
     _phase: str = ""
     _wait: str = ""
-    _due: float = 0.0  # when a log is told of the wait
+    _due: float = 0.0  # when the wait is logged
     _next_look: float = 0.0
 
     def phase(self, text: str) -> None:

@@ -53,7 +53,7 @@ from driftline.core.schema.types import (
 from driftline.core.values.dates import declared_string_base
 from driftline.core.values.parse import has_value
 
-Columns = Sequence[tuple[Type, pa.Array]]  # of one field's values, for each of their types
+Columns = Sequence[tuple[Type, pa.Array]]  # the values of one field, by type
 
 
 class MapEntries(NamedTuple):

@@ -22,7 +22,7 @@ from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNod
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import Struct
 
-Read: TypeAlias = Callable[[Cursors], pa.Array]  # of one column
+Read: TypeAlias = Callable[[Cursors], pa.Array]  # reads one column
 
 _INT = (-(2**31), 2**31 - 1)
 _DAY, _MICRO = (-719_162, 2_932_896), (-62_135_596_800_000_000, 253_402_300_799_999_999)  # as Python has them
@@ -251,7 +251,7 @@ class _MapReader:
         owners = np.repeat(np.arange(len(lengths)), lengths)
         distinct = keys.dictionary_encode()
         pairs = owners * max(1, len(distinct.dictionary)) + distinct.indices.to_numpy()
-        if len(np.unique(pairs)) < len(keys):  # of a key that stands twice the last counts
+        if len(np.unique(pairs)) < len(keys):  # of a key that occurs twice, the last value counts
             raise Undecodable(cursors.ends)
         return [pa.MapArray.from_arrays(offsets, keys, array) for array in arrays]
 
@@ -292,7 +292,7 @@ def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple
     """The items of lists: the offset of each list among them, and their arrays."""
     count = len(cursors.at)
     nobody = np.zeros(0, np.int64)
-    owners, parts = [nobody], [read(cursors.some(nobody))]  # which have the types at least
+    owners, parts = [nobody], [read(cursors.some(nobody))]  # an empty array has the types at least
     lengths, open_ = np.zeros(count, np.int64), np.arange(count)
     while len(open_):
         block = cursors.some(open_)
@@ -369,7 +369,7 @@ class _BinarySchema:
         nodes = [self._node(branch) for branch in branches if branch != "null"]
         kinds = list(chain.from_iterable(map(_kinds, nodes)))
         if len(set(kinds)) < len(kinds):
-            raise UnfitError  # a value may stand in the column of another branch than its own
+            raise UnfitError  # a value may be in another branch's column
         return _UnionReader([None if branch == "null" else self.reader(branch) for branch in branches])
 
 

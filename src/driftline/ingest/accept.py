@@ -137,7 +137,7 @@ _plans: Recent[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] = Re
 def planned_for(
     schema: Schema, shape: RecordShape, settings: Settings, not_rewritten: frozenset[Path] = frozenset()
 ) -> Plan:
-    """Plan a batch; the last results of `plan` are cached."""
+    """Plan a batch as `plan` does, with the last results cached."""
     asked = schema, shape, settings, not_rewritten
     planned = _plans.get(asked)
     if planned is None:

@@ -43,7 +43,7 @@ from driftline.write import BatchFolder, folder_of_batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_OFTEN = 2  # conflicts of one batch
+_OFTEN = 2  # conflicts per batch
 _ROOM = 1000  # ids of columns
 
 
@@ -234,7 +234,7 @@ def _data(
             planned = confirmed(planned, written)
         if not planned.seen.tally.malformed:
             return planned, written, None
-        # Where tasks have not told, what is no record is looked for in all of the batch once more.
+        # If tasks reported no rejects, the whole batch is read again for them.
         rejected = source.set_aside() or source.rejected()
         if rejected is None:
             return planned, written, None

@@ -19,7 +19,7 @@ from driftline.observe import snappy
 from driftline.observe.endings import ENDINGS
 from driftline.observe.limits import largest, too_large
 
-HEAD = 16  # bytes that tell a codec
+HEAD = 16  # bytes that identify a codec
 _OF_ENCODING = 4  # and an encoding
 _BLOCK = 4 * 2**20
 
@@ -34,7 +34,7 @@ _ENCODINGS = {
     b"\0{": "UTF-16-BE",
     b"\0[": "UTF-16-BE",
 }
-_SECOND_ZERO = {"UTF-16-LE": 3, "UTF-16-BE": 2}  # of what stands behind the bracket: it is ASCII, too
+_SECOND_ZERO = {"UTF-16-LE": 3, "UTF-16-BE": 2}  # in the character behind the bracket, which is ASCII too
 _BEGINNINGS = {
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -53,7 +53,7 @@ _OTHERS = {
     b"SQLite format 3\0": ("a SQLite database", None),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it first"),
 }
-BY_THE_END = (b"PAR1", b"ORC")  # so text may begin, too: the end of the file tells
+BY_THE_END = (b"PAR1", b"ORC")  # text may begin so too: the end of the file decides
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # pyarrow's are among these
 _DAMAGED = "the file is cut off or damaged: copy it again"
 

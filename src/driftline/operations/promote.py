@@ -200,7 +200,7 @@ def plans(
 
     Raises DataError if the policy refuses some values.
     """
-    # Parts of records do not tell that one has no value in a required column.
+    # Parts of records do not show that a record has no value in a required column.
     before = replace(schema, struct=all_optional(schema.struct), identifiers=frozenset())
     of_typed = _planned(before, seen.of_typed, settings)
     if of_typed.changes and seen.of_json.shape.fields:

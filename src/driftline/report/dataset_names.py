@@ -15,7 +15,7 @@ from driftline.source.pipes import is_pipe
 
 MOST = 20  # folders that are data sets of their own
 _BUCKETS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
-_CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")  # which stand where others have a user
+_CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")  # written where others have a user
 
 
 class DatasetName(NamedTuple):

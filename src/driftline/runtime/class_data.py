@@ -64,8 +64,8 @@ class Archive:
         if file is None:
             return ""
         with suppress(OSError):
-            os.utime(file)  # tells that it is used
-        # What Java says of a crash belongs here, not where the user stands.
+            os.utime(file)  # a sign of use
+        # Java's crash report belongs here, not in the user's working directory.
         crash = self.folder / "crash.log"
         return f'"-XX:SharedArchiveFile={file}" "-XX:ErrorFile={crash}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 

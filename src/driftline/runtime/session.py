@@ -159,7 +159,7 @@ def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, s
     """
     if catalog is None:
         return dict(properties)
-    folder = lake.resolve()  # Spark would take a relative one from wherever each of its processes stands
+    folder = lake.resolve()  # each process of Spark would resolve a relative path by itself
     embedded = {
         "type": "jdbc",
         "uri": f"{_SQLITE}{folder}/catalog.db",

@@ -174,7 +174,8 @@ def converted_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Convert the accepted rows for as long as the table's columns take them.
 
-    All rows are observed, and the others set aside.
+    All rows go through the ``observer``, and rejected ones to ``set_aside``. If the ``converter``, made for a
+    guess, has no place for a value, no more rows are made.
     """
     taken = True
     for batch in _small_together(_accepted(rows, observer, set_aside)):

@@ -120,7 +120,7 @@ class PartRows:
     def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Seen]:
         """The rows of one task's share; returns their observation."""
         observers = Observers(self.work)
-        # Parts of one reader come together, because small ones are converted together.
+        # Parts of one reader stay together, because small ones are converted together.
         for _, numbers in groupby(self.shares[given], lambda number: self.work.parts[number].reader):
             parts = list(numbers)
             rows = chain.from_iterable(map(self.work.rows, parts))

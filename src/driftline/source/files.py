@@ -19,7 +19,7 @@ from driftline.source.folders import below, glob_base, matching, mode, outside
 from driftline.source.pipes import STDIN, is_pipe
 from driftline.source.web import is_url, shown
 
-# The path of the file that a row came from, as SQL: Spark tells it as a URI.
+# SQL of the path of the file that a row came from, which Spark has as a URI.
 ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '/'), '+', '%2B'))"
 
 

@@ -23,7 +23,7 @@ from driftline.source.column_rows import Rows
 from driftline.source.given import is_pandas, is_table
 from driftline.source.spool import folder_in
 
-_ROWS = 2**16  # of one batch
+_ROWS = 2**16  # per batch
 Batches: TypeAlias = "Iterator[tuple[Struct, pa.RecordBatch]]"
 
 

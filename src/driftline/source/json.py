@@ -65,7 +65,7 @@ class SplitRows:
         lines_of, longest = LineRows(self.make), self.make.settings.max_record_bytes
         for splits in together(self.shares[given]):
             counts: dict[int, int] = {}
-            # Of splits that stand together, each begins with the first line of its file.
+            # Of splits that are grouped, each begins with the first line of its file.
             of_part = partial(_of_part, set_aside, splits[0][0])
             for runs in gathered(_runs(splits, longest, counts), weight):
                 for rows, _ in lines_of.rows(runs, of_part):

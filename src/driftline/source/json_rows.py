@@ -35,7 +35,7 @@ from driftline.write import SetAside
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEW = 64  # lines that are not halved any more to find the one that the parser refuses
+_FEW = 64  # lines that are no longer halved in search of one that the parser refuses
 _BATCH = 16 * 2**20  # bytes of rejected text in one Arrow batch
 
 Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the places of their lines
@@ -75,9 +75,18 @@ class JsonRows:
         settings: Settings,
         judge: AdmissionCheck | None,
     ) -> JsonRows:
-        """Make it by a plan for the columns of ``struct``, made for the observation ``seen``."""
+        """Make it by a plan.
+
+        Args:
+            plan: the plan.
+            struct: the columns that the plan fills.
+            known: the table's columns.
+            seen: the observation that the plan was made for.
+            settings: the table's.
+            judge: refuses records; None: all are accepted.
+        """
         route, expected = lean(plan.route), folded(seen.shape)
-        # A part of the batch may have too few keys of a map to tell that it is one.
+        # A part of the batch may have too few keys of a map to show that it is a map.
         known = known if judge is not None else foreseen(known, expected)
         usual = usual_struct(route)
         drifting = drifting_keys(expected, usual, [route], settings.contract)

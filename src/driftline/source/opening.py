@@ -76,7 +76,11 @@ def open_source(
     json_column: str | None = None,
     strings: bool = False,
 ) -> Source:
-    """One batch of a DataFrame of Spark's, or of files, of which none is a pipe or an archive."""
+    """One batch of a DataFrame of Spark's, or of files, of which none is a pipe or an archive.
+
+    ``format``: of the files, by default by their endings; ``json_column``: the frame's column of JSON
+    records; ``strings``: cells of CSV stay text.
+    """
     if hasattr(data, "selectExpr"):
         frame = cast("DataFrame", data)
         if json_column is None:

@@ -126,8 +126,8 @@ def _old_values(array: pa.Array, old: Iterator[bool]) -> list[NDArray[np.int64]]
     return [array.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)] if next(old) else []
 
 
-_BATCH = 16 * 2**20  # bytes of one batch of rows, about
-_ROWS = 2**17  # of one batch, at most
+_BATCH = 16 * 2**20  # bytes per batch of rows, about
+_ROWS = 2**17  # per batch, at most
 
 
 class RowGroup(NamedTuple):

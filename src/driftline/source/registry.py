@@ -27,7 +27,7 @@ _SETTINGS = (
 )  # fmt: skip
 _PAUSES = (0.5, 1, 2, 4, 8)  # seconds before each further try
 _PATIENCE = 10  # seconds for an answer
-_LONGEST = 2**26  # bytes of one
+_LONGEST = 2**26  # bytes of a schema
 _UNKNOWN = (40401, 40402, 40403)  # what Confluent's API says of a subject, a version, an id that is not there
 
 
@@ -117,7 +117,7 @@ class Registry:
         request = Request(f"{bare.rstrip('/')}{place}")  # noqa: S310  http and https alone, by `of`
         request.add_header("Accept", "application/vnd.schemaregistry.v1+json, application/json")
         if login := self._login(parts.username, parts.password):
-            request.add_unredirected_header("Authorization", login)  # nobody else is to have it
+            request.add_unredirected_header("Authorization", login)  # it must not reach another host
         with self._opener.open(request, timeout=_PATIENCE) as response:
             answer = json.loads(response.read(_LONGEST))
         if not isinstance(answer, dict) or "schema" not in answer:

@@ -100,7 +100,11 @@ class StatisticsInputs:
 
 
 def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], known: StatisticsInputs) -> Stats:
-    """A table's statistics."""
+    """The statistics of the table ``name``.
+
+    ``mark``: the prefix of evolved columns' docs; ``fields``: the drifted ones; ``known``: metadata, history,
+    scans.
+    """
     metadata, scanned = known.metadata, known.exact
     origins = added(known.history) if known.history else {}
     numbers: dict[int, Numbers] = {}

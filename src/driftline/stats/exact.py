@@ -82,7 +82,10 @@ def exact(
     drifted: Sequence[Siblings],
     progress: Callable[[str], None] = lambda _: None,
 ) -> Exact:
-    """Scan the rows. ``progress`` is called with what is being counted."""
+    """Scan the rows of ``frame`` for the counts of all columns, and the own values of ``drifted`` fields.
+
+    ``progress``: called with the present step.
+    """
     places = list(_inside(schema.struct, (), (), (), None))
     with configured(frame.sparkSession, LOOK):
         progress("counting records")

@@ -11,7 +11,7 @@ from driftline.core.columns.statistics import iso
 from driftline.runtime.shown import Shown
 from driftline.stats.model import Event, Stats
 
-DAYS = 7  # whose drift is told
+DAYS = 7  # whose drift is reported
 _DAY = 86_400_000  # milliseconds
 
 

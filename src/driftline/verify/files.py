@@ -72,7 +72,10 @@ class FilePart:
 def parts(
     files: Sequence[str], fmt: str, longest: int = LONGEST, dialect: CsvDialect = _NOTHING
 ) -> list[FilePart]:
-    """The files in pieces of at most a size for one task; only plain files of lines are cut."""
+    """Cut files into pieces, each of at most one task's size; only plain files of JSON lines are cut.
+
+    ``longest``: bytes that a record of JSON may have; ``dialect``: of CSV.
+    """
     out = []
     for file in files:
         size = _size(file)

@@ -101,7 +101,7 @@ def _avro_head(file: IO[bytes]) -> Any:
     return reader(file).metadata["avro.schema"]
 
 
-_HEADS = {"parquet": _parquet_head, "avro": _avro_head}  # ORC's do not tell all of Spark's types
+_HEADS = {"parquet": _parquet_head, "avro": _avro_head}  # ORC's do not show all of Spark's types
 
 
 def _read(row: dict[str, Any]) -> Read:

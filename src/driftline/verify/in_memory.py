@@ -19,7 +19,7 @@ from driftline.verify.source_values import Single
 from driftline.verify.typed_files import values_of
 
 PICKLED = "pickled"  # the format of these files
-_ROWS = 20_000  # of one file
+_ROWS = 20_000  # per file
 
 
 def write(data: Any, folder: Path) -> dict[str, str]:

@@ -119,7 +119,7 @@ def _moment_kind(text: str) -> Any:
     return value and (type(value), isinstance(value, datetime) and value.tzinfo)
 
 
-_FLOATS = 2  # what `floats_in` says where no schema tells
+_FLOATS = 2  # the result of `floats_in` without a schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,11 @@ def verify(
     exactly: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Check that the table or its quarantine has each record of the files ``sources``, equally often."""
+    """Check that the table or its quarantine has each record of the files ``sources``, equally often.
+
+    ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
+    by path.
+    """
     properties = table.properties
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]

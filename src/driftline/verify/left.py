@@ -101,8 +101,10 @@ def fewest(differences: Iterable[list[RowDifference]]) -> tuple[RowDifference, .
 def nearest(
     meeting: Meeting, sample: Sequence[MissingRecords], reads: RDD[Read], stored: RDD[dict[str, Any]]
 ) -> Iterator[MissingRecords]:
-    """The sample, each with its differences from the row that shares
-    most values, if it shares half of them.
+    """Add to each record of the sample its differences from the nearest row.
+
+    That is the one with most of the record's values, at least half of them, that no other record of the
+    source matches. ``reads``: the source's records; ``stored``: the table's rows.
     """
     records = {
         i: unpacked(x.record) for i, x in enumerate(sample) if x.record and not x.why and not x.differences

@@ -26,7 +26,7 @@ from driftline.verify.julian import OldDays, day, old_days
 from driftline.verify.source_values import Pairs, Single, Untyped
 
 _EPOCH = datetime(1970, 1, 1)  # the zone is added where there is one
-_ROWS = 5_000  # of one batch
+_ROWS = 5_000  # per batch
 _FAR = 2**63 * 1000  # nanoseconds, of a moment that is text in the table
 _LISTS = (
     pa.types.is_list,

@@ -21,12 +21,12 @@ from driftline.write.folder import BatchFolder
 from driftline.write.keys import Key
 
 _RUN = 32 * 2**20  # bytes of rows that are sorted at a time
-_MARK = 2**20  # bytes of a slice for which it tells a sort key
+_MARK = 2**20  # bytes of a slice for each recorded sort key
 _PIECE = 64 * 2**20  # bytes of rows that are sorted in the second round
 _LEAST = 16 * 2**20  # bytes for which a task of the second round pays
 
 Partition: TypeAlias = tuple[Any, ...]
-# Of one row; compares as the rows are sorted. What is in it last tells all rows apart.
+# The sort key of a row. Its last part is unique, so that no two rows are equal.
 SortKey: TypeAlias = tuple[Any, ...]
 
 

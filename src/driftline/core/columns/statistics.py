@@ -70,7 +70,7 @@ class Numbers:
         return self.values / self.of if self.values is not None and self.of else None
 
 
-RECORDS = 0  # stands for a column id: the records of the files themselves
+RECORDS = 0  # in place of a column id: the records of the files themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Counts:
         counts = self._counts(column)
         latest = max((c.last for c in counts if c.last is not None), default=None)
         born = max((c.last_born for c in counts if c.last_born is not None), default=None)
-        # Files that were written anew may hold older values, and do not tell from when.
+        # Rewritten files may hold older values, and do not show from when.
         first = None if any(c.foreign for c in counts) else self.first_place(column)
         return self._at(first), self._at(born if born == latest else None)
 

@@ -97,7 +97,7 @@ class FieldRoute:
     def waiting_maps(self) -> frozenset[int]:
         """The dimensions of the maps that no column takes."""
         taken = {facet for column in self.columns for facet in column.takes}
-        # One that is planned for by its values alone may have no column as deep as it stands.
+        # A map that is planned for by its values alone may have no column for its dimension.
         facets = self.beyond | self.shape.facets.keys()
         return frozenset(facet.dim for facet in facets - taken if isinstance(facet.base, MapOf))
 

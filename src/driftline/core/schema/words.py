@@ -21,7 +21,7 @@ class TokenKind(Enum):
     number = auto()
     bytes = auto()
     symbol = auto()
-    other = auto()  # a character that stands in expressions alone
+    other = auto()  # a character of expressions alone
     end = auto()
 
 

@@ -135,7 +135,7 @@ class DuckLakeDraft:
         intent.properties = {**after.properties, **self._record}
         intent.layout = self._from.layout, self._layout
         required = {f.id for f in state.schema.struct.fields if f.required}
-        # What statistics have told holds for the rows that they knew.
+        # Statistics are valid only for the rows that they were made of.
         intent.pinned = self.pinned or any(
             f.required and f.id not in required for f in after.schema.struct.fields
         )

@@ -54,7 +54,7 @@ def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
     def field(row: ColumnRow) -> Field:
         """The field of a row; a nested one is never required."""
         type_ = nested(row)
-        # DuckDB sets NOT NULL of nested fields at random, and holds nobody to it.
+        # DuckDB sets NOT NULL of nested fields at random, and does not enforce it.
         required = not row.nullable and row.parent is None
         initial = write = None
         if isinstance(type_, Primitive):

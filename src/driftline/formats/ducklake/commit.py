@@ -73,7 +73,7 @@ def landed(connection: Connection, message: CommitMessage) -> bool:
 
 
 def rename(connection: Connection, name: str, to: str, message: CommitMessage) -> None:
-    """Give a table another name in its namespace. Raises UsageError, DataError."""
+    """Rename a table within its namespace; ``message``: of the snapshot. Raises UsageError, DataError."""
     head = _next(connection)
     table = find(connection, name, head.snapshot)
     if table is None:

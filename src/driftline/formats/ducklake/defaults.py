@@ -43,7 +43,10 @@ def from_text(text: str | None, type_: Primitive) -> Default:
 
 
 def write_default(text: str | None, kind: str | None, dialect: str | None, type_: Primitive) -> Default:
-    """The default of new rows: a value, or a DuckDB expression, which includes values in other dialects."""
+    """The default of new rows: a value, or a DuckDB expression, which includes values in other dialects.
+
+    ``text``, ``kind`` and ``dialect`` are the catalog's; ``type_`` is the column's.
+    """
     if text is None or (text == "NULL" and kind != "expression"):
         return None
     if kind == "expression":

@@ -106,7 +106,10 @@ def _read(row: ColumnRow, below: dict[int | None, list[ColumnRow]], kind: str, s
 
 
 def for_spark(x: str, row: ColumnRow, below: dict[int | None, list[ColumnRow]], depth: int = 0) -> str:
-    """The value with its fields named by id; what Spark has as text, as text."""
+    """SQL of DuckDB for the value ``x`` of a column, with fields named by id; text where Spark reads text.
+
+    ``below``: the rows of columns by their parent; ``depth``: of lambdas around ``x``.
+    """
     inner = below.get(row.id, [])
     e = f"e{depth}"
     match row.type.lower():

@@ -52,7 +52,7 @@ class CatalogLayout:
 
 
 def layout(connection: Connection, table: int, at: int, schema: Schema) -> CatalogLayout:
-    """The layout of the table's new files."""
+    """The layout of the table's new files at snapshot ``at``."""
     current = next(iter(_specs(connection, table, schema, f"AND {live('i')}", [at, at]).items()), None)
     keys = tuple(
         key_of(str(expression), direction == "DESC", nulls == "NULLS_FIRST", schema)

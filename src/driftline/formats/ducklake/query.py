@@ -47,7 +47,7 @@ def sql(spark: SparkSession, catalog: CatalogDatabase, text: str) -> DataFrame:
                 pairs = [pair for pair in pairs if _like(pair[1], str(plan.pattern().get()))]
             return spark.createDataFrame(pairs, "namespace string, tableName string")
     units = text.encode("utf-16-le")  # as Java counts
-    # From the end, so that what stands before keeps its place. A subquery is met twice.
+    # From the end, so that the text before keeps its place. A subquery is met twice.
     for relation in sorted(set(_relations(plan)), key=lambda r: -r.start):
         view = _view(spark, catalog, relation)
         if view is not None:

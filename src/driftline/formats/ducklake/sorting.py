@@ -30,8 +30,9 @@ _REFUSED = {
 
 
 def key_of(expression: str, descending: bool, nulls_first: bool, schema: Schema) -> SortKey:
-    """A sort key of the catalog's. What of it is no column of the schema,
-    or not for DuckDB to read, stays as it is.
+    """A sort key of the catalog's, with columns by id.
+
+    Parts of the expression that are no columns of the schema, or that DuckDB cannot read, stay as they are.
     """
     tree = _parsed(expression)
     selected = _selected(tree)

@@ -85,7 +85,7 @@ def write_tasks(
     root, dealing = local(intent.folder), _dealing(schema, keys, intent.name)
     if root is None or not convertible(schema.struct) or not _known(dealing):
         return None
-    # The footers tell all that the catalog is told.
+    # The footers have everything that the catalog records.
     unmeasured = {f.id: "none" for _, f in schema.walk()}
     plan = FilePlan(schema, unmeasured, FileSettings(), _TARGET, dealing)
     partitions: dict[str, tuple[str | None, ...]] = {}

@@ -21,7 +21,7 @@ from driftline.formats.iceberg.unread import telling
 if TYPE_CHECKING:
     from driftline.formats.iceberg.table import IcebergTable
 
-# Of REST's, those that are no answers of the server; its answers are told from them by their own classes.
+# REST's errors that are no answers of the server; answers have classes of their own.
 _UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureException", "InterruptedException")
 
 

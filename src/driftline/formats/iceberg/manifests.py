@@ -82,7 +82,14 @@ def rows(
     plain: Mapping[int, Primitive],
     forgotten: Forgotten,
 ) -> list[Summed]:
-    """Sums of the entries' metrics by column, schema, slot and width of bounds, as `summed` takes them."""
+    """Sum the metrics of data files by column, schema, slot and width of bounds, as `summed` takes them.
+
+    Args:
+        entries: the table's files; delete files are passed over.
+        snapshots: the known commits, oldest first.
+        plain: the columns that may have bounds, by id.
+        forgotten: the commits that are no longer known.
+    """
     kinds = {id_: kind(type_) for id_, type_ in plain.items()}
     places = {s.id: (place, s) for place, s in enumerate(snapshots)}
     sums: dict[tuple[Any, ...], _Sum] = {}

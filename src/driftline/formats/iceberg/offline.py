@@ -88,7 +88,7 @@ class OfflineIcebergTable:
         snapshot = next((s for s in self._metadata.get("snapshots", ()) if s["snapshot-id"] == current), None)
         try:
             return [] if snapshot is None else list(_entries(snapshot["manifest-list"]))
-        except Exception:  # whatever is wrong with a file: Spark tells
+        except Exception:  # whatever is wrong with a file, Spark reports it
             return None
 
     def is_empty(self, name: str) -> bool:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
 
-# Where these are set, Iceberg writes what nobody sees yet, to be audited first.
+# With these set, Iceberg writes rows that are not visible yet, to be audited first.
 _UNSEEN = ("spark.wap.id", "spark.wap.branch")
 
 _WITH_ROW_IDS = 3  # the format version
@@ -366,7 +366,7 @@ class IcebergTable:
             try:
                 plugin.createNamespace(namespace, self._jvm.java.util.HashMap())
             except (Py4JJavaError, PySparkException):
-                # Somebody else may have made it meanwhile, which each catalog tells in its own way.
+                # Somebody else may have created it meanwhile; each catalog has its own error for that.
                 if not plugin.namespaceExists(namespace):
                     raise
         except (Py4JJavaError, PySparkException) as error:

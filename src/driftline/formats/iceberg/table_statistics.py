@@ -50,7 +50,7 @@ _METRICS = (
         (id, v, bounds) -> struct(v, bounds.low, bounds.high))) as (id, m)""",
 )
 
-Summed: TypeAlias = Mapping[str, Any]  # of one column, schema, slot and width of bounds: what `_rows` has
+Summed: TypeAlias = Mapping[str, Any]  # a row of `_rows`: one column, schema, slot and width of bounds
 
 
 def table_statistics(table: IcebergTable, schema: Schema) -> TableStatistics:

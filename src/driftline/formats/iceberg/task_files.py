@@ -137,7 +137,7 @@ _GATHERED = 128 * 2**20  # bytes of rows in memory that make a row group
 _SESSION = "spark.sql.iceberg."
 _OF_FILES = ("compression-codec", "compression-level")
 _OF_SNAPSHOTS = _SESSION + "snapshot-property."
-_WITH_VOID = 2  # the format version in whose specs all fields stand
+_WITH_VOID = 2  # a format version of which `partition_fields` keeps void fields too
 _ANY = "any"  # name of a file
 # What only Iceberg's own writer knows how to do.
 _UNKNOWN = ("encryption.", "write.wap.enabled")

@@ -79,7 +79,7 @@ class IcebergTransaction:
         self._made: int | None = None  # the snapshot of this transaction's own, by its id
         self._replaced = False
         self._files: tuple[int, ...] = ()  # source files that the batch takes
-        self._ledger: str | None = None  # the path of the one that lists them
+        self._ledger: str | None = None  # the path of the ledger that lists them
         self.uncommitted = True
 
     @cached_property

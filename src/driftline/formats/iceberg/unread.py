@@ -137,8 +137,9 @@ def frame_of(spark: SparkSession, java: Any) -> DataFrame:
 
 
 def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata: str = "") -> DataFrame:
-    """The rows of the table, or of one of its ``metadata`` tables,
-    without the columns that Spark cannot read.
+    """The rows of a Java table, or of one of its ``metadata`` tables, without columns that Spark cannot read.
+
+    ``name``: the table's, for messages; ``schema``: the table's, whose unreadable columns are left out.
     """
     jvm: Any = spark._jvm
     operations = with_schema(jvm, java, readable(schema)).table().operations()

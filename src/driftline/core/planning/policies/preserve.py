@@ -145,7 +145,7 @@ def first_sight(facets: Facets) -> tuple[list[New], Facet]:
         new.append(
             New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last)
         )
-    # Text of what its own type could not hold stands beside that type.
+    # Text of values that the type could not hold is beside that type.
     plain = [n.facet for n in new if not (n.cause.typed and n.cause.digits)]
     return new, original(plain or [n.facet for n in new])
 
