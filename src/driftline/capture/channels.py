@@ -18,7 +18,7 @@ _WRAPPINGS = 4  # a queue's message around a topic's around an event, and one to
 
 
 class Created(NamedTuple):
-    """An object that came to be. ``size``: bytes, where the message tells."""
+    """An object that was created. ``size``: bytes, if the message has them."""
 
     bucket: str
     key: str
@@ -28,7 +28,7 @@ class Created(NamedTuple):
 def created(text: str) -> list[Created]:
     """The objects that a message names as new; none for a message about something else.
 
-    Raises ValueError for what is no such message.
+    Raises ValueError for a text that is no such message.
 
     >>> created('{"Records": [{"eventName": "ObjectCreated:Put", "s3": '
     ...         '{"bucket": {"name": "b"}, "object": {"key": "a+b%2B.json", "size": 1}}}]}')
@@ -80,7 +80,7 @@ _REGION = re.compile(r"sqs\.([a-z0-9-]+)\.amazonaws\.")
 
 
 class Message(NamedTuple):
-    """A message. ``id`` is the same each time that it comes; ``receipt``, by which it is deleted, is not."""
+    """A message. ``id`` is the same at each delivery; ``receipt``, by which it is deleted, is not."""
 
     text: str
     id: str = ""
@@ -95,7 +95,7 @@ class Channel(Protocol):
         ...
 
     def delete(self, receipts: Sequence[str]) -> None:
-        """Messages that are needed no longer. Raises SetupError."""
+        """Delete messages that are no longer needed. Raises SetupError."""
         ...
 
 
@@ -114,8 +114,9 @@ def channel(where: str, options: Mapping[str, str]) -> Channel:
 
 
 class MessageFiles:
-    """A file of messages, one a line, or a folder of such files. What was read is not read again while this
-    lives; a line counts once it has its end.
+    """A file of messages, one a line, or a folder of such files.
+
+    Each instance reads a line once; a line counts once it has its end.
     """
 
     def __init__(self, path: str) -> None:
@@ -148,11 +149,11 @@ class MessageFiles:
             self._read[path] = stat.st_ino, start
 
     def delete(self, receipts: Sequence[str]) -> None:
-        """The files are their owner's."""
+        """Nothing: the files are their owner's."""
 
 
 class Queue:
-    """A queue by its URL. Keys are those of the store, or what is usual in the environment."""
+    """A queue by its URL. Its keys are the store's, or the environment's usual ones."""
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         address = urlsplit(url)

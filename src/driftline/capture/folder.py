@@ -1,10 +1,10 @@
 """A folder of files as a stream of lists of files, each file once.
 
-Spark's own file source forgets: files that are older than others, lines appended to a file that it
-has seen, a name made again, a file deleted before it was read. So the capture keeps its own log,
-in the checkpoint: file *n* of the log lists the files of batch *n*, written before Spark hears of
-it. What Spark streams is this log. A micro-batch of Spark's has one list, or several: a process may
-die while Spark writes down which it has. So which lists are in is kept here, too.
+Spark's own file source misses files: those older than others, lines appended to a file that it has read, a
+name that is used again, a file deleted before it was read. So the capture keeps a log of its own in the
+checkpoint: file *n* of the log lists the files of batch *n*, and is written before Spark gets its number.
+Spark streams this log. A micro-batch of Spark's has one list, or several: a process may die while Spark
+writes down which it has. So the log also records which lists are in the table.
 """
 
 from __future__ import annotations

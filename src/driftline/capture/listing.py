@@ -25,10 +25,9 @@ class ListedFile(NamedTuple):
 
 
 def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[ListedFile]:
-    """The files of a folder or glob, outside the ``lake``. ``fmt`` None: of a folder, those whose ending
-    tells a format.
+    """The files of a folder or glob, outside the ``lake``. Raises SetupError if it is away.
 
-    Raises SetupError where it is away.
+    ``fmt`` None: of a folder, only files whose ending shows a format.
     """
     if is_stored(source):
         yield from _stored(source, fmt)

@@ -14,7 +14,7 @@ _handler: logging.Handler | None = None
 
 
 class _Lines(logging.Formatter):
-    """A record as an object: moment, level, logger and message, then what the record has besides."""
+    """A record as an object: time, level, logger and message, then its fields."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__()

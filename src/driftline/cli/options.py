@@ -227,7 +227,7 @@ def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
 
 
 def writable(file: Path) -> None:
-    """Says what is wrong with the name of a file to be written, before Spark starts. Raises UsageError."""
+    """Raise UsageError if the file cannot be created, before Spark starts."""
     if file.is_dir():
         raise UsageError(f"{file} is a folder", hint=f"name a file, as in {file / 'out'}")
     if not file.parent.is_dir():

@@ -147,8 +147,10 @@ class _Attempts:
 
 
 def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
-    """``tried``: the quarantine has had this batch before, by a try that did not end. ``guessed``: what was
-    seen, and planned, is yet to be confirmed; raises Misguess if it is not so.
+    """Write the batch, and its rejects into the quarantine, and commit both.
+
+    ``tried``: the quarantine has this batch from an attempt that did not end. ``guessed``: the observation
+    and the plan are yet to be confirmed; raises SpeculationFailed if they are wrong.
     """
     batch = planned.batch
     if not planned.plan.schema.struct.fields:

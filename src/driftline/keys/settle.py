@@ -60,7 +60,7 @@ class Found:
     orders: pa.Array
 
     def only(self, rows: NDArray[np.bool_]) -> Found:
-        """Those of the rows that count."""
+        """The rows that are flagged in ``rows``."""
         return Found(self.file, self.positions[rows], self.codes[rows], self.orders.filter(pa.array(rows)))
 
 

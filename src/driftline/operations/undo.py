@@ -201,7 +201,7 @@ class _Counter:
     _back: dict[Path, ValueCount] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Notes what others have done since."""
+        """Note the changes that others have made since."""
         before, self.state = self.state, self.table.load()
         fits = before is not None and before.fits(self.state)
         self.appended = self.table.appended(before, self.state) if before is not None and fits else None

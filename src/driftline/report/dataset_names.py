@@ -26,7 +26,7 @@ class DatasetName(NamedTuple):
 
 
 def inputs(sources: Sequence[str]) -> list[DatasetName]:
-    """The data sets of what a person named as sources: topics, and the folders of files; none of pipes.
+    """The data sets of a person's sources: topics, and the folders of files; none for pipes.
 
     >>> inputs(["kafka://a:9092,b:9092/orders,refunds"])[1]
     DatasetName(namespace='kafka://a:9092', name='refunds')

@@ -123,7 +123,7 @@ def _account(uri: str) -> str:
 
 
 def _of_account(properties: Mapping[str, str], location: str) -> tuple[dict[str, str], Mapping[str, str]]:
-    """The words for the account of this location, and the properties without those of other accounts."""
+    """The option names for this location's account, and the properties without those of other accounts."""
     host = _account(location)
     account = host.partition(".")[0]
     words = {f"{_SAS}{account}": "sas_token", f"{_SAS}{host}": "sas_token"}

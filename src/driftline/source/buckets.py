@@ -62,8 +62,7 @@ def listing(source: str) -> Listing:
 
 
 def behind(source: str, path: str) -> Iterator[Listed]:
-    """List the objects in S3 below a URI that sort behind ``path``; `may_hold` tells which of them it names.
-
+    """List the objects in S3 below a URI that sort behind ``path``; not all may match: see `may_hold`.
     Raises SetupError.
     """
     options = configured(source)

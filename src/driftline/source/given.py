@@ -26,7 +26,7 @@ _METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def as_record(item: Any) -> Mapping[Any, Any] | None:
-    """Return an object's fields by name, or None for what has none.
+    """Return an object's fields by name, None if it has none.
 
     Args:
         item: A dict or other mapping, a dataclass, a Pydantic model, a msgspec struct, a named tuple or a row

@@ -60,7 +60,7 @@ class SplitRows:
     make: JsonRows
 
     def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, list[ObservedSplits]]:
-        """The rows of one task's share; returns what was observed, in parts whose lines count from 1."""
+        """The rows of one task's share; returns its observation, in parts whose lines count from 1."""
         parts: list[ObservedSplits] = []
         lines_of, longest = LineRows(self.make), self.make.settings.max_record_bytes
         for splits in together(self.shares[given]):

@@ -287,10 +287,10 @@ class _TypedRows:
     def rows(
         self, given: Iterator[pa.RecordBatch], set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, ObservedRecords]:
-        """Convert the values batch by batch; returns what was observed.
+        """Convert the values batch by batch; returns their observation.
 
-        If the plan, made for a guess, has no place for a value, no more rows are made, but all is still
-        observed.
+        If the plan, made for a guess, has no place for a value, no more rows are made, but all values are
+        still observed.
         """
         values, taken = KafkaValues(self.wire, self.terms), True
         for batch in given:

@@ -101,7 +101,7 @@ def _plain(value: Any) -> Any:
 
 
 def _moment(value: datetime) -> Any:
-    """In UTC; as text of nine digits what is finer than a microsecond, which pandas has."""
+    """An instant in UTC; one of pandas' that is finer than a microsecond as text of nine digits."""
     zoned = value.tzinfo is not None
     value = value.astimezone(UTC) if zoned else value
     plain = datetime(

@@ -229,7 +229,7 @@ def _quarantined(spark: SparkSession, quarantine: str | DataFrame | None) -> RDD
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """Finds what the table and its quarantine lack of the records that ``reads`` are of."""
+    """Finds the records of ``reads`` that the table and its quarantine lack."""
 
     comparison: Comparison
     reads: RDD[Read]

@@ -59,8 +59,8 @@ _WIDEST = {"duckdb": 100_000, "sqlite": 1900, "postgres": 1500}  # columns
 
 @dataclass(frozen=True, slots=True)
 class InlinedRows:
-    """Rows as an Arrow table, each column and field named ``__f`` and
-    its id; ``columns``: those of their form.
+    """Rows as an Arrow table, with each column and field named ``__f`` and its id. ``columns``: those of
+    the rows.
     """
 
     columns: tuple[ColumnRow, ...]

@@ -135,8 +135,10 @@ def text_of(transform: Transform, field: Field, table: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LayoutUpdate:
-    """The layout of a table ``before`` and ``after`` a snapshot, whose columns are those of ``schema`` and
-    whose rows are of ``table`` and ``snapshot``, by their ids. ``name``: the table's.
+    """The layout of a table ``before`` and ``after`` a snapshot.
+
+    ``schema``: its columns; ``table``, ``snapshot``: the ids for its rows in the catalog; ``name``: the
+    table's.
     """
 
     table: int

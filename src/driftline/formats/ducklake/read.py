@@ -302,8 +302,8 @@ def _of_mapped(
 def _with_hive(
     spark: SparkSession, frame: DataFrame, scan: Scan, keys: Mapping[int, str], paths: list[str], table: str
 ) -> DataFrame:
-    """The frame with what stands in the paths of its files: a column
-    ``__h`` and its id for each of ``keys``.
+    """The frame with the texts in the paths of its files: a column ``__h`` and its id for each of
+    ``keys``.
     """
     from pyspark.sql import functions as F
 

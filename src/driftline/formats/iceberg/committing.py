@@ -62,7 +62,7 @@ def replace_metadata(
 
 
 def _check_unchanged(table: IcebergTable, operations: Any, base: Any) -> None:
-    """A REST catalog compares only what the change itself touches."""
+    """Raise CommitConflict if the table is no longer ``base``: a REST catalog compares only parts of it."""
     try:
         now = operations.refresh()
     except Py4JJavaError as error:
@@ -108,7 +108,7 @@ def _may_land(error: Py4JJavaError) -> bool:
 
 
 def _merged_away(java: Any) -> list[str]:
-    """The manifests that a transaction wrote, and merged into larger ones; Iceberg tells nobody of them."""
+    """The manifests that a transaction wrote and then merged into larger ones; Iceberg does not list them."""
     field = java.getClass().getDeclaredField("deletedFiles")
     field.setAccessible(True)
     return [str(path) for path in items(field.get(java))]
