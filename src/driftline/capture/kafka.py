@@ -342,8 +342,10 @@ def is_kafka(frame: DataFrame) -> bool:
 
 
 def lag(progress: str) -> int | None:
-    """The number of offsets behind a micro-batch, from Spark's ``progress`` as JSON; None if it has no
-    offsets.
+    """The number of offsets behind a micro-batch, from Spark's ``progress`` as JSON; None if it has none.
+
+    >>> lag('{"sources": [{"latestOffset": {"t": {"0": 7}}, "endOffset": {"t": {"0": 5}}}]}')
+    2
     """
     left = 0
     for source in json.loads(progress)["sources"]:

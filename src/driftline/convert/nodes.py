@@ -166,7 +166,13 @@ class UnionNode:
         return [field for branch in self.branches for field in branch.fields(key)]
 
     def arrays(self, values: Values) -> list[pa.Array]:
-        """The arrays of all branches; a value is null outside the first branch that takes it."""
+        """The arrays of all branches; a value is null outside the first branch that takes it.
+
+        >>> from driftline.core.schema.types import LONG, STRING
+        >>> node = UnionNode((LeafNode(LONG, (int,)), LeafNode(STRING, (str,))))
+        >>> [array.to_pylist() for array in node.arrays([1, "x", None])]
+        [[1, None, None], [None, 'x', None]]
+        """
         taken = [next((i for i, b in enumerate(self.branches) if b.takes(value)), None) for value in values]
         return [
             array

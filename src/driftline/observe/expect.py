@@ -38,6 +38,10 @@ class BesideMap:
     """A struct beside a map.
 
     It has the ``keys``, and with ``words`` all words, which are then not in the map.
+
+    >>> beside = BesideMap(words=True)
+    >>> [(beside.in_struct(key), beside.in_map(key)) for key in ("name", "2024-01-01")]
+    [(True, False), (False, True)]
     """
 
     keys: AbstractSet[str] = frozenset()

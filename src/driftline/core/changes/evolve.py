@@ -316,7 +316,12 @@ class _Evolution:
 
 
 def shown(term: Term) -> str:
-    """A term in SQL."""
+    """A term in SQL.
+
+    >>> from driftline.core.schema.partitioning import Transform
+    >>> shown(Term(("at",), Transform("day")))
+    'day(at)'
+    """
     return term.transform.of(dotted(term.path))
 
 

@@ -54,7 +54,11 @@ class LayoutReader(TypeReader):
         return dotted(term.path) if term.transform == IDENTITY else term
 
     def write(self) -> Iterator[TableChange]:
-        """Read the clauses after ``WRITE`` into a sort order and, if they imply one, a distribution."""
+        """Read the clauses after ``WRITE`` into a sort order and, if they imply one, a distribution.
+
+        >>> [type(change).__name__ for change in LayoutReader("ORDERED BY id").write()]
+        ['SetSortOrder', 'SetDistribution']
+        """
         hashed = local = False
         order: tuple[SortTerm, ...] | None = None
         while True:

@@ -153,7 +153,12 @@ class Words:
                 self.stop(f"{word} is missing {self.here()}")
 
     def here(self) -> str:
-        """The cursor's place, for an error: before a word, or at the end."""
+        """The cursor's place, for an error: before a word, or at the end.
+
+        >>> words = Words("ADD x")
+        >>> words.got("ADD"), words.here(), words.name(), words.here()
+        (True, "before 'x'", 'x', 'at the end')
+        """
         return "at the end" if self.done else f"before {self.now.value!r}"
 
     def stop(self, message: str, hint: str | None = None, token: Word | None = None) -> NoReturn:

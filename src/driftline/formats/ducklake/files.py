@@ -147,7 +147,12 @@ def _bounds(
 
 
 def order_of(type_: Primitive) -> Any:
-    """The key function that sorts DuckLake's text of this type's values as the values themselves."""
+    """The key function that sorts DuckLake's text of this type's values as the values themselves.
+
+    >>> from driftline.core.schema.types import LONG
+    >>> sorted(["10", "-9", "9"], key=order_of(LONG))
+    ['-9', '9', '10']
+    """
     match type_.name:
         case "int" | "long" | "decimal":
             return Decimal

@@ -189,7 +189,11 @@ def who(by: str, text: str) -> str:
 
 
 def number(n: int | None) -> str:
-    """A count with separators, ? if unknown."""
+    """A count with separators, ? if unknown.
+
+    >>> number(1234567), number(None)
+    ('1,234,567', '?')
+    """
     return "?" if n is None else f"{n:,}"
 
 
