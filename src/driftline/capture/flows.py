@@ -99,9 +99,7 @@ class Files:
         self.log.add()
 
     def left(self) -> DriftlineError | None:
-        """The error for files that were listed when the stream began and that it did not deliver; None if
-        none are.
-        """
+        """The error for listed files that the stream did not deliver; None if it delivered all."""
         if not (count := self.log.lag(self._last)):
             return None
         return DataError(

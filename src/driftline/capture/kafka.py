@@ -62,7 +62,7 @@ class Topics:
             )
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
-        """The offsets of a micro-batch that Kafka had deleted before they were read; none without
+        """The offsets of a micro-batch that Kafka deleted before they were read; none without
         ``skip_lost``.
         """
         return lost(self.admin, Offsets(self.checkpoint), epoch) if self.skip_lost else ()
@@ -119,7 +119,7 @@ class TopicReading:
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def values(self) -> Callable[[DataFrame], KafkaJson | KafkaTyped]:
-        """Return the function that makes a source of a micro-batch, by the format of its values. Raises
+        """Return the function that makes a source of a micro-batch, by the values' format. Raises
         UsageError.
         """
         fmt, metadata = self.value_format, self.metadata
@@ -199,7 +199,7 @@ class Kafka:
         return (epoch,)
 
     def source(self, frame: DataFrame, epoch: int) -> Source:
-        """Open a micro-batch, after checking that no topic was created anew; an empty batch has no later
+        """Open a micro-batch. Raises DataError if a topic was created anew: an empty batch has no later
         check.
         """
         self._check_topics()  # a batch with nothing in it has no commit
@@ -207,7 +207,7 @@ class Kafka:
         return self._batch
 
     def check(self, epoch: int) -> None:
-        """Raise DataError if a topic was created anew, and find the offsets that were deleted before they
+        """Raise DataError if a topic was created anew; and note the offsets that were deleted before they
         were read.
         """
         self._check_topics()
@@ -219,9 +219,7 @@ class Kafka:
         return 0 if batch is None else batch.tombstones, None
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
-        """The offsets that `check` found lost; without a commit, as when all are gone, they are looked up
-        now.
-        """
+        """The offsets that `check` found lost; if there was no commit, those that are gone now."""
         return self._gone(epoch) if self._lost is None else self._lost  # no commit if all are gone
 
     def notes(self, epoch: int) -> tuple[str, ...]:
@@ -256,7 +254,7 @@ class Kafka:
             self.topics.admin.close()
 
     def left(self) -> DriftlineError | None:
-        """None: a stream of topics does not end early without an error."""
+        """None: the end of a stream of topics needs no check."""
         return None
 
     def _made_again(self) -> DataError | None:

@@ -119,9 +119,7 @@ class Flow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The target of a stream, and its options. ``table`` makes the table for a session: each stream has its
-    own.
-    """
+    """The target of a stream, and its options. ``table`` makes the table for the stream's own session."""
 
     name: str
     table: Callable[[SparkSession], CatalogTable]
@@ -165,10 +163,9 @@ class CaptureQuery(StreamingQuery):
             super().stop()
 
     def lag(self, epoch: int) -> int | None:
-        """The number of offsets still to come after a micro-batch, waiting up to two seconds for Spark's
-        progress.
+        """The number of offsets still to come after a micro-batch; None if Spark does not report it.
 
-        None if Spark does not report it.
+        Spark's progress is waited for up to two seconds.
         """
         for _ in range(20):
             progress = self.lastProgress

@@ -58,8 +58,8 @@ def phase(text: str) -> None:
 
 
 def failed(message: str, todo: str | None, error: Exception, code: int, *, trace: bool) -> None:
-    """Log the error that ends the command: ``message``, advice (``todo``) and exit code; ``trace``: with
-    its trace.
+    """Log the error that ends the command, with advice (``todo``), exit code and, with ``trace``, its
+    trace.
     """
     more = {"event": "error", "error": type(error).__name__, "hint": todo, "exit_code": code}
     _LOG.error(message, extra=more, exc_info=error if trace else None)

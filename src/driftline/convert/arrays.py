@@ -254,8 +254,8 @@ class ArrowValues:
         return scattered(len(leaves), parts, arrow_type(target))
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """The values as VARIANT, and flags of the leaves held. A VARIANT column without lists is returned as
-        it is.
+        """The values as VARIANT, and flags of the leaves held. A VARIANT column without lists stays as it
+        is.
         """
         if not self.dim and self._leaves[0][0] == VARIANT:
             return self._leaves[0][1], self._valid

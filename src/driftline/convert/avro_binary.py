@@ -243,9 +243,7 @@ class _MapReader:
     items: ValueReader
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
-        """Read maps. Raises Undecodable if a map has a key twice: its last value counts, which takes a closer
-        look.
-        """
+        """Read maps. Raises Undecodable if a map has a key twice: its last value counts."""
         offsets, (keys, *arrays) = _items(cursors, self._entry)
         lengths = np.diff(offsets.to_numpy())
         owners = np.repeat(np.arange(len(lengths)), lengths)

@@ -299,8 +299,8 @@ class CatalogTable(Protocol):
         ...
 
     def taken(self, state: State, files: Collection[int]) -> Collection[int]:
-        """Those of the source files, by fingerprint, that the loaded table has taken, of its last
-        `REMEMBERED`.
+        """The source files among these, by fingerprint, that are of the last `REMEMBERED` the table has
+        taken.
 
         Files of a batch that was rolled back are not among them.
         """

@@ -195,9 +195,7 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         columns = [*folding.rows(rest), *table.row_ids(changed)]
 
         def carry(appended: DataFrame) -> DataFrame:
-            """Fold rows that others appended meanwhile. Raises Moved if more columns are needed for what
-            does not convert.
-            """
+            """Fold rows that others appended meanwhile. Raises Moved if they need other columns."""
             nonlocal preview
             preview = preview.with_more(_look(table.name, appended, folding, dry_run=False))
             if request.rest(plan, preview) != rest:

@@ -125,8 +125,7 @@ def is_embedded(properties: Mapping[str, str]) -> bool:
 
 
 def in_store(lake: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """The catalog properties of a lake whose files are at the URI ``lake``, with their location and store
-    options.
+    """The catalog properties of a lake with files at the URI ``lake``: its location and store options too.
 
     Raises UsageError if they name no catalog.
     """

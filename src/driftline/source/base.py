@@ -25,8 +25,7 @@ REJECTED = (
 
 
 class Source(Protocol):
-    """One batch of records, whose tasks make the rows, and observe the records meanwhile, also by a guessed
-    plan.
+    """One batch of records, whose tasks make the rows and observe the records, also by a guessed plan.
 
     ``conf``: settings of the Spark session that reading it needs.
     """
@@ -45,8 +44,7 @@ class Source(Protocol):
         ...
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject, from now on, records that the ``judge`` does not accept, or that have one of the
-        ``conflicts``.
+        """Reject records that the ``judge`` does not accept, or with one of the ``conflicts``, from now on.
 
         They are not observed as records.
         """

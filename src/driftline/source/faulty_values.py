@@ -1,5 +1,4 @@
-"""Rows of typed columns with a value outside its type: text that is not UTF-8, a decimal with too many
-digits.
+"""Rows of typed columns with a value outside its type: text that is not UTF-8, too many digits.
 
 Such a row is set aside, and the others are taken.
 """

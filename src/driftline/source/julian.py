@@ -133,9 +133,7 @@ class JulianCalendar:
         return None
 
     def avro_leaves(self) -> dict[str, LeafNode]:
-        """Nodes for integers of Avro's logical types by the old calendar, by the names that `unread`
-        gives.
-        """
+        """Nodes for integers of Avro's logical types in the old calendar, by `unread`'s names for these."""
         moments = partial(rebased_moments, zone=self.zone)
         millis = _OldLeaf(TIMESTAMP, (int,), lambda millis: millis * 1000, rebase=moments)
         leaves = {

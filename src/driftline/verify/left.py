@@ -31,8 +31,7 @@ def unpacked(payload: bytes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class MissingRecords:
-    """``n`` equal records that no row holds, the first at ``place``; ``record`` None: a text that is no
-    record.
+    """``n`` equal records that no row holds, the first at ``place``; ``record`` None for other texts.
 
     ``differences``: from the nearest row, if one is known.
     """

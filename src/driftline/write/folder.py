@@ -71,8 +71,8 @@ class Located(Protocol):
         ...
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """The options by which tasks reach the store of the location; None if it is in none, or they
-        cannot.
+        """The options by which tasks reach the store of the location; None if it is in none, or
+        unreachable.
         """
         ...
 

@@ -120,9 +120,7 @@ class _Evolution:
             self.now = replace(self.now, format_version=max(3, self.now.format_version))
 
     def make(self, step: int, change: TableChange) -> None:
-        """Check a change and make it; one to a whole column, or to all, as several. Raises UsageError,
-        DataError.
-        """
+        """Check a change, and make it as one or several changes of columns. Raises UsageError, DataError."""
         change = spelled(self.draft, change)
         match change:
             case WidenColumn(path, type_) if children(type_):

@@ -62,9 +62,7 @@ class Columns:
         )
 
     def special(self, type_: Primitive) -> bool:
-        """True if values of the type need an expression of their own: UUIDs, and types that Spark cannot
-        read.
-        """
+        """True if the type needs an expression of its own: a UUID, or a type that Spark cannot read."""
         return type_.name == "duckdb_uuid" or self.refused(type_, "") is not None
 
     def refused(self, type_: Type, where: str) -> str | None:
@@ -184,7 +182,7 @@ class Columns:
         from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
         def of(f: Field) -> DataType:
-            """The Spark type of a field, with only those fields inside it that the files have and Spark can
+            """The Spark type of a field, with only those fields inside that the files have and Spark can
             read.
             """
             inside = children(f.type)

@@ -396,8 +396,7 @@ class DuckLakeTransaction:
         intent.schema = fresh
 
     def _carry_over(self, other: DuckLakeTransaction) -> None:
-        """Move the replacing rows to a transaction on the table as it is now, and write the rows appended
-        since.
+        """Move the replacing rows to a transaction on the present table, with the rows appended since.
 
         Both tables have the same schema.
         """

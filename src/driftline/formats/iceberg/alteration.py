@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 
 def update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition) -> Definition:
-    """Set the layout of ``after`` in a Java transaction on a table defined by ``now``, for columns that
-    exist.
+    """Set the layout of ``after``, for existing columns, in a Java transaction on a table defined by ``now``.
 
     Returns the definition that results; the rest waits until its columns exist.
     """

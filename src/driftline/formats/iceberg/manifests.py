@@ -1,5 +1,5 @@
-"""Sums of a table's file metrics from its manifests, without Spark: the twin of `table_statistics`, which
-asks Spark.
+"""Sums of a table's file metrics from its manifests, without Spark; `table_statistics` has them from
+Spark.
 """
 
 from __future__ import annotations

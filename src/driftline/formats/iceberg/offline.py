@@ -81,8 +81,8 @@ class OfflineIcebergTable:
         return summed(metadata, schema, per_column)
 
     def entries(self) -> list[ManifestEntry] | None:
-        """The files of the current snapshot, delete files too; None if its manifests are too many or
-        broken.
+        """The files of the current snapshot, delete files too; None if there are too many manifests, or
+        bad ones.
         """
         current = self._metadata.get("current-snapshot-id")
         snapshot = next((s for s in self._metadata.get("snapshots", ()) if s["snapshot-id"] == current), None)

@@ -1,5 +1,4 @@
-"""Reads statistics of columns from an Iceberg table's metadata: data files' metrics, and the batches that
-added them.
+"""Statistics of columns from an Iceberg table's metadata: data files' metrics, and their batches.
 
 No data are read. Iceberg keeps no metrics of lists and maps, nor of their contents, and by default only those
 of a table's first 100 columns: all others are unknown here.

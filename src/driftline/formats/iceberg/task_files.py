@@ -196,9 +196,7 @@ def _place(
 
 
 def location_of(table: Any) -> str:
-    """The folder of the data files of a Java ``table``; a layout for object stores may insert a hash below
-    it.
-    """
+    """The folder of the data files of a Java ``table``; a layout for object stores may add a hash to it."""
     return str(table.locationProvider().newDataLocation("f")).rpartition("/")[0]
 
 
@@ -248,9 +246,7 @@ def _dealing(jvm: Any, table: Any, schema: Schema) -> Distribution:
     columns = {f.id: (path, f.type) for path, f in schema.walk()}
 
     def key(source: int, transform: Transform, *, descending: bool = False, nulls_first: bool = True) -> Key:
-        """The key of a partition field or a sort field. The column of a void one may be gone: its type is
-        unknown.
-        """
+        """The key of a partition field or a sort field; a void one, whose column may be gone, has no type."""
         # The column of a void field may be gone.
         path, type_ = columns.get(source, ((), UNKNOWN))
         primitive = type_ if isinstance(type_, Primitive) else UNKNOWN

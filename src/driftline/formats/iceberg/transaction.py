@@ -319,9 +319,7 @@ class IcebergTransaction:
         self.schema, self._made, self._written = other.schema, other._made, other._written
 
     def _carry_over(self, other: IcebergTransaction) -> list[Any]:
-        """Write the rows that others appended since, in the ``other`` transaction's columns; returns the
-        files.
-        """
+        """Write the rows that others appended since, for the ``other`` transaction; returns the files."""
         files: list[Any] = []
 
         def write(rows: DataFrame) -> int:

@@ -132,9 +132,7 @@ def _let_go(table: IcebergTable) -> None:
 
 
 def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, str]:
-    """The properties that account for the removed snapshots: the number of batches lost from the line, and
-    the batches behind gaps.
-    """
+    """The properties that account for removed snapshots: the number of batches, and those behind gaps."""
     branch = retention.main(metadata)
     left = [s for s in branch if s["snapshot-id"] not in gone]
     batches = [sum(map(retention.appends, line[: retention.first_gap(line) + 1])) for line in (branch, left)]

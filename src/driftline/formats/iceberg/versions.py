@@ -87,8 +87,8 @@ class _Parts:
         return ids.schema in self.schemas and ids.spec in self._specs and ids.order in self._orders
 
     def definition(self, ids: Ids, like: Metadata, properties: Mapping[str, str]) -> Definition:
-        """The definition with these ids and ``properties``; its format version and last column id are those
-        of ``like``.
+        """The definition with these ids and ``properties``, and the format version and last id of
+        ``like``.
         """
         return Definition(
             self.schemas[ids.schema],

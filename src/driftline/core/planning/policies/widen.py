@@ -52,7 +52,7 @@ class Widen:
         return accepts(column, facet, seen)
 
     def keeps_required(self, *, absent: bool) -> str:
-        """The reason to refuse records without a value if no record has the key; else the column becomes
+        """The reason to refuse records without a value if all lack the key; else the column becomes
         optional.
         """
         return "a required column that no record of the batch has" if absent else ""
