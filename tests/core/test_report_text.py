@@ -39,6 +39,15 @@ def test_plain_columns_are_counted_in_one_line_and_what_is_within_them_is_not_to
     )
 
 
+def test_what_waits_is_told_with_what_can_become_of_it():
+    result = Result("s.t", "", 1, 1, 0, rest={"a": 2, "items.element.``": 1})
+    assert printed(text.batch(result)) == (
+        "s.t  1 record read, 1 written\n"
+        "  rest        a × 2: beyond the table's limits  `driftline promote` makes columns of it\n"
+        "  rest        items.element.`` × 1: an empty key gets no column\n"
+    )
+
+
 def test_a_column_with_a_comment_is_as_plain_as_another():
     changes = (add("column_1", LONG, doc="column 1 has no name"),)
     assert printed(text.batch(Result("s.t", "", 1, 1, 0, changes))).endswith(
