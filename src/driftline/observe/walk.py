@@ -123,7 +123,7 @@ class Walker:
         self._record(record, self.shape, self.known)
 
     def check(self, value: object, seen: FieldShape, known: ExpectedField) -> None:
-        """Raises News if a field's ``value`` would add anything; numbers may be ints and floats here."""
+        """Raises ShapeChanged if a field's ``value`` would add anything; numbers may be ints and floats here."""
         self._dry = True
         try:
             self._value(value, seen, known, 0)
