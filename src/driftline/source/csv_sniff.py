@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 
 import msgspec
 
-from driftline.core.planning.dialect import NONE, Dialect
-from driftline.observe.csv_types import POINT
-from driftline.source.csv_cut import COMMA, CsvRecord, Marks, records
+from driftline.core.planning.dialect import NO, NONE, POINT, YES, Dialect, Signs
+from driftline.source.csv_cut import BACKSLASH, COMMA, CsvRecord, Marks, is_escaped, records
+from driftline.source.csv_header import is_like_data, is_row, titles
 
 _CSV_MARKS = b',;\t|"\r\n'
-_HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
+HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
 _DELIMITERS = (b",", b";", b"\t", b"|")  # those that a file may tell
 _OTHER_QUOTE = b"'"
-_COMMA_NUMBER = re.compile(rb"-?[0-9]+,[0-9]+")
+_NOTE = b"# "
+_JSON = Signs()
+_COMMA_NUMBER = re.compile(rb"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+),[0-9]+")
+_WHOLE = re.compile(rb"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)")
 _SEPARATOR = re.compile(
     rb"(\"?)sep=([^\w\r\n])\1[ ,;\t|]*(?:\r\n|\n|\r)", re.IGNORECASE
 )  # Excel's first line
@@ -44,20 +47,18 @@ codecs.register_error(_MARKED, _marked)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a file is written. ``encoding`` empty: UTF-8. ``commas``: columns that look like numbers with a
-    decimal comma, where nobody has said that they are. ``seems``: a delimiter that makes several columns,
-    where the one that was said makes one. ``json``: it begins with a JSON object. ``ahead``: the bytes, and
-    ``lines_ahead`` the lines, in front of the header that say how the file is written.
+    """How a file is written. ``encoding`` empty: UTF-8; ``has_header``: its first row has names. ``ahead``:
+    the bytes, and ``lines_ahead`` the lines, in front of that which say how the file is written. ``hints``:
+    how it may be meant, where nobody has said so.
     """
 
     marks: Marks = COMMA
     encoding: str = ""
-    decimal: str = POINT
-    commas: tuple[str, ...] = ()
-    seems: str = ""
-    json: bool = False
+    signs: Signs = _JSON
+    has_header: bool = True
     ahead: int = 0
     lines_ahead: int = 0
+    hints: tuple[str, ...] = ()
 
     @property
     def can_be_cut(self) -> bool:
@@ -75,44 +76,78 @@ class Form:
             "" if given.delimiter or self.marks.delimiter == b"," else self.marks.delimiter.decode(),
             "" if given.quote or self.marks.quote == b'"' else self.marks.quote.decode(),
             "" if given.encoding else self.encoding,
+            escape="" if given.escape else self.marks.escape.decode(),
+            header="" if given.header or self.has_header else NO,
         )
-        if self.json:
-            yield f"{path} begins with a JSON object: is it JSON? --format json reads it as that"
         if guessed != Dialect():
             yield f"CSV was read by {guessed.flags}, as {path} tells"
-        if self.seems:
-            seems = Dialect(self.seems).flags
-            yield f"{path} has one column by {Dialect(given.delimiter).flags}, and several by {seems}"
-        if self.commas:
-            yield f"--decimal , would make numbers of {', '.join(self.commas)}, where {path} has commas"
+        yield from (hint.replace("{path}", path) for hint in self.hints)
 
 
 PLAIN = Form()
 
 
-def form_of(first: bytes, given: Dialect) -> Form:
-    """How a file is written that begins so. What nobody has said is told by its first rows: the encoding by
-    byte order marks or by where zeros stand, the delimiter by what makes most columns of the header, the
-    quote by what gives all rows as many cells.
+def form_of(text: bytes, given: Dialect, encoding: str = "") -> Form:
+    """How a file is written whose ``text`` begins so, in UTF-8, if its ``encoding`` is another. What nobody
+    has said is told by its first rows: the delimiter by what makes most columns of the header, the quote by
+    what gives all rows as many cells, an escape by cells that close only so, that there is no header by a
+    first row of values like those below.
 
-    >>> form_of(b"a;b,c;d\\n1;2,5;3\\n", Dialect()).marks, form_of(b"a;b\\n1\\n", Dialect()).marks.delimiter
-    (Marks(delimiter=b';', quote=b'"'), b',')
+    >>> form_of(b"a;b,c;d\\n1;2,5;3\\n", Dialect()).marks.delimiter
+    b';'
+    >>> [form_of(text, Dialect()).has_header for text in (b"a,1.5\\nb,2\\n", b"0.5,1.5\\n1,2\\n")]
+    [True, False]
     """
-    encoding = "" if given.encoding in _UTF8 else _encoding_of(first, given.encoding)
-    text = next(as_utf8([first[:_HEAD]], encoding), b"").removeprefix(codecs.BOM_UTF8)
     separator = _SEPARATOR.match(text)
     ahead = separator.end() if separator else 0
-    text = text[ahead:]
+    text = text[ahead : ahead + HEAD]
     told = (separator[2],) if separator else _DELIMITERS
-    delimiters = (given.delimiter.encode(),) if given.delimiter else told
-    quotes = ("" if given.quote == NONE else given.quote).encode() if given.quote else None
-    marks = _marks_of(text, delimiters, quotes)
-    decimal = given.decimal or POINT
+    marks = _marks_of(text, (given.delimiter.encode(),) if given.delimiter else told, given)
+    rows = _rows(text, marks)
+    is_data = not given.header and is_row(_texts(rows), given.signs)
+    has_header = given.header == YES or not (given.header or is_data)
+    hints = tuple(_hints(text, rows, marks, given, has_header=has_header))
+    return Form(marks, encoding, given.signs, has_header, ahead, int(separator is not None), hints)
+
+
+def _hints(
+    text: bytes, rows: Sequence[CsvRecord], marks: Marks, given: Dialect, *, has_header: bool
+) -> Iterator[str]:
+    """How a file may be meant, where nobody has said so; `{path}` stands for it."""
+    if _is_object(text.partition(b"\n")[0]):
+        yield "{path} begins with a JSON object: is it JSON? --format json reads it as that"
+        return
     seems = _seems(text, marks) if given.delimiter else ""
-    may_be_commas = not (given.decimal or seems or marks.delimiter == b",")
-    commas = tuple(_with_commas(_rows(text, marks))) if may_be_commas else ()
-    is_json = _is_object(text.partition(b"\n")[0])
-    return Form(marks, encoding, decimal, commas, seems, is_json, ahead, int(separator is not None))
+    if seems:
+        flags = Dialect(given.delimiter).flags, Dialect(seems).flags
+        yield f"{{path}} has one column by {flags[0]}, and several by {flags[1]}"
+    may_be_commas = not (given.decimal or given.thousands or seems or marks.delimiter == b",")
+    if commas := list(_with_commas(rows)) if may_be_commas else ():
+        signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")
+        names = ", ".join(name for name, _ in commas)
+        yield f"{signs.flags} would make numbers of {names}, where {{path}} has commas"
+    if not given.header and has_header and is_like_data(_texts(rows), given.signs):
+        yield "{path}: the header looks like a row: --header no reads it as one"
+    if not (given.skip_lines or given.comment or given.header == NO):
+        yield from _titles(text, marks)
+
+
+def _titles(text: bytes, marks: Marks) -> Iterator[str]:
+    """The flags that leave out lines in front of the header, if there are some."""
+    if text.startswith(_NOTE):
+        yield f"{{path}} begins with a comment: {Dialect(comment='#').flags} leaves out such lines"
+        return
+    others = () if _is_wide(text, marks) else _DELIMITERS
+    for delimiter in dict.fromkeys((marks.delimiter, *others)):
+        rows = _rows(text, marks._replace(delimiter=delimiter))
+        if count := titles(_texts(rows)):
+            flags = Dialect(skip_lines=str(rows[count].line - 1)).flags
+            yield f"{{path}} has fewer cells in front of line {rows[count].line}: {flags} leaves that out"
+            return
+
+
+def _texts(rows: Iterable[CsvRecord]) -> list[list[str]]:
+    return [[cell.decode(errors="replace") for cell in row.cells or ()] for row in rows]
 
 
 def _is_object(line: bytes) -> bool:
@@ -146,12 +181,14 @@ def _of_single_bytes(encoding: str) -> bool:
     )
 
 
-def _encoding_of(first: bytes, given: str) -> str:
-    """The encoding; empty for UTF-8."""
+def encoding_of(first: bytes, given: str) -> str:
+    """The encoding of a file that begins so, by byte order marks or by where zeros stand; empty for UTF-8."""
+    if given in _UTF8:
+        return ""
     by_mark = next((name for mark, name in _BEGINNINGS.items() if first.startswith(mark)), "")
     if by_mark or given not in ("", "utf-16"):
         return given or by_mark
-    head = first[:_HEAD]
+    head = first[:HEAD]
     zeros = head[::2].count(0), head[1::2].count(0)
     big = bool(zeros[0])
     # Of letters of the west, or commas; a single zero may be a cell of its own.
@@ -173,28 +210,43 @@ def _are_pairs(head: bytes, big: bool) -> bool:
     return 2 * paired > marks or not marks
 
 
-def _rows(text: bytes, marks: Marks) -> list[CsvRecord]:
+def _rows(text: bytes, marks: Marks, most: int | None = _ROWS + 1) -> list[CsvRecord]:
     """The first rows, with the header."""
     cut = (record for record in records(text, marks=marks) if record.raw)
-    first = list(islice(cut, _ROWS + 1))
-    return first[:-1] if len(text) >= _HEAD else first  # the last may be cut off
+    first = list(islice(cut, most))
+    return first[:-1] if len(text) >= HEAD else first  # the last may be cut off
 
 
-def _marks_of(text: bytes, delimiters: Iterable[bytes], quote: bytes | None) -> Marks:
+def _marks_of(text: bytes, delimiters: Iterable[bytes], given: Dialect) -> Marks:
     """What makes most columns of the header, if half of the first rows or more have as many; else a comma,
     or what else is possible.
     """
-    delimiters = tuple(delimiters)
-    widest = _widest(text, [Marks(d, b'"' if quote is None else quote) for d in delimiters])
-    if quote is not None or _OTHER_QUOTE not in text or _even(text, widest):
+    quote, escape = ("" if text == NONE else text for text in (given.quote or '"', given.escape))
+    marks = Marks(b",", quote.encode(), escape.encode(), given.comment.encode())
+    among = [marks._replace(delimiter=d) for d in delimiters]
+    widest = _widest(text, among)
+    if not given.escape and (escaped := _escaped(text, among)):
+        return escaped
+    if given.quote or _OTHER_QUOTE not in text or _even(text, widest):
         return widest
-    other = _widest(text, [Marks(d, _OTHER_QUOTE) for d in delimiters])
+    other = _widest(text, [marks._replace(quote=_OTHER_QUOTE) for marks in among])
     return other if _even(text, other) else widest
+
+
+def _escaped(text: bytes, among: Sequence[Marks]) -> Marks | None:
+    """The marks with a backslash as escape, if all cells of the text close only so and its rows are even."""
+    if not among[0].quote or BACKSLASH + among[0].quote not in text:
+        return None
+    marks = _widest(text, [marks._replace(escape=BACKSLASH) for marks in among])
+    rows = _rows(text, marks, None)
+    whole = text[: rows[-1].end] if rows else b""
+    even = len({len(row.cells or ()) for row in rows}) == 1
+    return marks if even and is_escaped(whole, marks._replace(escape=b"")) else None
 
 
 def _seems(text: bytes, marks: Marks) -> str:
     """The delimiter that makes several columns, if the one that was said makes one; else nothing."""
-    other = _widest(text, [marks, *(Marks(d, marks.quote) for d in _DELIMITERS)])
+    other = _widest(text, [marks, *(marks._replace(delimiter=d) for d in _DELIMITERS)])
     return other.delimiter.decode() if not _is_wide(text, marks) and _even(text, other) else ""
 
 
@@ -219,12 +271,14 @@ def _even(text: bytes, marks: Marks) -> bool:
     return len(widths) == 1 and widths != {1}
 
 
-def _with_commas(rows: list[CsvRecord]) -> Iterator[str]:
-    """The columns whose texts are numbers with a comma, of which one at least can be no thousands."""
+def _with_commas(rows: Sequence[CsvRecord]) -> Iterator[tuple[str, bool]]:
+    """The columns whose texts are numbers with a comma, of which one at least can be no thousands; and
+    whether points stand between thousands.
+    """
     names = (rows[0].cells if rows else None) or []
     for i, name in enumerate(names):
         cells = [row.cells[i] for row in rows[1:] if row.cells and len(row.cells) == len(names)]
         cells = [cell for cell in cells if cell]
-        numbers = all(_COMMA_NUMBER.fullmatch(cell) or cell.lstrip(b"-").isdigit() for cell in cells)
+        numbers = all(_COMMA_NUMBER.fullmatch(cell) or _WHOLE.fullmatch(cell) for cell in cells)
         if numbers and any(b"," in cell and len(cell.partition(b",")[2]) != 3 for cell in cells):
-            yield name.decode(errors="replace")
+            yield name.decode(errors="replace"), any(b"." in cell for cell in cells)
