@@ -236,4 +236,4 @@ def _dialect(properties: Mapping[str, str]) -> Dialect:
     try:
         return Dialect(**{name: properties.get(_property(name), "") for name in _DIALECT})
     except ValueError as error:
-        raise UsageError(f"CSV: {error}") from error
+        raise UsageError(str(error)) from error

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftline.core.planning.dialect import Signs
@@ -149,6 +149,7 @@ def test_most_text_with_escapes_goes_by_whole_columns(tmp_path: Path) -> None:
 _LETTERS = st.sampled_from(["a", "\\", '"', ",", "\n", "\r\n", ";", "é", "'", "1", "#"])
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.lists(st.lists(_LETTERS).map("".join), min_size=2, max_size=2), min_size=1, max_size=6),
     st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),

@@ -4,37 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from driftline.core.planning.dialect import POINT, Signs
 
-_NUMBER, _WHOLE = "number", re.compile(r"-?[0-9]{1,18}")
+Cells: TypeAlias = Sequence[bytes]
+
+_NUMBER, _WHOLE = "number", re.compile(rb"-?[0-9]{1,18}")
 _TITLES = 10  # lines, at most
 _JSON = Signs()
+_BEGINNINGS = b"-0123456789tfTF"
 _KINDS = {
-    _NUMBER: re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", re.ASCII),
-    "boolean": re.compile(r"true|false", re.ASCII | re.IGNORECASE),
-    "date": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII),
+    _NUMBER: re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?"),
+    "boolean": re.compile(rb"true|false", re.IGNORECASE),
+    "date": re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     "moment": re.compile(
-        r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|\+00:00)?", re.ASCII
+        rb"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|\+00:00)?"
     ),
 }
 
 
-def is_row(rows: Sequence[Sequence[str]], signs: Signs) -> bool:
+def is_row(rows: Sequence[Cells], signs: Signs) -> bool:
     """True if the first row surely has no names: each of its cells is a value of a kind of which all cells
     below are, and they are more than whole numbers that rise or fall, as years do that name columns.
 
-    >>> [is_row(rows, Signs()) for rows in ([["1", "1.5"], ["2", ""]], [["2019", "2020"]], [["id", "1.5"]])]
+    >>> [is_row(rows, Signs()) for rows in ([[b"7", b"1.5"], [b"2", b""]], [[b"2019", b"2020"]], [[b"n"]])]
     [True, False, False]
     """
-    return bool(rows) and all(_alike(rows, signs)) and all(rows[0]) and not _are_steps(rows[0])
+    if not rows or not all(_kind(cell, signs) for cell in rows[0]):
+        return False
+    return all(_alike(rows, signs)) and not _are_steps(rows[0])
 
 
-def is_like_data(rows: Sequence[Sequence[str]], signs: Signs) -> bool:
+def is_like_data(rows: Sequence[Cells], signs: Signs) -> bool:
     """True if the first row may have no names: one of its cells is a value as those below are, and
     none is a text above values.
     """
-    if not rows:
+    if not rows or not any(_kind(cell, signs) for cell in rows[0]):
         return False
     alike = list(_alike(rows, signs))
     values = [cell for cell, is_alike in zip(rows[0], alike, strict=True) if is_alike]
@@ -42,10 +48,10 @@ def is_like_data(rows: Sequence[Sequence[str]], signs: Signs) -> bool:
     return None not in alike and any(alike) and not steps
 
 
-def titles(rows: Sequence[Sequence[str]]) -> int:
+def titles(rows: Sequence[Cells]) -> int:
     """The number of rows in front of the header that have fewer cells than most rows.
 
-    >>> titles([["Sales"], ["id", "name"], ["1", "x"]]), titles([["id", "name"], ["1", "x", ""]])
+    >>> titles([[b"Sales"], [b"id", b"n"], [b"1", b"x"]]), titles([[b"id", b"n"], [b"1", b"x", b""]])
     (1, 0)
     """
     widths = list(map(len, rows))
@@ -56,7 +62,7 @@ def titles(rows: Sequence[Sequence[str]]) -> int:
     return count if is_above and not any(_kind(cell, _JSON) for cell in rows[count]) else 0
 
 
-def _alike(rows: Sequence[Sequence[str]], signs: Signs) -> Iterator[bool | None]:
+def _alike(rows: Sequence[Cells], signs: Signs) -> Iterator[bool | None]:
     """For each cell of the first row whether it is a value of the kind that all cells below are, or could be;
     None where it is none and they are.
     """
@@ -68,22 +74,28 @@ def _alike(rows: Sequence[Sequence[str]], signs: Signs) -> Iterator[bool | None]
         yield (kind != "" and kinds <= {kind}) or (None if kinds and "" not in kinds else False)
 
 
-def _kind(cell: str, signs: Signs) -> str:
+def _kind(cell: bytes, signs: Signs) -> str:
     """The kind of value that a cell is; empty: text."""
-    texts = ((_as_json(cell, signs) if name == _NUMBER else cell, name) for name in _KINDS)
-    return next((name for text, name in texts if _KINDS[name].fullmatch(text)), "")
+    if cell[:1] not in _BEGINNINGS:
+        return ""
+    number = _as_json(cell, signs)
+    return next(
+        (name for name, kind in _KINDS.items() if kind.fullmatch(number if name == _NUMBER else cell)), ""
+    )
 
 
-def _as_json(cell: str, signs: Signs) -> str:
+def _as_json(cell: bytes, signs: Signs) -> bytes:
     """The number that a cell may be, as JSON spells it."""
-    decimal, thousands = signs
+    if signs == _JSON:
+        return cell
+    decimal, thousands = signs.decimal.encode(), signs.thousands.encode()
     if thousands:
-        groups = rf"-?[1-9][0-9]{{0,2}}(?:\{thousands}[0-9]{{3}})+(?:\{decimal}[0-9]+)?"
-        cell = cell.replace(thousands, "" if re.fullmatch(groups, cell) else "_")
-    return cell if decimal == POINT else cell.replace(POINT, "_").replace(decimal, POINT)
+        groups = rb"-?[1-9][0-9]{0,2}(?:\%b[0-9]{3})+(?:\%b[0-9]+)?" % (thousands, decimal)
+        cell = cell.replace(thousands, b"" if re.fullmatch(groups, cell) else b"_")
+    return cell if signs.decimal == POINT else cell.replace(b".", b"_").replace(decimal, b".")
 
 
-def _are_steps(cells: Sequence[str]) -> bool:
+def _are_steps(cells: Cells) -> bool:
     """True if all cells are whole numbers, each more than the one before, or each less."""
     if not all(map(_WHOLE.fullmatch, cells)):
         return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 
 import msgspec
 
@@ -100,54 +100,48 @@ def form_of(text: bytes, given: Dialect, encoding: str = "") -> Form:
     """
     separator = _SEPARATOR.match(text)
     ahead = separator.end() if separator else 0
-    text = text[ahead : ahead + HEAD]
+    begin = Beginning(text[ahead : ahead + HEAD])
     told = (separator[2],) if separator else _DELIMITERS
-    marks = _marks_of(text, (given.delimiter.encode(),) if given.delimiter else told, given)
-    rows = _rows(text, marks)
-    is_data = not given.header and is_row(_texts(rows), given.signs)
+    marks = _marks_of(begin, (given.delimiter.encode(),) if given.delimiter else told, given)
+    is_data = not given.header and is_row(begin.cells(marks), given.signs)
     has_header = given.header == YES or not (given.header or is_data)
-    hints = tuple(_hints(text, rows, marks, given, has_header=has_header))
+    hints = tuple(_hints(begin, marks, given, has_header=has_header))
     return Form(marks, encoding, given.signs, has_header, ahead, int(separator is not None), hints)
 
 
-def _hints(
-    text: bytes, rows: Sequence[CsvRecord], marks: Marks, given: Dialect, *, has_header: bool
-) -> Iterator[str]:
+def _hints(begin: Beginning, marks: Marks, given: Dialect, *, has_header: bool) -> Iterator[str]:
     """How a file may be meant, where nobody has said so; `{path}` stands for it."""
-    if _is_object(text.partition(b"\n")[0]):
+    if _is_object(begin.text.partition(b"\n")[0]):
         yield "{path} begins with a JSON object: is it JSON? --format json reads it as that"
         return
-    seems = _seems(text, marks) if given.delimiter else ""
+    seems = _seems(begin, marks) if given.delimiter else ""
     if seems:
         flags = Dialect(given.delimiter).flags, Dialect(seems).flags
         yield f"{{path}} has one column by {flags[0]}, and several by {flags[1]}"
     may_be_commas = not (given.decimal or given.thousands or seems or marks.delimiter == b",")
-    if commas := list(_with_commas(rows)) if may_be_commas else ():
+    if commas := list(_with_commas(begin.cells(marks))) if may_be_commas else ():
         signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")
         names = ", ".join(name for name, _ in commas)
         yield f"{signs.flags} would make numbers of {names}, where {{path}} has commas"
-    if not given.header and has_header and is_like_data(_texts(rows), given.signs):
+    if not given.header and has_header and is_like_data(begin.cells(marks), given.signs):
         yield "{path}: the header looks like a row: --header no reads it as one"
     if not (given.skip_lines or given.comment or given.header == NO):
-        yield from _titles(text, marks)
+        yield from _titles(begin, marks)
 
 
-def _titles(text: bytes, marks: Marks) -> Iterator[str]:
+def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
     """The flags that leave out lines in front of the header, if there are some."""
-    if text.startswith(_NOTE):
+    if begin.text.startswith(_NOTE):
         yield f"{{path}} begins with a comment: {Dialect(comment='#').flags} leaves out such lines"
         return
-    others = () if _is_wide(text, marks) else _DELIMITERS
+    others = () if begin.is_wide(marks) else _DELIMITERS
     for delimiter in dict.fromkeys((marks.delimiter, *others)):
-        rows = _rows(text, marks._replace(delimiter=delimiter))
-        if count := titles(_texts(rows)):
-            flags = Dialect(skip_lines=str(rows[count].line - 1)).flags
-            yield f"{{path}} has fewer cells in front of line {rows[count].line}: {flags} leaves that out"
+        other = marks._replace(delimiter=delimiter)
+        if count := titles(begin.cells(other)):
+            line = begin.rows(other)[count].line
+            flags = Dialect(skip_lines=str(line - 1)).flags
+            yield f"{{path}} has fewer cells in front of line {line}: {flags} leaves that out"
             return
-
-
-def _texts(rows: Iterable[CsvRecord]) -> list[list[str]]:
-    return [[cell.decode(errors="replace") for cell in row.cells or ()] for row in rows]
 
 
 def _is_object(line: bytes) -> bool:
@@ -210,75 +204,90 @@ def _are_pairs(head: bytes, big: bool) -> bool:
     return 2 * paired > marks or not marks
 
 
-def _rows(text: bytes, marks: Marks, most: int | None = _ROWS + 1) -> list[CsvRecord]:
-    """The first rows, with the header."""
-    cut = (record for record in records(text, marks=marks) if record.raw)
-    first = list(islice(cut, most))
-    return first[:-1] if len(text) >= HEAD else first  # the last may be cut off
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The text that tells how a file is written, cut by marks that it may have."""
+
+    text: bytes
+    cut: dict[Marks, list[CsvRecord]] = field(default_factory=dict)
+
+    def rows(self, marks: Marks) -> list[CsvRecord]:
+        """The first rows, with the header."""
+        if marks not in self.cut:
+            self.cut[marks] = list(islice(self.whole(marks), _ROWS + 1))
+        return self.cut[marks]
+
+    def whole(self, marks: Marks) -> Iterator[CsvRecord]:
+        """All rows but one that may be cut off."""
+        rows = (record for record in records(self.text, marks=marks) if record.raw)
+        return rows if len(self.text) < HEAD else (row for row, _ in pairwise(rows))
+
+    def cells(self, marks: Marks) -> list[list[bytes]]:
+        """The cells of the first rows."""
+        return [row.cells or [] for row in self.rows(marks)]
+
+    def widths(self, marks: Marks) -> list[int]:
+        """How many cells each of the first rows has."""
+        return list(map(len, self.cells(marks)))
+
+    def is_wide(self, marks: Marks) -> bool:
+        """True if a row has several cells."""
+        return max(self.widths(marks), default=0) > 1
+
+    def is_even(self, marks: Marks) -> bool:
+        """True if all of the first rows have the same number of cells, more than one."""
+        return self.is_wide(marks) and len(set(self.widths(marks))) == 1
+
+    def widest(self, among: Sequence[Marks]) -> Marks:
+        """The marks by which the header has most cells; one where most of the first rows have others."""
+        return max(among, key=lambda marks: _width(self.widths(marks) or [1]))
 
 
-def _marks_of(text: bytes, delimiters: Iterable[bytes], given: Dialect) -> Marks:
+def _width(widths: list[int]) -> int:
+    same = widths[1:].count(widths[0])
+    return widths[0] if 2 * same >= len(widths) - 1 else 1
+
+
+def _marks_of(begin: Beginning, delimiters: Iterable[bytes], given: Dialect) -> Marks:
     """What makes most columns of the header, if half of the first rows or more have as many; else a comma,
     or what else is possible.
     """
     quote, escape = ("" if text == NONE else text for text in (given.quote or '"', given.escape))
     marks = Marks(b",", quote.encode(), escape.encode(), given.comment.encode())
     among = [marks._replace(delimiter=d) for d in delimiters]
-    widest = _widest(text, among)
-    if not given.escape and (escaped := _escaped(text, among)):
+    widest = begin.widest(among)
+    if not given.escape and (escaped := _escaped(begin, among)):
         return escaped
-    if given.quote or _OTHER_QUOTE not in text or _even(text, widest):
+    if given.quote or _OTHER_QUOTE not in begin.text or begin.is_even(widest):
         return widest
-    other = _widest(text, [marks._replace(quote=_OTHER_QUOTE) for marks in among])
-    return other if _even(text, other) else widest
+    other = begin.widest([marks._replace(quote=_OTHER_QUOTE) for marks in among])
+    return other if begin.is_even(other) else widest
 
 
-def _escaped(text: bytes, among: Sequence[Marks]) -> Marks | None:
+def _escaped(begin: Beginning, among: Sequence[Marks]) -> Marks | None:
     """The marks with a backslash as escape, if all cells of the text close only so and its rows are even."""
-    if not among[0].quote or BACKSLASH + among[0].quote not in text:
+    if not among[0].quote or BACKSLASH + among[0].quote not in begin.text:
         return None
-    marks = _widest(text, [marks._replace(escape=BACKSLASH) for marks in among])
-    rows = _rows(text, marks, None)
-    whole = text[: rows[-1].end] if rows else b""
+    marks = begin.widest([marks._replace(escape=BACKSLASH) for marks in among])
+    rows = list(begin.whole(marks))
+    whole = begin.text[: rows[-1].end] if rows else b""
     even = len({len(row.cells or ()) for row in rows}) == 1
     return marks if even and is_escaped(whole, marks._replace(escape=b"")) else None
 
 
-def _seems(text: bytes, marks: Marks) -> str:
+def _seems(begin: Beginning, marks: Marks) -> str:
     """The delimiter that makes several columns, if the one that was said makes one; else nothing."""
-    other = _widest(text, [marks, *(marks._replace(delimiter=d) for d in _DELIMITERS)])
-    return other.delimiter.decode() if not _is_wide(text, marks) and _even(text, other) else ""
+    other = begin.widest([marks, *(marks._replace(delimiter=d) for d in _DELIMITERS)])
+    return other.delimiter.decode() if not begin.is_wide(marks) and begin.is_even(other) else ""
 
 
-def _is_wide(text: bytes, marks: Marks) -> bool:
-    return any(len(row.cells or ()) > 1 for row in _rows(text, marks))
-
-
-def _widest(text: bytes, among: list[Marks]) -> Marks:
-    widths = {marks: _width([len(row.cells or ()) for row in _rows(text, marks)] or [1]) for marks in among}
-    return max(among, key=widths.__getitem__)
-
-
-def _width(widths: list[int]) -> int:
-    """How many cells the header has; 1 where most of the first rows have others."""
-    same = widths[1:].count(widths[0])
-    return widths[0] if 2 * same >= len(widths) - 1 else 1
-
-
-def _even(text: bytes, marks: Marks) -> bool:
-    """Whether all of the first rows have the same number of cells, more than one."""
-    widths = {len(row.cells or ()) for row in _rows(text, marks)}
-    return len(widths) == 1 and widths != {1}
-
-
-def _with_commas(rows: Sequence[CsvRecord]) -> Iterator[tuple[str, bool]]:
+def _with_commas(rows: Sequence[Sequence[bytes]]) -> Iterator[tuple[str, bool]]:
     """The columns whose texts are numbers with a comma, of which one at least can be no thousands; and
     whether points stand between thousands.
     """
-    names = (rows[0].cells if rows else None) or []
+    names = rows[0] if rows else []
     for i, name in enumerate(names):
-        cells = [row.cells[i] for row in rows[1:] if row.cells and len(row.cells) == len(names)]
-        cells = [cell for cell in cells if cell]
+        cells = [row[i] for row in rows[1:] if len(row) == len(names) and row[i]]
         numbers = all(_COMMA_NUMBER.fullmatch(cell) or _WHOLE.fullmatch(cell) for cell in cells)
         if numbers and any(b"," in cell and len(cell.partition(b",")[2]) != 3 for cell in cells):
             yield name.decode(errors="replace"), any(b"." in cell for cell in cells)

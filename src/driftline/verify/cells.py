@@ -160,8 +160,8 @@ class Head(NamedTuple):
 
     def rows(self, signs: CellMarks, most: int | None = _FIRST) -> list[Row]:
         """The first rows that are not blank, without one that may be cut off."""
-        first = list(islice((row for row in rows([self.text], signs) if row.raw), most))
-        return first[:-1] if self.is_cut else first
+        first = (row for row in rows([self.text], signs) if row.raw)
+        return list(islice((row for row, _ in pairwise(first)) if self.is_cut else first, most))
 
 
 def marks_of(head: Head, dialect: CsvDialect) -> CellMarks:
