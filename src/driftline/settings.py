@@ -59,7 +59,14 @@ SETTINGS: Mapping[str, Setting] = {
     "delimiter": Setting("What stands between the cells of CSV: one character, or `tab`; else as a file tells."),
     "quote": Setting("What stands around cells of CSV, one character, or `none`; else as a file tells."),
     "encoding": Setting("The encoding of CSV, such as `cp1252`; else UTF-8, or UTF-16 where a file tells."),
+    "escape": Setting(
+        "What stands in front of quotes within quoted cells of CSV: one character, or `none`; else as a file tells."
+    ),
     "decimal": Setting("The decimal sign in numbers of CSV.", (".", ","), "."),
+    "thousands": Setting("The sign between thousands in numbers of CSV; else nothing stands there.", (".", ",")),
+    "header": Setting("Whether the first line of CSV has the columns' names; `auto`: as a file tells.", ("auto", "yes", "no"), "auto"),
+    "skip_lines": Setting("Lines of CSV in front of the header, or of the first row, that are left out.", int, "0"),
+    "comment": Setting("The character that begins lines of CSV that are left out."),
     "hive": Setting("Whether what stands in paths, `day=2026-01-01/`, is a column.", ("auto", "off"), "auto"),
     "partition_by": Setting("How a table is partitioned that is made: `day(at), bucket(16, id)`."),
     "sort_by": Setting("How a table's files are sorted, if it is made: `at desc, id`."),
@@ -76,7 +83,9 @@ PATH_SETTINGS: Mapping[str, Setting] = {
 }
 # Settings that count where a table is made; the table itself then has what they say.
 _ONCE = ("partition_by", "sort_by", "format_version")
-_DIALECT = ("delimiter", "quote", "encoding", "decimal")
+_DIALECT = (
+    "delimiter", "quote", "encoding", "decimal", "escape", "header", "skip_lines", "comment", "thousands",
+)  # fmt: skip
 # Settings that came later than the tables that may lack them: a table that is made has them from its first
 # batch, one that was made before goes on as it did.
 NEW_TABLE = {
@@ -95,7 +104,9 @@ def as_properties(given: Mapping[str, Any]) -> dict[str, str]:
 
     Raises UsageError for an unknown name, with the nearest right one, or a wrong value.
     """
-    return {_property(key): _checked(key, value) for key, value in flattened(given)}
+    settings = {_property(key): _checked(key, value) for key, value in flattened(given)}
+    _dialect(settings)
+    return settings
 
 
 def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
@@ -147,7 +158,7 @@ def _checked(key: str, value: str) -> str:
         if name in _ONCE:
             _check_creation(key, Creation(**{name: value}))
         if name in _DIALECT:
-            Dialect(**{name: value})
+            _dialect({_property(name): value})
     except ValueError as error:
         raise UsageError(f"{key}: {error}") from error
     return value
@@ -218,5 +229,13 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
             ),
         ),
         hive=value("hive") == "auto",
-        csv=Dialect(**{name: plain.get(name, "") for name in _DIALECT}),
+        csv=_dialect(properties),
     )
+
+
+def _dialect(properties: Mapping[str, str]) -> Dialect:
+    """The dialect that properties state. Raises UsageError for settings that contradict each other."""
+    try:
+        return Dialect(**{name: properties.get(_property(name), "") for name in _DIALECT})
+    except ValueError as error:
+        raise UsageError(str(error)) from error

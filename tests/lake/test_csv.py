@@ -318,3 +318,39 @@ def test_several_headers_and_delimiters_in_one_batch(table: Table, tmp_path: Pat
     assert types(table) == {"a": "long", "b": "string", "c": "double"}
     assert sorted(row.b for row in table.read().collect()) == ["x", "y,1", "z"]
     proven(table, *files)
+
+
+def test_files_as_spark_writes_them(table: Table, lake: Lake, tmp_path: Path) -> None:
+    notes = ['say "hi", x', "C:\\dir", "a\\b, c", '"', "two\nlines \\", None]
+    rows = [(i + 0.5, note) for i, note in enumerate(notes)]
+    lake.spark.createDataFrame(rows, "price double, note string").coalesce(1).write.csv(f"{tmp_path / 'out'}")
+    (file,) = (tmp_path / "out").glob("*.csv")
+    result = table.ingest(file, settings={"header": "no"})
+    assert (result.rows_written, result.rows_quarantined) == (len(rows), 0)
+    assert result.hints == (f"CSV was read by --escape '\\', as {file} tells",)
+    assert sorted(table.read().collect()) == sorted(rows, key=lambda row: row[0])
+    # What the file tells holds for it alone; the setting holds for each.
+    more = csv(tmp_path, '7.5,"x\\\\, y"\n')
+    table.ingest(more, settings={"escape": "\\"})
+    assert [row.column_2 for row in table.read().where("column_1 = 7.5").collect()] == ["x\\, y"]
+    proven(table, file, more)
+
+
+def test_german_numbers_below_titles(table: Table, tmp_path: Path) -> None:
+    text = "Umsatz\n\n# in Euro\nid;n;preis\n1;1.234;1.234,50\n# spät\n2;5;2,5\n"
+    first = csv(tmp_path, text, "1.csv")
+    settings = {"skip_lines": "1", "comment": "#", "thousands": "."}
+    assert table.ingest(first, settings=settings).rows_written == 2
+    assert types(table) == {"id": "long", "n": "long", "preis": "double"}
+    second = csv(tmp_path, text.replace("1;1.234;", "3;1.23;").replace("2,5", "nichts"), "2.csv")
+    third = csv(tmp_path, text.replace("1;1.234;1", "4;12.345.678;-1") + "5\n", "3.csv")
+    assert table.ingest(second).rows_written == 2
+    assert table.ingest(third).rows_written == 2
+    found = {row.id: (row.n, row.preis, row.n_string, row.preis_string) for row in table.read().collect()}
+    assert found[3] == (None, None, "1.23", "1.234,50")
+    assert found[4] == (12345678, -1234.5, "12345678", "-1234.5")
+    assert rejects(table) == [("5", "not as many cells as the header", 8)]
+    proven(table, first, second, third)
+    (tmp_path / "lost").mkdir()
+    lost = csv(tmp_path / "lost", text.replace("1.234,50", "1.234,75"))
+    assert not table.verify([str(lost)], "csv").ok

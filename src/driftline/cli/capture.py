@@ -11,13 +11,16 @@ import typer
 
 from driftline.cli import interrupt
 from driftline.cli.options import (
+    Comment,
     Conflict,
     Decimal,
     Delimiter,
     Encoding,
+    Escape,
     Excludes,
     FormatOption,
     FormatVersion,
+    HeaderOption,
     Hints,
     Into,
     Json,
@@ -27,8 +30,10 @@ from driftline.cli.options import (
     PolicyOption,
     Quote,
     Sets,
+    SkipLines,
     SortBy,
     Strings,
+    Thousands,
     metrics,
     pairs,
     table_settings,
@@ -134,6 +139,11 @@ def capture(
     quote: Quote = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
+    thousands: Thousands = None,
+    escape: Escape = None,
+    header: HeaderOption = None,
+    skip_lines: SkipLines = None,
+    comment: Comment = None,
     strings: Strings = False,
     json: Json = False,
     on_change: OnChange = None,
@@ -167,6 +177,7 @@ def capture(
     more = {
         "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
         "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
+        "thousands": thousands, "escape": escape, "header": header, "skip_lines": skip_lines, "comment": comment,
     }  # fmt: skip
     settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude, more)
     clients = _clients(scope, kafka_set, registry)

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.cli.options import (
+    Comment,
     Conflict,
     Decimal,
     Delimiter,
     Encoding,
+    Escape,
     Excludes,
     FormatOption,
     FormatVersion,
+    HeaderOption,
     Hints,
     Into,
     Json,
@@ -28,9 +31,11 @@ from driftline.cli.options import (
     PolicyOption,
     Quote,
     Sets,
+    SkipLines,
     SortBy,
     Sources,
     Strings,
+    Thousands,
     metrics,
     table_settings,
 )
@@ -71,6 +76,11 @@ def ingest(
     quote: Quote = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
+    thousands: Thousands = None,
+    escape: Escape = None,
+    header: HeaderOption = None,
+    skip_lines: SkipLines = None,
+    comment: Comment = None,
     strings: Strings = False,
     again: Annotated[
         bool, typer.Option("--again", help="Also files that the table has taken before.")
@@ -83,6 +93,7 @@ def ingest(
     more = {
         "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
         "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
+        "thousands": thousands, "escape": escape, "header": header, "skip_lines": skip_lines, "comment": comment,
     }  # fmt: skip
     settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, more)
     counted = None if dry_run else metrics(into, file=metrics_file)
@@ -111,6 +122,11 @@ def plan(
     quote: Quote = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
+    thousands: Thousands = None,
+    escape: Escape = None,
+    header: HeaderOption = None,
+    skip_lines: SkipLines = None,
+    comment: Comment = None,
     strings: Strings = False,
     fail_on: Annotated[
         list[ChangeKind] | None,
@@ -135,6 +151,7 @@ def plan(
     more = {
         "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
         "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
+        "thousands": thousands, "escape": escape, "header": header, "skip_lines": skip_lines, "comment": comment,
     }  # fmt: skip
     settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, more)
     results = list(

@@ -193,6 +193,44 @@ Decimal = Annotated[
         metavar="SIGN", help="The decimal sign in numbers of CSV: , or . [default: .]", show_default=False
     ),
 ]
+Thousands = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIGN",
+        help="The sign between thousands in numbers of CSV: . or , [default: none]",
+        show_default=False,
+    ),
+]
+Escape = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHAR",
+        help="What escapes quotes within quoted cells of CSV, or none. [default: found out]",
+        show_default=False,
+    ),
+]
+HeaderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--header",
+        metavar="auto|yes|no",
+        help="Whether CSV begins with its columns' names. [default: auto, found out]",
+        show_default=False,
+    ),
+]
+SkipLines = Annotated[
+    str | None,
+    typer.Option(
+        "--skip-lines",
+        metavar="N",
+        help="Leave out the first lines of CSV, such as titles.",
+        show_default=False,
+    ),
+]
+Comment = Annotated[
+    str | None,
+    typer.Option(metavar="CHAR", help="Leave out lines of CSV that begin with it.", show_default=False),
+]
 Strings = Annotated[bool, typer.Option("--strings", help="Keep all cells of CSV as text.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from driftline.convert.leaf_readings import VOID
 from driftline.convert.types import arrow_type
+from driftline.core.planning.dialect import POINT, Signs
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,
@@ -35,7 +36,8 @@ NARROW = (
     "float",
 )  # types that a column has only if somebody declared it, the narrowest first
 ALL: Types = frozenset(_NARROWEST_FIRST)
-POINT = "."
+_NUMBERS: Types = frozenset((LONG, DOUBLE))
+_JSON = Signs()
 _DATE_LENGTH = len("2024-02-29")
 _FIRST_DAY = -719_162  # of the year 1
 _DAY = 86_400_000_000  # microseconds
@@ -49,21 +51,29 @@ _MOMENT = (
 )
 
 
-def with_point(texts: pa.Array, decimal: str) -> pa.Array:
-    """Replace the ``decimal`` sign of texts by a point; a text that already has a point is no number then.
+def as_json(texts: pa.Array, signs: Signs) -> pa.Array:
+    """Spell numbers of these signs as JSON does; another text that has one of them is no number then.
 
-    >>> with_point(pa.array(["1,5", "1.000,5"]), ",").to_pylist()
+    >>> as_json(pa.array(["1,5", "1.000,5"]), Signs(",")).to_pylist()
     ['1.5', '1_000.5']
+    >>> as_json(pa.array(["1.234.567,50", "-1.234", "1.5", "0.123"]), Signs(",", ".")).to_pylist()
+    ['1234567.50', '-1234', '1_5', '0_123']
     """
+    decimal, thousands = signs
+    if thousands:
+        groups = rf"^-?[1-9][0-9]{{0,2}}(?:\{thousands}[0-9]{{3}})+(?:\{decimal}[0-9]+)?$"
+        shortened = pc.replace_substring(texts, thousands, "")
+        others = pc.replace_substring(texts, thousands, "_")
+        texts = pc.if_else(pc.match_substring_regex(texts, groups), shortened, others)
     if decimal == POINT:
         return texts
     return pc.replace_substring(pc.replace_substring(texts, POINT, "_"), decimal, POINT)
 
 
-def types_of(texts: pa.Array, among: Types = ALL, decimal: str = POINT) -> Types:
+def types_of(texts: pa.Array, among: Types = ALL, signs: Signs = _JSON) -> Types:
     """The types ``among`` these by which every text that is not null is written; of no text, all of them.
 
-    ``decimal``: the sign in numbers.
+    ``signs``: those in numbers.
 
     >>> sorted(type_.name for type_ in types_of(pa.array(["1", None, "-20"])))
     ['double', 'long']
@@ -75,10 +85,9 @@ def types_of(texts: pa.Array, among: Types = ALL, decimal: str = POINT) -> Types
     texts = texts.drop_null() if texts.null_count else texts
     if not len(texts):
         return among
-    likely = _likely(texts[0].as_py()) - {DOUBLE}
-    numbers = with_point(texts, decimal)
-    likely = (likely | (_likely(numbers[0].as_py()) & {DOUBLE})) & among
-    if LONG in likely and (whole := _longs(texts)) is not None:
+    numbers = as_json(texts, signs)
+    likely = among & ((_likely(texts[0].as_py()) - _NUMBERS) | (_likely(numbers[0].as_py()) & _NUMBERS))
+    if LONG in likely and (whole := _longs(numbers)) is not None:
         least, most = (bound.as_py() for bound in pc.min_max(whole).values())
         return likely if least >= -EXACT and most <= EXACT else frozenset((LONG,))
     shown = {type_: numbers if type_ == DOUBLE else texts for type_ in likely - {LONG}}
@@ -96,7 +105,7 @@ def type_of(parts: Sequence[Types]) -> Primitive:
     return VOID if common == ALL else next((t for t in _NARROWEST_FIRST if t in common), STRING)
 
 
-def numbers_of(texts: pa.Array, among: Types, decimal: str = POINT) -> Types:
+def numbers_of(texts: pa.Array, among: Types, signs: Signs = _JSON) -> Types:
     """The number types ``among`` these that hold every text that is not null exactly, read as a JSON number;
     of no text, all of them.
 
@@ -107,7 +116,7 @@ def numbers_of(texts: pa.Array, among: Types, decimal: str = POINT) -> Types:
     texts = texts.drop_null() if texts.null_count else texts
     if not (len(texts) and among):
         return among
-    texts = with_point(texts, decimal)
+    texts = as_json(texts, signs)
     numbers = all(_all(pc.match_substring_regex(some, _NUMBER)) for some in (texts[:1], texts))
     return frozenset(type_ for type_ in among if numbers and _holds(texts, type_))
 

@@ -123,7 +123,7 @@ class Walker:
         self._record(record, self.shape, self.known)
 
     def check(self, value: object, seen: FieldShape, known: ExpectedField) -> None:
-        """Raises ShapeChanged if a field's ``value`` would add anything; numbers may be ints and floats here."""
+        """Raise ShapeChanged if a field's ``value`` would add anything; numbers may be ints and floats."""
         self._dry = True
         try:
             self._value(value, seen, known, 0)

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
 from driftline.convert.leaf_readings import VOID
-from driftline.core.planning.dialect import Dialect
+from driftline.core.planning.dialect import Dialect, Signs
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -37,7 +37,7 @@ from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
 from driftline.source.column_rows import Rows
 from driftline.source.csv_cells import columns
-from driftline.source.csv_cut import OpenEndError, TooLongError, count_lines
+from driftline.source.csv_cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
 from driftline.source.csv_files import ANY, CsvColumn, Header, Stretch, Wrong, header_of, stretches_of, whole
 from driftline.source.rejects import Origin, Reject
 from driftline.source.shares import dealt
@@ -46,50 +46,54 @@ from driftline.write import is_small
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Of a column's texts, for some types, with the sign in numbers.
-Test: TypeAlias = "Callable[[pa.Array, Types, str], Types]"
+# Of a column's texts, for some types, with the signs in numbers.
+Test: TypeAlias = "Callable[[pa.Array, Types, Signs], Types]"
 Work: TypeAlias = tuple[Stretch, Sequence[Types]]
 
 
 @dataclass(frozen=True, slots=True)
 class CsvFile:
     """A file with its header, in stretches. ``types``: those that each
-    column may have, once it was looked at.
+    column may have, once it was looked at; ``escaped``: a backslash may escape its quotes.
     """
 
     path: str
     header: Header
     stretches: Sequence[Stretch]
     types: Sequence[Types] = ()
+    escaped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CsvSample:
     """What a stretch holds. ``types``: those that each column may have; ``lines``: how
     many; ``open_end``: it ends within a cell, or begins there; ``wrong``: what cannot be
-    read, with its line, counted in the stretch.
+    read, with its line, counted in the stretch; ``escaped``: cells may close only where a
+    backslash escapes quotes.
     """
 
     types: Sequence[Types]
     lines: int
     open_end: bool = False
     wrong: Wrong | None = None
+    escaped: bool = False
 
 
 def look(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
     """Looks at the rows of a stretch, for which of the ``types`` that are asked
     for each column could have by the ``test``.
     """
-    lines = 0
+    lines, escaped = 0, False
     try:
         for piece in stretch.at_line(1).pieces():
+            escaped = escaped or (not piece.plain and is_escaped(piece.text, piece.marks))
             if not piece.text.isascii():
                 piece.text.decode()
             lines += count_lines(piece.text)
             if any(types):
                 texts, _ = columns(piece, [pa.string()] * len(types))
-                decimal = stretch.form.decimal
-                types = [test(column, among, decimal) for column, among in zip(texts, types, strict=True)]
+                signs = stretch.form.signs
+                types = [test(column, among, signs) for column, among in zip(texts, types, strict=True)]
     except OpenEndError:
         return CsvSample(types, lines, open_end=True)
     except UnicodeDecodeError as error:
@@ -97,7 +101,7 @@ def look(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
         return CsvSample(types, lines, wrong=Wrong.byte(lines + before + 1, error, stretch.form))
     except TooLongError as error:
         return CsvSample(types, lines, wrong=Wrong.length(error.line))
-    return CsvSample(types, lines)
+    return CsvSample(types, lines, escaped=escaped)
 
 
 def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
@@ -158,7 +162,7 @@ def _with_looks(file: CsvFile, looks: Sequence[CsvSample]) -> CsvFile | None:
         frozenset.intersection(*some)
         for some in zip(*(stretch_look.types for stretch_look in looks), strict=True)
     ]
-    return replace(file, stretches=stretches, types=types)
+    return replace(file, stretches=stretches, types=types, escaped=any(look.escaped for look in looks))
 
 
 _RESPELLED = (BOOLEAN, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ)  # 19.90, TRUE, a blank for the T
@@ -168,11 +172,14 @@ _STRETCH = 4 * 2**20, 32 * 2**20  # bytes of a stretch, at least and at most
 
 @dataclass(frozen=True, slots=True)
 class CsvReader:
-    """Files with one header. ``struct``: the types of their columns; ``label``: the first of them."""
+    """Files with one header. ``struct``: the types of their columns; ``label``: the first of them;
+    ``escaped``: one in which a backslash may escape quotes.
+    """
 
     struct: Struct
     label: str
     stretches: Sequence[Stretch]
+    escaped: str = ""
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -185,7 +192,7 @@ class CsvReader:
         types = [arrow_type(f.type) for f in self.struct.fields]
         stretch = self.stretches[part]
         for piece in stretch.pieces():
-            arrays, others = columns(piece, types, stretch.form.decimal)
+            arrays, others = columns(piece, types, stretch.form.signs)
             rejects = [Reject(Origin(stretch.path, other.line), other.raw, other.why) for other in others]
             yield Rows(pa.RecordBatch.from_arrays(arrays, names), stretch.path, rejects)
 
@@ -216,7 +223,9 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     names = files[0].header.columns
     fields = (Field(name, type_, doc=made or None) for (name, made), type_ in zip(names, types, strict=True))
     struct = Struct(tuple(fields))
-    return CsvReader(struct, files[0].path, [stretch for file in files for stretch in file.stretches])
+    stretches = [stretch for file in files for stretch in file.stretches]
+    escaped = next((file.path for file in files if file.escaped), "")
+    return CsvReader(struct, files[0].path, stretches, escaped)
 
 
 @dataclass(slots=True)
@@ -247,7 +256,8 @@ class CsvFiles:
         readers, asked = self.fitted.readers, self.asked
         forms = {part.form: reader for reader in readers for part in reader.stretches}
         told = (note for form, reader in forms.items() for note in form.notes(asked, reader.label))
-        return list(dict.fromkeys([*told, *chain.from_iterable(map(_made_names, readers))]))
+        escaped = () if asked.escape else map(_escaped, readers)
+        return list(dict.fromkeys([*told, *chain.from_iterable((*map(_made_names, readers), *escaped))]))
 
 
 def _made_names(reader: CsvReader) -> Iterator[str]:
@@ -256,6 +266,13 @@ def _made_names(reader: CsvReader) -> Iterator[str]:
     more = f"; and {len(made) - _MADE} more" if len(made) > _MADE else ""
     if made:
         yield f"{reader.label}: {'; '.join(made[:_MADE])}{more}"
+
+
+def _escaped(reader: CsvReader) -> Iterator[str]:
+    """The flag that reads quotes behind backslashes."""
+    if reader.escaped:
+        flags = Dialect(escape=BACKSLASH.decode()).flags
+        yield f"{reader.escaped} has quotes behind backslashes in quoted cells: {flags} reads them"
 
 
 @dataclass(slots=True)
@@ -296,9 +313,12 @@ def _with_texts(reader: CsvReader, known: ExpectedField) -> CsvReader:
     written is text for them.
     """
 
+    grouped = any(stretch.form.signs.thousands for stretch in reader.stretches)
+
     def fitting(f: Field) -> Field:
         alone = known.fields.get(f.name, UNKNOWN).types == {STRING}
-        return replace(f, type=STRING) if alone and f.type in _RESPELLED else f
+        is_respelled = f.type in _RESPELLED or (f.type == LONG and grouped)
+        return replace(f, type=STRING) if alone and is_respelled else f
 
     return replace(reader, struct=Struct(tuple(map(fitting, reader.struct.fields))))
 

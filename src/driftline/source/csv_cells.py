@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from driftline.observe.csv_types import POINT, with_point
-from driftline.source.csv_cut import CsvRecord, Piece, bounds, count_lines, records
+from driftline.core.planning.dialect import Signs
+from driftline.observe.csv_types import as_json
+from driftline.source.csv_cut import CsvRecord, Piece, bounds, count_lines, doubled, records
 
 NOT_AS_WIDE = "not as many cells as the header"
+_JSON = Signs()
 NOT_CLOSED = "a quote is never closed"
 _TRUE, _FALSE = (
     ["".join(letters) for letters in product(*zip(word, word.upper(), strict=True))]
@@ -34,23 +36,23 @@ class NoRow:
 
 
 def columns(
-    piece: Piece, types: Sequence[pa.DataType], decimal: str = POINT
+    piece: Piece, types: Sequence[pa.DataType], signs: Signs = _JSON
 ) -> tuple[list[pa.Array], list[NoRow]]:
     """The cells of a piece's rows, an array for each of the columns, and its records that are no rows.
 
     ``types``: of the columns; each text must be written as a value of its column's type, and the piece UTF-8.
-    ``decimal``: the sign in numbers. A blank line is a row only where there is one column.
+    ``signs``: those in numbers. A blank line is a row only where there is one column.
 
     >>> arrays, others = columns(Piece(b"1,x\\n2\\n3,\\n", 1, plain=True), [pa.int64(), pa.string()])
     >>> [array.to_pylist() for array in arrays], others
     ([[1, 3], ['x', None]], [NoRow(raw=b'2', line=2, why='not as many cells as the header')])
     """
-    return (_plain if piece.plain else _careful)(piece, types, decimal)
+    return (_plain if piece.plain else _careful)(piece, types, signs)
 
 
-def _plain(piece: Piece, types: Sequence[pa.DataType], decimal: str) -> tuple[list[pa.Array], list[NoRow]]:
+def _plain(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[list[pa.Array], list[NoRow]]:
     names = [str(i) for i in range(len(types))]
-    delimiter, quote = piece.marks
+    delimiter, quote = piece.marks.delimiter, piece.marks.quote
     wrong: list[int] = []
 
     def skip(row: csv.InvalidRow) -> str:
@@ -61,7 +63,10 @@ def _plain(piece: Piece, types: Sequence[pa.DataType], decimal: str) -> tuple[li
         return [pa.nulls(0, type_) for type_ in types], []
     # A mark at the head of its input pyarrow leaves out, though it stands in the midst of a file.
     marked = piece.text.startswith(BOM_UTF8)
-    text = BOM_UTF8 + piece.text if marked else piece.text
+    text = doubled(piece.text, piece.marks)
+    text = BOM_UTF8 + text if marked else text
+    # Numbers with signs between thousands are texts to pyarrow.
+    read = [pa.string() if signs.thousands and _is_number(type_) else type_ for type_ in types]
     table = csv.read_csv(
         pa.BufferReader(text),
         csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names),
@@ -74,22 +79,25 @@ def _plain(piece: Piece, types: Sequence[pa.DataType], decimal: str) -> tuple[li
         ),
         csv.ConvertOptions(
             check_utf8=False,
-            column_types=dict(zip(names, types, strict=True)),
+            column_types=dict(zip(names, read, strict=True)),
             null_values=[""],
             true_values=_TRUE,
             false_values=_FALSE,
             strings_can_be_null=True,
-            decimal_point=decimal,
+            decimal_point=signs.decimal,
         ),
     )
-    return [column.combine_chunks() for column in table.columns], _found(piece, wrong, blanks=len(types) == 1)
+    columns = [column.combine_chunks() for column in table.columns]
+    if signs.thousands:
+        columns = [_cast(column, type_, signs) for column, type_ in zip(columns, types, strict=True)]
+    return columns, _found(piece, wrong, blanks=len(types) == 1)
 
 
 def _found(piece: Piece, places: Sequence[int], *, blanks: bool) -> list[NoRow]:
     """The records at these places as no rows; ``blanks``: blank lines count, too."""
     if not places:
         return []
-    begins, ends = bounds(piece.text, piece.marks.quote)
+    begins, ends = bounds(piece.text, piece.marks)
     filled = np.flatnonzero((ends > begins) | blanks)[list(places)]
     out, line, at = [], piece.line, 0
     for begin, end in zip(begins[filled].tolist(), ends[filled].tolist(), strict=True):
@@ -98,7 +106,7 @@ def _found(piece: Piece, places: Sequence[int], *, blanks: bool) -> list[NoRow]:
     return out
 
 
-def _careful(piece: Piece, types: Sequence[pa.DataType], decimal: str) -> tuple[list[pa.Array], list[NoRow]]:
+def _careful(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[list[pa.Array], list[NoRow]]:
     rows: list[list[bytes]] = []
     others = []
     for record in records(piece.text, piece.line, piece.marks):
@@ -107,7 +115,7 @@ def _careful(piece: Piece, types: Sequence[pa.DataType], decimal: str) -> tuple[
             others.append(NoRow(record.raw, record.line, why))
         elif record.raw or len(types) == 1:
             rows.append(record.cells or [])
-    return [_array([row[i] for row in rows], type_, decimal) for i, type_ in enumerate(types)], others
+    return [_array([row[i] for row in rows], type_, signs) for i, type_ in enumerate(types)], others
 
 
 def _why(record: CsvRecord, width: int) -> str | None:
@@ -116,8 +124,17 @@ def _why(record: CsvRecord, width: int) -> str | None:
     return NOT_AS_WIDE if record.raw and len(record.cells) != width else None
 
 
-def _array(cells: Sequence[bytes], type_: pa.DataType, decimal: str) -> pa.Array:
+def _array(cells: Sequence[bytes], type_: pa.DataType, signs: Signs) -> pa.Array:
     texts = pa.array([cell.decode() if cell else None for cell in cells], pa.string())
-    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        texts = with_point(texts, decimal)
-    return pa.nulls(len(cells), type_) if pa.types.is_null(type_) else texts.cast(type_)
+    return pa.nulls(len(cells), type_) if pa.types.is_null(type_) else _cast(texts, type_, signs)
+
+
+def _cast(column: pa.Array, type_: pa.DataType, signs: Signs) -> pa.Array:
+    """The column in its type, of which its texts are values."""
+    texts = pa.types.is_string(column.type) and _is_number(type_)
+    return (as_json(column, signs) if texts else column).cast(type_)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(is_kind(type_) for is_kind in kinds)

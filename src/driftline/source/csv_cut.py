@@ -1,9 +1,10 @@
 """CSV text cut into whole records, as exactly as it is written.
 
 A delimiter ends a cell; ``\\n``, ``\\r\\n`` and ``\\r`` end a record, outside quotes. A cell is quoted if a
-quote begins it, another ends it, and every quote between the two is doubled. Any other quote is text like
-all else, so that the cell stands as it is written. Where not even the line has a second quote, the quote is
-never closed, and the line is no record.
+quote begins it, another ends it, and every quote between the two is doubled, or has an escape in front of
+it. Any other quote is text like all else, so that the cell stands as it is written; so is an escape that
+stands in front of neither a quote nor another escape. Where not even the line has a second quote, the quote
+is never closed, and the line is no record. A line that begins with the sign of comments is no record either.
 """
 
 from __future__ import annotations
@@ -26,41 +27,53 @@ _FEED, _RETURN = b"\n\r"
 
 
 class Marks(NamedTuple):
-    """What stands between the cells of a text, and around them; no ``quote``: nothing does."""
+    """What stands between the cells of a text, and around them (no ``quote``: nothing does); what stands in
+    front of quotes within quoted cells, beside those that are doubled; and what begins a ``comment``.
+    """
 
     delimiter: bytes = b","
     quote: bytes = b'"'
+    escape: bytes = b""
+    comment: bytes = b""
 
 
 COMMA = Marks()
+BACKSLASH = b"\\"
 
 
 class _Patterns(NamedTuple):
-    """What is looked for in a text of some marks: a ``cell`` with what ends it; a quote that may yet be
-    closed (``open``); one that ends in the midst of its cell (``misquoted``). ``before``: by code, what may
-    stand before a quote that opens, and after one that closes.
+    """What is looked for in a text of some marks: a ``cell`` with what ends it, and a ``comment``, in such
+    groups, too; a quote that may yet be closed (``open``); one that ends in the midst of its cell
+    (``misquoted``); a ``pair`` of characters that stands for its second. ``before``: by code, what may stand
+    before a quote that opens, and after one that closes.
     """
 
     cell: re.Pattern[bytes]
+    comment: re.Pattern[bytes]
     open: re.Pattern[bytes]
     misquoted: re.Pattern[bytes]
+    pair: re.Pattern[bytes]
     before: NDArray[np.bool_]
 
 
 @cache
 def _patterns(marks: Marks) -> _Patterns:
-    d, q = map(re.escape, marks)
-    before = np.isin(np.arange(256), list(b"\n\r" + b"".join(marks)))
+    d, q, e, c = map(re.escape, marks)
+    before = np.isin(np.arange(256), list(b"\n\r" + marks.delimiter + marks.quote))
     bare = rb"([^%b\r\n]*+))(%b|\r\n|[\r\n]|\Z)" % (d, d)
+    comment = re.compile(rb"(?:((?!))|(%b[^\r\n]*+))(\r\n|[\r\n]|\Z)" % c)
     if not q:
         never = re.compile(rb"(?!)")
-        return _Patterns(re.compile(rb"(?:((?!))|" + bare), never, never, before)
-    inside = rb"[^%b]*+(?:%b%b[^%b]*+)*+" % (q, q, q, q)
-    in_line = rb"[^%b\r\n]*+(?:%b%b[^%b\r\n]*+)*+" % (q, q, q, q)
+        return _Patterns(re.compile(rb"(?:((?!))|" + bare), comment, never, never, never, before)
+    pair = rb"%b%b|%b[%b%b]?+" % (q, q, e, q, e) if e else q + q
+    inside = rb"[^%b]*+(?:(?:%b)[^%b]*+)*+" % (q + e, pair, q + e)
+    in_line = rb"[^%b\r\n]*+(?:(?:%b)[^%b\r\n]*+)*+" % (q + e, pair, q + e)
     return _Patterns(
         re.compile(rb"(?:%b(%b)%b(?=[%b\r\n]|\Z)|%b" % (q, inside, q, d, bare)),
+        comment,
         re.compile(rb"%b%b%b?\Z" % (q, inside, q)),
         re.compile(rb"%b%b%b" % (q, in_line, q)),
+        re.compile(rb"[%b]([%b])" % (q + e, q + e)),
         before,
     )
 
@@ -91,12 +104,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class CsvRecord:
-    """One record. ``raw``: as it is written, without its line end; ``end``: the place in the text behind
-    that; ``cells`` None: one has a quote that is never closed.
+    """One record. ``raw``: as it is written, without its line end; ``begin`` and ``end``: the places in the
+    text where it begins, and behind its line end; ``cells`` None: one has a quote that is never closed.
     """
 
     raw: bytes
     line: int
+    begin: int
     end: int
     cells: list[bytes] | None
 
@@ -152,8 +166,13 @@ def records(text: bytes, line: int = 1, marks: Marks = COMMA) -> Iterator[CsvRec
     >>> [record.cells for record in records(b'1,"a ""b"" c"\\r\\n2,5" x,"')]
     [[b'1', b'a "b" c'], None]
     """
-    at, patterns, (delimiter, quote) = 0, _patterns(marks), marks
+    at, patterns, delimiter, quote = 0, _patterns(marks), marks.delimiter, marks.quote
     while at < len(text):
+        if _is_comment(text, at, marks):
+            match = patterns.comment.match(text, at)
+            assert match is not None, text[at : at + 80]
+            at, line = match.end(), line + 1
+            continue
         begin, end, cells, is_open = at, at, [], False
         mark = delimiter
         while mark == delimiter:
@@ -162,18 +181,35 @@ def records(text: bytes, line: int = 1, marks: Marks = COMMA) -> Iterator[CsvRec
             quoted, bare, mark = match.groups()
             if quote and quoted is None and bare.startswith(quote) and not patterns.misquoted.match(text, at):
                 is_open = True
-            cells.append(bare if quoted is None else quoted.replace(quote * 2, quote))
+            cells.append(bare if quoted is None else _unquoted(quoted, marks))
             end, at = match.start(3), match.end()
-        yield CsvRecord(text[begin:end], line, at, None if is_open else cells)
+        yield CsvRecord(text[begin:end], line, begin, at, None if is_open else cells)
         line += count_lines(text[begin:end]) + 1
 
 
-def bounds(text: bytes, quote: bytes = COMMA.quote) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _unquoted(text: bytes, marks: Marks) -> bytes:
+    """The cell of which this stands between its quotes."""
+    if marks.escape and marks.escape in text:
+        return _patterns(marks).pair.sub(rb"\1", text)
+    return text.replace(marks.quote * 2, marks.quote)
+
+
+def is_escaped(text: bytes, marks: Marks) -> bool:
+    """True if every quote of a text of whole records opens, closes or is doubled only if that many have a
+    backslash in front of them.
+    """
+    pair = BACKSLASH + marks.quote
+    if marks.escape or not marks.quote or pair not in text or _is_plain(text, len(text), marks):
+        return False
+    return _is_plain(text, len(text), marks._replace(escape=BACKSLASH))
+
+
+def bounds(text: bytes, marks: Marks = COMMA) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where the records of a plain piece's text begin, and where their
     line ends do; blank lines are among them.
     """
-    codes = np.frombuffer(text, np.uint8)
-    last = _line_ends(codes, _places(codes, quote), final=True)
+    codes = _codes(text, marks)
+    last = _line_ends(codes, _places(codes, marks.quote), final=True)
     begins = np.concatenate(([0], last + 1))
     ends = np.concatenate((last, [len(text)]))
     if begins[-1] == len(text):
@@ -181,6 +217,20 @@ def bounds(text: bytes, quote: bytes = COMMA.quote) -> tuple[NDArray[np.int64], 
     feeds = (ends > begins) & (ends < len(text))
     feeds[feeds] = (codes[ends[feeds]] == _FEED) & (codes[ends[feeds] - 1] == _RETURN)
     return begins, ends - feeds
+
+
+def doubled(text: bytes, marks: Marks) -> bytes:
+    """The text of a plain piece with quotes doubled that have an escape in front of them.
+
+    >>> doubled(b'a~~b,"c~~d~"e~f"', Marks(escape=b"~"))
+    b'a~~b,"c~d""e~f"'
+    """
+    if not marks.escape or marks.escape not in text:
+        return text
+    codes = _codes(text, marks)
+    places = _pairs(codes, marks.escape, marks.escape)
+    quoted = np.searchsorted(_places(codes, marks.quote), places) % 2 == 1
+    return np.delete(codes, places[quoted]).tobytes()
 
 
 def count_lines(text: bytes) -> int:
@@ -212,8 +262,8 @@ def _ends(text: bytes, longest: int, marks: Marks) -> tuple[list[int], bool]:
     """
     if len(text) <= _MANY and not (marks.quote and marks.quote in text):
         end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1
-        return [end] if end else [], True
-    codes = np.frombuffer(text, np.uint8)
+        return [end] if end else [], not _has_comments(text, marks)
+    codes = _codes(text, marks)
     places = _line_ends(codes, _places(codes, marks.quote), final=False) + 1
     end = int(places[-1]) if len(places) else 0
     if end and _is_plain(text, end, marks):
@@ -221,6 +271,34 @@ def _ends(text: bytes, longest: int, marks: Marks) -> tuple[list[int], bool]:
         return sorted({*places[apart].tolist(), end}), True
     end = _careful_end(text, longest, marks)
     return [end] if end else [], False
+
+
+def _codes(text: bytes, marks: Marks) -> NDArray[np.uint8]:
+    """The bytes of a text; an escape in front of a quote is a quote, so that this one is doubled."""
+    codes = np.frombuffer(text, np.uint8)
+    if marks.escape and marks.escape + marks.quote in text:
+        codes = codes.copy()
+        codes[_pairs(codes, marks.escape, marks.quote)] = marks.quote[0]
+    return codes
+
+
+def _pairs(codes: NDArray[np.uint8], escape: bytes, second: bytes) -> NDArray[np.int64]:
+    """Where escapes stand that count, and have ``second`` behind them: of several in a row, every other."""
+    places = np.flatnonzero(codes == escape[0])
+    begins = np.maximum.accumulate(np.where(np.diff(places, prepend=-2) > 1, places, 0))
+    first = places[((places - begins) % 2 == 0) & (places < len(codes) - 1)]
+    found: NDArray[np.int64] = first[codes[first + 1] == second[0]]
+    return found
+
+
+def _is_comment(text: bytes, at: int, marks: Marks) -> bool:
+    return bool(marks.comment) and text.startswith(marks.comment, at)
+
+
+def _has_comments(text: bytes, marks: Marks) -> bool:
+    """Whether a line of the text may be a comment."""
+    mark = marks.comment
+    return bool(mark) and (text.startswith(mark) or b"\n" + mark in text or b"\r" + mark in text)
 
 
 def _places(codes: NDArray[np.uint8], quote: bytes) -> NDArray[np.int64]:
@@ -246,11 +324,15 @@ def _is_plain(text: bytes, end: int, marks: Marks) -> bool:
     """Whether each quote before ``end``, where a record ends, opens,
     closes, or is doubled in a quoted cell.
     """
-    codes = np.frombuffer(text, np.uint8)[:end]
+    if _has_comments(text, marks):
+        return False
+    codes = _codes(text, marks)[:end]
     quotes = _places(codes, marks.quote)
     if len(quotes) % 2:
         return False
     opening, closing = quotes[::2], quotes[1::2]
+    if marks.escape and not (np.frombuffer(text, np.uint8)[opening] == marks.quote[0]).all():
+        return False  # an escape outside quotes
     before = codes[opening[opening > 0] - 1]
     after = codes[closing[closing < end - 1] + 1]
     between = _patterns(marks).before
@@ -264,7 +346,8 @@ def _careful_end(text: bytes, longest: int, marks: Marks) -> int:
     end = at = 0
     patterns = _patterns(marks)
     while at < len(text) and end < _MANY:
-        match = patterns.cell.match(text, at)
+        is_comment = at == end and _is_comment(text, at, marks)
+        match = (patterns.comment if is_comment else patterns.cell).match(text, at)
         assert match is not None, text[at : at + 80]
         if text.startswith(marks.quote, at) and len(text) - at < longest and patterns.open.match(text, at):
             break

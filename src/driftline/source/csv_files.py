@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count, pairwise
+from itertools import chain, count, islice, pairwise
 from typing import NamedTuple
 
 from driftline.core.planning.dialect import Dialect
 from driftline.errors import DataError
 from driftline.observe.ranges import BOM, is_unpacked, lines_between, opened
 from driftline.source.csv_cut import LONGEST, CsvRecord, Piece, TooLongError, count_lines, pieces, records
-from driftline.source.csv_sniff import PLAIN, Form, as_utf8, form_of
+from driftline.source.csv_sniff import HEAD, PLAIN, Form, as_utf8, encoding_of, form_of
 
 ANY = Dialect()
+_LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a line feed may follow a return that ends a block
 
 
 class CsvColumn(NamedTuple):
@@ -25,9 +27,9 @@ class CsvColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A file's columns. ``size``: the bytes, and ``lines`` the lines, in front of the first row;
-    ``feeds``: lines end in line feeds, at which a file can be cut, unless it is ``packed``. ``length``: bytes
-    of the file as it lies there.
+    """A file's columns, by its header or its first row. ``size``: the bytes, and ``lines`` the lines, in
+    front of the first row; ``feeds``: lines end in line feeds, at which a file can be cut, unless it is
+    ``packed``. ``length``: bytes of the file as it lies there.
     """
 
     columns: tuple[CsvColumn, ...]
@@ -117,42 +119,64 @@ def whole(parts: Sequence[Stretch]) -> Stretch:
 
 
 def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
-    """The header of a file, which is its first line that is not blank; None if there is none. ``dialect``:
-    what is known of how the file is written.
+    """The header of a file, which is its first line that is not blank, or is made for its first row; None if
+    there is none. ``dialect``: what is known of how the file is written.
 
     Raises DataError where it cannot be read.
     """
     with opened(path) as (file, length):
         raw = lines_between(file, 0, None)
         first = next(raw, b"")
-        form = form_of(first, replace(dialect, encoding="utf-8") if first.startswith(BOM) else dialect)
-        blocks = as_utf8(chain([first], raw), form.encoding)
-        first = next(blocks, b"")
-        size = (len(BOM) if first.startswith(BOM) else 0) + form.ahead
+        encoding = "" if first.startswith(BOM) else encoding_of(first, dialect.encoding)
+        size, blocks = _behind_titles(as_utf8(chain([first], raw), encoding), int(dialect.skip_lines or 0))
+        text = next(blocks, b"")
+        form = form_of(text, dialect, encoding)
+        size, line = size + form.ahead, 1 + int(dialect.skip_lines or 0) + form.lines_ahead
         try:
-            for piece in pieces(chain([first[size:]], blocks), 1 + form.lines_ahead, marks=form.marks):
+            for piece in pieces(chain([text[form.ahead :]], blocks), line, marks=form.marks):
                 for record in records(piece.text, piece.line, form.marks):
                     if record.raw:
-                        lines = record.line + count_lines(record.raw)
                         feeds = piece.text[: record.end].endswith(b"\n")
                         columns = _columns(path, record, form)
-                        packed = is_unpacked(file)
-                        return Header(columns, size + record.end, lines, feeds, form, length, packed)
+                        lines = record.line - 1 + form.has_header * (1 + count_lines(record.raw))
+                        size += record.end if form.has_header else record.begin
+                        return Header(columns, size, lines, feeds, form, length, is_unpacked(file))
                 size += len(piece.text)
         except TooLongError as error:
             raise Wrong.length(error.line).of(path) from error
     return None
 
 
-def _columns(path: str, header: CsvRecord, form: Form) -> tuple[CsvColumn, ...]:
-    if header.cells is None:
+def _behind_titles(blocks: Iterator[bytes], count: int) -> tuple[int, Iterator[bytes]]:
+    """The bytes of a mark of the byte order and of ``count`` lines, and the text behind them, whose first
+    block is long enough to tell its form.
+    """
+    text = next(blocks, b"")
+    size = len(BOM) if text.startswith(BOM) else 0
+    text = text[size:]
+    while True:
+        ends = [match.end() for match in islice(_LINE_END.finditer(text), count)]
+        at = ends[-1] if ends else 0
+        size, text, count = size + at, text[at:], count - len(ends)
+        block = b"" if not count and len(text) >= HEAD else next(blocks, b"")
+        if not block:
+            return size, chain([b"" if count else text], blocks)
+        text += block
+
+
+def _columns(path: str, first: CsvRecord, form: Form) -> tuple[CsvColumn, ...]:
+    """The columns of a file, by its first record that is not blank."""
+    if first.cells is None:
+        row = "header" if form.has_header else "first row"
         raise DataError(
-            f"{path}:{header.line}: a quote is never closed in the header", "close it, or double it"
+            f"{path}:{first.line}: a quote is never closed in the {row}", "close it, or double it"
         )
+    if not form.has_header:
+        return tuple(CsvColumn(f"column_{place}") for place in range(1, len(first.cells) + 1))
     try:
-        return named([cell.decode() for cell in header.cells])
+        return named([cell.decode() for cell in first.cells])
     except UnicodeDecodeError as error:
-        raise Wrong.byte(header.line, error, form).of(path) from error
+        raise Wrong.byte(first.line, error, form).of(path) from error
 
 
 def named(cells: Sequence[str]) -> tuple[CsvColumn, ...]:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 
 import msgspec
 
-from driftline.core.planning.dialect import NONE, Dialect
-from driftline.observe.csv_types import POINT
-from driftline.source.csv_cut import COMMA, CsvRecord, Marks, records
+from driftline.core.planning.dialect import NO, NONE, POINT, YES, Dialect, Signs
+from driftline.source.csv_cut import BACKSLASH, COMMA, CsvRecord, Marks, is_escaped, records
+from driftline.source.csv_header import is_like_data, is_row, titles
 
 _CSV_MARKS = b',;\t|"\r\n'
-_HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
+HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
 _DELIMITERS = (b",", b";", b"\t", b"|")  # those that a file may tell
 _OTHER_QUOTE = b"'"
-_COMMA_NUMBER = re.compile(rb"-?[0-9]+,[0-9]+")
+_NOTE = b"# "
+_JSON = Signs()
+_COMMA_NUMBER = re.compile(rb"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+),[0-9]+")
+_WHOLE = re.compile(rb"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)")
 _SEPARATOR = re.compile(
     rb"(\"?)sep=([^\w\r\n])\1[ ,;\t|]*(?:\r\n|\n|\r)", re.IGNORECASE
 )  # Excel's first line
@@ -44,20 +47,18 @@ codecs.register_error(_MARKED, _marked)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a file is written. ``encoding`` empty: UTF-8. ``commas``: columns that look like numbers with a
-    decimal comma, where nobody has said that they are. ``seems``: a delimiter that makes several columns,
-    where the one that was said makes one. ``json``: it begins with a JSON object. ``ahead``: the bytes, and
-    ``lines_ahead`` the lines, in front of the header that say how the file is written.
+    """How a file is written. ``encoding`` empty: UTF-8; ``has_header``: its first row has names. ``ahead``:
+    the bytes, and ``lines_ahead`` the lines, in front of that which say how the file is written. ``hints``:
+    how it may be meant, where nobody has said so.
     """
 
     marks: Marks = COMMA
     encoding: str = ""
-    decimal: str = POINT
-    commas: tuple[str, ...] = ()
-    seems: str = ""
-    json: bool = False
+    signs: Signs = _JSON
+    has_header: bool = True
     ahead: int = 0
     lines_ahead: int = 0
+    hints: tuple[str, ...] = ()
 
     @property
     def can_be_cut(self) -> bool:
@@ -75,44 +76,72 @@ class Form:
             "" if given.delimiter or self.marks.delimiter == b"," else self.marks.delimiter.decode(),
             "" if given.quote or self.marks.quote == b'"' else self.marks.quote.decode(),
             "" if given.encoding else self.encoding,
+            escape="" if given.escape else self.marks.escape.decode(),
+            header="" if given.header or self.has_header else NO,
         )
-        if self.json:
-            yield f"{path} begins with a JSON object: is it JSON? --format json reads it as that"
         if guessed != Dialect():
             yield f"CSV was read by {guessed.flags}, as {path} tells"
-        if self.seems:
-            seems = Dialect(self.seems).flags
-            yield f"{path} has one column by {Dialect(given.delimiter).flags}, and several by {seems}"
-        if self.commas:
-            yield f"--decimal , would make numbers of {', '.join(self.commas)}, where {path} has commas"
+        yield from (hint.replace("{path}", path) for hint in self.hints)
 
 
 PLAIN = Form()
 
 
-def form_of(first: bytes, given: Dialect) -> Form:
-    """How a file is written that begins so. What nobody has said is told by its first rows: the encoding by
-    byte order marks or by where zeros stand, the delimiter by what makes most columns of the header, the
-    quote by what gives all rows as many cells.
+def form_of(text: bytes, given: Dialect, encoding: str = "") -> Form:
+    """How a file is written whose ``text`` begins so, in UTF-8, if its ``encoding`` is another. What nobody
+    has said is told by its first rows: the delimiter by what makes most columns of the header, the quote by
+    what gives all rows as many cells, an escape by cells that close only so, that there is no header by a
+    first row of values like those below.
 
-    >>> form_of(b"a;b,c;d\\n1;2,5;3\\n", Dialect()).marks, form_of(b"a;b\\n1\\n", Dialect()).marks.delimiter
-    (Marks(delimiter=b';', quote=b'"'), b',')
+    >>> form_of(b"a;b,c;d\\n1;2,5;3\\n", Dialect()).marks.delimiter
+    b';'
+    >>> [form_of(text, Dialect()).has_header for text in (b"a,1.5\\nb,2\\n", b"0.5,1.5\\n1,2\\n")]
+    [True, False]
     """
-    encoding = "" if given.encoding in _UTF8 else _encoding_of(first, given.encoding)
-    text = next(as_utf8([first[:_HEAD]], encoding), b"").removeprefix(codecs.BOM_UTF8)
     separator = _SEPARATOR.match(text)
     ahead = separator.end() if separator else 0
-    text = text[ahead:]
+    begin = Beginning(text[ahead : ahead + HEAD])
     told = (separator[2],) if separator else _DELIMITERS
-    delimiters = (given.delimiter.encode(),) if given.delimiter else told
-    quotes = ("" if given.quote == NONE else given.quote).encode() if given.quote else None
-    marks = _marks_of(text, delimiters, quotes)
-    decimal = given.decimal or POINT
-    seems = _seems(text, marks) if given.delimiter else ""
-    may_be_commas = not (given.decimal or seems or marks.delimiter == b",")
-    commas = tuple(_with_commas(_rows(text, marks))) if may_be_commas else ()
-    is_json = _is_object(text.partition(b"\n")[0])
-    return Form(marks, encoding, decimal, commas, seems, is_json, ahead, int(separator is not None))
+    marks = _marks_of(begin, (given.delimiter.encode(),) if given.delimiter else told, given)
+    is_data = not given.header and is_row(begin.cells(marks), given.signs)
+    has_header = given.header == YES or not (given.header or is_data)
+    hints = tuple(_hints(begin, marks, given, has_header=has_header))
+    return Form(marks, encoding, given.signs, has_header, ahead, int(separator is not None), hints)
+
+
+def _hints(begin: Beginning, marks: Marks, given: Dialect, *, has_header: bool) -> Iterator[str]:
+    """How a file may be meant, where nobody has said so; `{path}` stands for it."""
+    if _is_object(begin.text.partition(b"\n")[0]):
+        yield "{path} begins with a JSON object: is it JSON? --format json reads it as that"
+        return
+    seems = _seems(begin, marks) if given.delimiter else ""
+    if seems:
+        flags = Dialect(given.delimiter).flags, Dialect(seems).flags
+        yield f"{{path}} has one column by {flags[0]}, and several by {flags[1]}"
+    may_be_commas = not (given.decimal or given.thousands or seems or marks.delimiter == b",")
+    if commas := list(_with_commas(begin.cells(marks))) if may_be_commas else ():
+        signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")
+        names = ", ".join(name for name, _ in commas)
+        yield f"{signs.flags} would make numbers of {names}, where {{path}} has commas"
+    if not given.header and has_header and is_like_data(begin.cells(marks), given.signs):
+        yield "{path}: the header looks like a row: --header no reads it as one"
+    if not (given.skip_lines or given.comment or given.header == NO):
+        yield from _titles(begin, marks)
+
+
+def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
+    """The flags that leave out lines in front of the header, if there are some."""
+    if begin.text.startswith(_NOTE):
+        yield f"{{path}} begins with a comment: {Dialect(comment='#').flags} leaves out such lines"
+        return
+    others = () if begin.is_wide(marks) else _DELIMITERS
+    for delimiter in dict.fromkeys((marks.delimiter, *others)):
+        other = marks._replace(delimiter=delimiter)
+        if count := titles(begin.cells(other)):
+            line = begin.rows(other)[count].line
+            flags = Dialect(skip_lines=str(line - 1)).flags
+            yield f"{{path}} has fewer cells in front of line {line}: {flags} leaves that out"
+            return
 
 
 def _is_object(line: bytes) -> bool:
@@ -146,12 +175,14 @@ def _of_single_bytes(encoding: str) -> bool:
     )
 
 
-def _encoding_of(first: bytes, given: str) -> str:
-    """The encoding; empty for UTF-8."""
+def encoding_of(first: bytes, given: str) -> str:
+    """The encoding of a file that begins so, by byte order marks or by where zeros stand; empty for UTF-8."""
+    if given in _UTF8:
+        return ""
     by_mark = next((name for mark, name in _BEGINNINGS.items() if first.startswith(mark)), "")
     if by_mark or given not in ("", "utf-16"):
         return given or by_mark
-    head = first[:_HEAD]
+    head = first[:HEAD]
     zeros = head[::2].count(0), head[1::2].count(0)
     big = bool(zeros[0])
     # Of letters of the west, or commas; a single zero may be a cell of its own.
@@ -173,58 +204,90 @@ def _are_pairs(head: bytes, big: bool) -> bool:
     return 2 * paired > marks or not marks
 
 
-def _rows(text: bytes, marks: Marks) -> list[CsvRecord]:
-    """The first rows, with the header."""
-    cut = (record for record in records(text, marks=marks) if record.raw)
-    first = list(islice(cut, _ROWS + 1))
-    return first[:-1] if len(text) >= _HEAD else first  # the last may be cut off
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The text that tells how a file is written, cut by marks that it may have."""
 
+    text: bytes
+    cut: dict[Marks, list[CsvRecord]] = field(default_factory=dict)
 
-def _marks_of(text: bytes, delimiters: Iterable[bytes], quote: bytes | None) -> Marks:
-    """What makes most columns of the header, if half of the first rows or more have as many; else a comma,
-    or what else is possible.
-    """
-    delimiters = tuple(delimiters)
-    widest = _widest(text, [Marks(d, b'"' if quote is None else quote) for d in delimiters])
-    if quote is not None or _OTHER_QUOTE not in text or _even(text, widest):
-        return widest
-    other = _widest(text, [Marks(d, _OTHER_QUOTE) for d in delimiters])
-    return other if _even(text, other) else widest
+    def rows(self, marks: Marks) -> list[CsvRecord]:
+        """The first rows, with the header."""
+        if marks not in self.cut:
+            self.cut[marks] = list(islice(self.whole(marks), _ROWS + 1))
+        return self.cut[marks]
 
+    def whole(self, marks: Marks) -> Iterator[CsvRecord]:
+        """All rows but one that may be cut off."""
+        rows = (record for record in records(self.text, marks=marks) if record.raw)
+        return rows if len(self.text) < HEAD else (row for row, _ in pairwise(rows))
 
-def _seems(text: bytes, marks: Marks) -> str:
-    """The delimiter that makes several columns, if the one that was said makes one; else nothing."""
-    other = _widest(text, [marks, *(Marks(d, marks.quote) for d in _DELIMITERS)])
-    return other.delimiter.decode() if not _is_wide(text, marks) and _even(text, other) else ""
+    def cells(self, marks: Marks) -> list[list[bytes]]:
+        """The cells of the first rows."""
+        return [row.cells or [] for row in self.rows(marks)]
 
+    def widths(self, marks: Marks) -> list[int]:
+        """How many cells each of the first rows has."""
+        return list(map(len, self.cells(marks)))
 
-def _is_wide(text: bytes, marks: Marks) -> bool:
-    return any(len(row.cells or ()) > 1 for row in _rows(text, marks))
+    def is_wide(self, marks: Marks) -> bool:
+        """True if a row has several cells."""
+        return max(self.widths(marks), default=0) > 1
 
+    def is_even(self, marks: Marks) -> bool:
+        """True if all of the first rows have the same number of cells, more than one."""
+        return self.is_wide(marks) and len(set(self.widths(marks))) == 1
 
-def _widest(text: bytes, among: list[Marks]) -> Marks:
-    widths = {marks: _width([len(row.cells or ()) for row in _rows(text, marks)] or [1]) for marks in among}
-    return max(among, key=widths.__getitem__)
+    def widest(self, among: Sequence[Marks]) -> Marks:
+        """The marks by which the header has most cells; one where most of the first rows have others."""
+        return max(among, key=lambda marks: _width(self.widths(marks) or [1]))
 
 
 def _width(widths: list[int]) -> int:
-    """How many cells the header has; 1 where most of the first rows have others."""
     same = widths[1:].count(widths[0])
     return widths[0] if 2 * same >= len(widths) - 1 else 1
 
 
-def _even(text: bytes, marks: Marks) -> bool:
-    """Whether all of the first rows have the same number of cells, more than one."""
-    widths = {len(row.cells or ()) for row in _rows(text, marks)}
-    return len(widths) == 1 and widths != {1}
+def _marks_of(begin: Beginning, delimiters: Iterable[bytes], given: Dialect) -> Marks:
+    """What makes most columns of the header, if half of the first rows or more have as many; else a comma,
+    or what else is possible.
+    """
+    quote, escape = ("" if text == NONE else text for text in (given.quote or '"', given.escape))
+    marks = Marks(b",", quote.encode(), escape.encode(), given.comment.encode())
+    among = [marks._replace(delimiter=d) for d in delimiters]
+    widest = begin.widest(among)
+    if not given.escape and (escaped := _escaped(begin, among)):
+        return escaped
+    if given.quote or _OTHER_QUOTE not in begin.text or begin.is_even(widest):
+        return widest
+    other = begin.widest([marks._replace(quote=_OTHER_QUOTE) for marks in among])
+    return other if begin.is_even(other) else widest
 
 
-def _with_commas(rows: list[CsvRecord]) -> Iterator[str]:
-    """The columns whose texts are numbers with a comma, of which one at least can be no thousands."""
-    names = (rows[0].cells if rows else None) or []
+def _escaped(begin: Beginning, among: Sequence[Marks]) -> Marks | None:
+    """The marks with a backslash as escape, if all cells of the text close only so and its rows are even."""
+    if not among[0].quote or BACKSLASH + among[0].quote not in begin.text:
+        return None
+    marks = begin.widest([marks._replace(escape=BACKSLASH) for marks in among])
+    rows = list(begin.whole(marks))
+    whole = begin.text[: rows[-1].end] if rows else b""
+    even = len({len(row.cells or ()) for row in rows}) == 1
+    return marks if even and is_escaped(whole, marks._replace(escape=b"")) else None
+
+
+def _seems(begin: Beginning, marks: Marks) -> str:
+    """The delimiter that makes several columns, if the one that was said makes one; else nothing."""
+    other = begin.widest([marks, *(marks._replace(delimiter=d) for d in _DELIMITERS)])
+    return other.delimiter.decode() if not begin.is_wide(marks) and begin.is_even(other) else ""
+
+
+def _with_commas(rows: Sequence[Sequence[bytes]]) -> Iterator[tuple[str, bool]]:
+    """The columns whose texts are numbers with a comma, of which one at least can be no thousands; and
+    whether points stand between thousands.
+    """
+    names = rows[0] if rows else []
     for i, name in enumerate(names):
-        cells = [row.cells[i] for row in rows[1:] if row.cells and len(row.cells) == len(names)]
-        cells = [cell for cell in cells if cell]
-        numbers = all(_COMMA_NUMBER.fullmatch(cell) or cell.lstrip(b"-").isdigit() for cell in cells)
+        cells = [row[i] for row in rows[1:] if len(row) == len(names) and row[i]]
+        numbers = all(_COMMA_NUMBER.fullmatch(cell) or _WHOLE.fullmatch(cell) for cell in cells)
         if numbers and any(b"," in cell and len(cell.partition(b",")[2]) != 3 for cell in cells):
-            yield name.decode(errors="replace")
+            yield name.decode(errors="replace"), any(b"." in cell for cell in cells)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from codecs import BOM_UTF8, getincrementaldecoder
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from typing import IO, NamedTuple
 
 from driftline.verify.packed import pieces
-from driftline.verify.source_values import Cell, Misquoted
+from driftline.verify.source_values import Cell, Misquoted, ValueSettings, written
 
 _LINE_END = re.compile("\r\n|\n|\r")
 _DELIMITERS = ",;\t|"
 _EXCEL = re.compile(r"sep=([^\w\s]|\t| )[ ,;\t|]*|\"sep=([^\w\s]|\t| )\"[ ,;\t|]*", re.IGNORECASE)
+_BACKSLASH = "\\"
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|\+00:00)?)?")
 _MARK = re.compile(r"[,;\t|\"\r\n]")
-_LOOKED, _FIRST = 65_536, 21  # characters and records that tell the delimiter
-_FIRST_READ = 4 * _LOOKED  # bytes that have so many characters
+_LOOKED, _FIRST = 65_536, 21  # bytes of UTF-8, and rows, that tell how a file is written
+_FIRST_READ = 4 * _LOOKED  # bytes that have so much text
 
 
 class _GoesOn(Exception):
@@ -41,6 +44,26 @@ class CsvDialect(NamedTuple):
     delimiter: str = ""
     quote: str = ""
     encoding: str = ""
+    escape: str = ""
+    header: str = ""
+    skip_lines: str = ""
+    comment: str = ""
+    decimal: str = ""
+    thousands: str = ""
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> CsvDialect:
+        """The dialect in a table's properties."""
+        return cls(*(properties.get(f"driftline.{name.replace('_', '-')}", "") for name in cls._fields))
+
+
+class CellMarks(NamedTuple):
+    """What separates, quotes and escapes the cells of a file, and begins its comments; empty: nothing."""
+
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = ""
+    comment: str = ""
 
 
 def decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
@@ -89,6 +112,23 @@ def said_first(text: str) -> tuple[str, int]:
     return (match[1] or match[2], end.end()) if match and end else ("", 0)
 
 
+_USUAL = CellMarks()
+
+
+def without_titles(texts: Iterator[str], count: int) -> str:
+    """The text behind so many lines, as much of it as tells how it is written."""
+    text = ""
+    while True:
+        ends = [match.end() for match in islice(_LINE_END.finditer(text), count)]
+        at = ends[-1] if ends else 0
+        if len(ends) == count and len(text) - at > 2 * _LOOKED:
+            return text[at:]
+        try:
+            text += next(texts)
+        except StopIteration:
+            return text[at:] if len(ends) == count else ""
+
+
 def names_of(header: Sequence[Cell]) -> list[str]:
     """The names in a header's cells, as written; a number distinguishes empty and repeated ones.
 
@@ -106,39 +146,119 @@ def names_of(header: Sequence[Cell]) -> list[str]:
     return names
 
 
-def marks_of(text: str, dialect: CsvDialect) -> tuple[str, str]:
-    """The delimiter that gives the header most cells, and half of the first rows as many, a comma by default;
-    and the quote.
+class Head(NamedTuple):
+    """The beginning of a text, and whether more follows."""
 
-    The quote is a single one if that alone gives all of them as many.
+    text: str
+    is_cut: bool
 
-    >>> texts = "a;b;c\\n1;2,5;3", "a;b\\n1", "a,b\\n'1,2',3"
-    >>> tuple(marks_of(text, CsvDialect()) for text in texts)
-    ((';', '"'), (',', '"'), (',', "'"))
+    @classmethod
+    def of(cls, text: str) -> Head:
+        """As much of a text as tells how it is written."""
+        begin = text[: _LOOKED + 1].encode(errors="surrogateescape")
+        return cls(begin[:_LOOKED].decode(errors="surrogateescape"), len(begin) >= _LOOKED)
+
+    def rows(self, signs: CellMarks, most: int | None = _FIRST) -> list[Row]:
+        """The first rows that are not blank, without one that may be cut off."""
+        first = (row for row in rows([self.text], signs) if row.raw)
+        return list(islice((row for row, _ in pairwise(first)) if self.is_cut else first, most))
+
+
+def marks_of(head: Head, dialect: CsvDialect) -> CellMarks:
+    r"""The delimiter that gives the header most cells, and half of the first rows as many, else a comma;
+    the quote, a single one if that alone gives all of them as many; and a backslash as the escape, if quotes
+    stand where they may only so, and all rows have as many cells.
+
+    >>> texts = "a;b;c\n1;2,5;3", "a;b\n1", "a,b\n'1,2',3", 'a,b\n"1\\"2",3'
+    >>> ["".join(marks_of(Head.of(text), CsvDialect())) for text in texts]
+    [';"', ',"', ",'", ',"\\']
     """
     delimiters = dialect.delimiter or _DELIMITERS
-    if dialect.quote:
-        quote = "" if dialect.quote == "none" else dialect.quote
-        return _best(text, delimiters, quote)[0], quote
-    best, even = _best(text, delimiters, '"')
-    other, other_even = _best(text, delimiters, "'")
-    return (other, "'") if "'" in text[:_LOOKED] and other_even and not even else (best, '"')
+    none = {"none": ""}
+    quote, escape = none.get(dialect.quote, dialect.quote or '"'), none.get(dialect.escape, dialect.escape)
+    signs = CellMarks(delimiters[0], quote, escape, dialect.comment)
+    best, even = _best(head, delimiters, signs)
+    if quote and not dialect.escape and _BACKSLASH + quote in head.text:
+        escaped, _ = _best(head, delimiters, signs._replace(escape=_BACKSLASH))
+        if _closes_only_so(head, escaped):
+            return escaped
+    if dialect.quote or even or "'" not in head.text:
+        return best
+    other, other_even = _best(head, delimiters, signs._replace(quote="'"))
+    return other if other_even else best
 
 
-def _best(text: str, delimiters: str, quote: str) -> tuple[str, bool]:
-    """The delimiter, and whether all of the first rows have as many cells, more than one."""
+def _best(head: Head, delimiters: str, signs: CellMarks) -> tuple[CellMarks, bool]:
+    """The signs with the delimiter, and whether all of the first rows have as many cells, more than one."""
     best, most, even = delimiters[0], 1, False
     for delimiter in delimiters:
-        first = [row for row in rows([text[:_LOOKED]], delimiter, quote) if row.raw][:_FIRST]
-        if len(text) >= _LOOKED:
-            first = first[:-1]
+        first = head.rows(signs._replace(delimiter=delimiter))
         header, *others = [len(row.cells or ()) for row in first] or [0]
         if header > most and others.count(header) * 2 >= len(others):
             best, most, even = delimiter, header, set(others) <= {header}
-    return best, even
+    return signs._replace(delimiter=best), even
 
 
-def rows(texts: Iterable[str], delimiter: str = ",", quote: str = '"') -> Iterator[Row]:
+def _closes_only_so(head: Head, signs: CellMarks) -> bool:
+    """True if all quotes of the rows stand where they may only by the escape, and all rows are even."""
+    first = head.rows(signs, None)
+    if len({len(row.cells or ()) for row in first}) != 1:
+        return False
+    last = first[-1].line + len(_LINE_END.findall(first[-1].raw))
+    ends = [match.end() for match in islice(_LINE_END.finditer(head.text), last)]
+    whole = head.text[: ends[-1]] if len(ends) == last else head.text
+    return _is_sound(whole, signs) and not _is_sound(whole, signs._replace(escape=""))
+
+
+def _is_sound(text: str, signs: CellMarks) -> bool:
+    """True if each quote opens a cell, closes it, or counts as one within it; of a text with comments not."""
+    if signs.comment and any(line.startswith(signs.comment) for line in _LINE_END.split(text)):
+        return False
+    d, q, e = map(re.escape, signs[:3])
+    pair = f"|{e}[{q}{e}]?+" if e else ""
+    quoted = rf"{q}(?:[^{q}{e}]|{q}{q}{pair})*+{q}(?=[{d}\r\n]|\Z)"
+    cell = rf"(?:{quoted}|[^{q}{d}\r\n]*+)(?:{d}|\r\n|\r|\n|\Z)"
+    return bool(re.fullmatch(f"(?:{cell})*+", text))
+
+
+def has_names(first: Sequence[Row], dialect: CsvDialect) -> bool:
+    r"""False if the table says so, or the first row has values alone, of the kinds below them. Whole numbers
+    that rise or fall may be names.
+
+    >>> [has_names(list(rows([text])), CsvDialect()) for text in ("a,b\n1,2", "1.5,7\n2,3", "1,2\n1,2")]
+    [True, False, True]
+    """
+    if dialect.header in ("yes", "no"):
+        return dialect.header == "yes"
+    names = first[0].cells if first else None
+    if not names or not all(names):
+        return True
+    how = ValueSettings(comma=dialect.decimal == "," or dialect.thousands == ".", thousands=dialect.thousands)
+    kinds = [_kind(name, how) for name in names]
+    if "" in kinds:
+        return True
+    for row in first[1:]:
+        if row.cells is not None and len(row.cells) == len(names):
+            pairs = zip(kinds, row.cells, strict=True)
+            if any(cell and _kind(cell, how) != kind for kind, cell in pairs):
+                return True
+    if not all(re.fullmatch("-?[0-9]{1,18}", name) for name in names):
+        return False
+    steps = [int(right) - int(left) for left, right in pairwise(names)]
+    return all(step > 0 for step in steps) or all(step < 0 for step in steps)
+
+
+def _kind(cell: Cell, how: ValueSettings) -> str:
+    """What a cell is a value of, by its letters; empty: text."""
+    if cell.lower() in ("true", "false"):
+        return "boolean"
+    if match := _DAY.fullmatch(cell):
+        return "moment" if match[1] else "date"
+    is_number = "e" not in cell.lower() and written(cell, how) is not None
+    return "number" if is_number else ""
+
+
+def rows(texts: Iterable[str], signs: CellMarks = _USUAL) -> Iterator[Row]:
     """The records of a text that comes in pieces, blank lines among them. No more of it is held than a
     record, or than follows a quote that is never closed.
 
@@ -149,14 +269,14 @@ def rows(texts: Iterable[str], delimiter: str = ",", quote: str = '"') -> Iterat
     for text in texts:
         held += text
         if len(held) >= size:
-            at, passed = yield from _whole_rows(held, lines, delimiter, quote, is_all=False)
+            at, passed = yield from _whole_rows(held, lines, signs, is_all=False)
             held, lines = held[at:], lines + passed
             size = 2 * len(held)
-    yield from _whole_rows(held, lines, delimiter, quote, is_all=True)
+    yield from _whole_rows(held, lines, signs, is_all=True)
 
 
 def _whole_rows(
-    text: str, before: int, delimiter: str, quote: str, *, is_all: bool
+    text: str, before: int, signs: CellMarks, *, is_all: bool
 ) -> Generator[Row, None, tuple[int, int]]:
     """The records of a text that begins after ``before`` lines.
 
@@ -172,13 +292,17 @@ def _whole_rows(
     while line < len(ends) and at < len(text):
         stop = stops[line]
         cells: list[Cell] | None
-        if quote and quote in text[at:stop]:
+        if signs.comment and text.startswith(signs.comment, at):
+            at = ends[line][1]
+            line += 1
+            continue
+        if signs.quote and signs.quote in text[at:stop]:
             try:
-                cells, stop = _cells(text, at, stops, line, (delimiter, quote), is_all=is_all)
+                cells, stop = _cells(text, at, stops, line, signs, is_all=is_all)
             except _GoesOn:
                 break
         else:
-            cells = [Cell(cell) for cell in text[at:stop].split(delimiter)]
+            cells = [Cell(cell) for cell in text[at:stop].split(signs.delimiter)]
         yield Row(before + line + 1, text[at:stop], cells)
         line = bisect_left(stops, stop, line)
         at = ends[line][1]
@@ -194,28 +318,28 @@ def cells(raw: bytes) -> list[Cell]:
 
 
 def _cells(
-    text: str, at: int, stops: list[int], line: int, marks: tuple[str, str], *, is_all: bool
+    text: str, at: int, stops: list[int], line: int, signs: CellMarks, *, is_all: bool
 ) -> tuple[list[Cell] | None, int]:
     """The cells of the record that begins ``at`` a position, and its end; None if a quote is never closed.
 
-    Its line is the last then. ``marks``: from `marks_of`. Raises _GoesOn if the record may continue after the
+    Its line is the last then. Raises _GoesOn if the record may continue after the
     text.
     """
-    delimiter, quote = marks
+    delimiter, quote, escape = signs[:3]
     out: list[Cell] = []
     while True:
         stop = stops[line]
         if text.startswith(quote, at):
-            close = _close(text, at, quote)
+            close = _close(text, at, quote, escape)
             if not is_all and (close is None or close + 1 == len(text)):
                 raise _GoesOn
             if close is not None and text[close + 1 : close + 2] in ("", delimiter, "\r", "\n"):
-                out.append(Cell(text[at + 1 : close].replace(quote * 2, quote)))
+                out.append(Cell(_unescaped(text[at + 1 : close], quote, escape)))
                 end = close + 1
             elif close is not None and close < stop:
                 end = _next(text, delimiter, at, stop)
                 written = text[at:end]
-                lenient = written[1 : close - at].replace(quote * 2, quote) + written[close - at + 1 :]
+                lenient = _unescaped(written[1 : close - at], quote, escape) + written[close - at + 1 :]
                 out.append(Misquoted.of(lenient, written))
             else:
                 return None, stop
@@ -236,9 +360,20 @@ def _next(text: str, delimiter: str, at: int, stop: int) -> int:
     return stop if place < 0 else place
 
 
-def _close(text: str, at: int, quote: str) -> int | None:
-    """The position that closes the quote ``at`` a position: the next one that is not doubled."""
+def _close(text: str, at: int, quote: str, escape: str) -> int | None:
+    """The position that closes the quote ``at`` a position: the next that is neither doubled nor escaped."""
     place = text.find(quote, at + 1)
+    if escape and place >= 0 and text.find(escape, at + 1, place) >= 0:
+        q, e = re.escape(quote), re.escape(escape)
+        signs = re.compile(f"{e}[{e}{q}]|{q}{q}|{q}").finditer(text, at + 1)
+        return next((sign.start() for sign in signs if sign[0] == quote), None)
     while place >= 0 and text.startswith(quote, place + 1):
         place = text.find(quote, place + 2)
     return None if place < 0 else place
+
+
+def _unescaped(text: str, quote: str, escape: str) -> str:
+    if not escape or escape not in text:
+        return text.replace(quote * 2, quote)
+    q, e = re.escape(quote), re.escape(escape)
+    return re.sub(f"[{e}]([{e}{q}])|{q}({q})", lambda match: match[1] or match[2], text)

@@ -10,10 +10,22 @@ from itertools import chain
 from typing import IO, Any
 
 from driftline.runtime.stores import buffered, is_stored
-from driftline.verify.cells import CsvDialect, Row, decoded, marks_of, names_of, rows, said_first
+from driftline.verify.cells import (
+    CsvDialect,
+    Head,
+    Row,
+    decoded,
+    has_names,
+    marks_of,
+    names_of,
+    rows,
+    said_first,
+    without_titles,
+)
 from driftline.verify.json_texts import MalformedText, Text, of_file, of_lines, parse
 from driftline.verify.json_texts import lines as lines_of
 from driftline.verify.packed import is_packed, unpacked
+from driftline.verify.source_values import Cell
 
 _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20
@@ -196,13 +208,14 @@ def _begins_with_a_record(file: str, longest: int) -> bool:
 
 
 def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
-    """Records by the first row's names: a cell is text, an empty one null. A row of another width is
-    malformed; a blank line is a row only of a single column.
+    """Records by the first row's names, or by places: a cell is text, an empty one null. A row of another
+    width is malformed; a blank line is a row only of a single column.
     """
     header: Sequence[str] | None = None
-    for row in _csv_rows(file, dialect):
-        if header is None:
-            header = names_of(row.cells) if row.raw and row.cells is not None else None
+    for row, is_header in _csv_rows(file, dialect):
+        if header is None and row.cells is not None:
+            header = names_of(row.cells if is_header else [Cell() for _ in row.cells])
+        if is_header or header is None:
             continue
         if not row.raw and len(header) > 1:
             continue
@@ -221,14 +234,23 @@ def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
             yield Read(place, dict(zip(header, row.cells, strict=True)))
 
 
-def _csv_rows(file: str, dialect: CsvDialect) -> Iterator[Row]:
+def _csv_rows(file: str, dialect: CsvDialect) -> Iterator[tuple[Row, bool]]:
+    """The rows from the first that is not blank, and whether each is the header."""
+    skipped = int(dialect.skip_lines or 0)
     with opened(file) as packed:
         texts = decoded(unpacked(packed, file), dialect.encoding)
-        first = next(texts)
+        first = without_titles(texts, skipped)
         delimiter, at = said_first(first)
         first, known = first[at:], dialect._replace(delimiter=dialect.delimiter or delimiter)
-        for row in rows(chain([first], texts), *marks_of(first, known)):
-            yield replace(row, line=row.line + 1) if at else row
+        head = Head.of(first)
+        signs = marks_of(head, known)
+        is_header = has_names(head.rows(signs), dialect)
+        begun = False
+        for row in rows(chain([first], texts), signs):
+            begun = begun or row.raw != ""
+            if begun:
+                yield replace(row, line=row.line + skipped + (at > 0)), is_header
+                is_header = False
 
 
 def _is_text(raw: bytes) -> bool:

@@ -162,13 +162,14 @@ def verify(
         properties.get("driftline.dates") == "instant",
         table.units,
         any(key.startswith("driftline.resolved.") for key in properties),
-        properties.get("driftline.decimal") == ",",
+        properties.get("driftline.decimal") == "," or properties.get("driftline.thousands") == ".",
         properties.get("driftline.empty-names") == "keep",
+        properties.get("driftline.thousands", ""),
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         cores = spark.sparkContext.defaultParallelism
         longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
-        dialect = CsvDialect(*(properties.get(f"driftline.{name}", "") for name in CsvDialect._fields))
+        dialect = CsvDialect.of(properties)
         tasks = grouped(parts(sources, fmt, longest, dialect), cores) if fmt in TEXTS else []
         reads, floats = _reads(spark, sources, fmt, tasks)
         in_paths = _values_in_paths(sources, names or {}, fmt, properties)

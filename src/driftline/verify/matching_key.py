@@ -225,7 +225,11 @@ def _collapsed(v: Any, how: ValueSettings, coarse: int, timeless: bool = False) 
         v = meant
     elif isinstance(v, date):
         v = epoch(v, how.unit)
-    return "*" if timeless else _number(v, coarse)
+    if timeless:
+        return "*"
+    key = _number(v, coarse)
+    # `1.234` in a text may be either number where points stand between thousands.
+    return "".join(filter(str.isdigit, key.partition("e")[0])).strip("0") if how.thousands else key
 
 
 def _is_whole(record: TableStruct, name: str) -> bool:
@@ -243,7 +247,7 @@ def _meant(text: str, how: ValueSettings) -> float | Decimal | None:
     first = text[:1]
     if first == "-" or "0" <= first <= "9":
         n = number(text)
-        n = written(text, how) if n is None and how.comma else n
+        n = written(text, how) if n is None and (how.comma or how.thousands) else n
         if n is not None:
             return n
         m = moment(text, how.offsets)

@@ -56,6 +56,8 @@ class ValueSettings:
     ``units``: epoch units of key paths, dotted, without steps for elements of lists. ``resolved``: fields
     were folded into a type that somebody chose, so that a text may be what it spells, and a number an
     instant. ``comma``: the decimal sign of CSV's numbers is a comma. ``empty_names``: the empty key is kept.
+    instant. ``comma``: the decimal sign of CSV's numbers is a comma; ``thousands``: the sign between their
+    thousands, if there is one.
     """
 
     unit: str | None = None
@@ -64,6 +66,7 @@ class ValueSettings:
     resolved: bool = False
     comma: bool = False
     empty_names: bool = False
+    thousands: str = ""
 
     def at(self, path: str) -> ValueSettings:
         """The way to read the field at a path: by the unit of the longest path that leads to it."""
@@ -105,7 +108,29 @@ def written(text: str, how: ValueSettings) -> int | Decimal | None:
     >>> written("1,50", ValueSettings(comma=True)), written("1.50", ValueSettings(comma=True))
     (Decimal('1.50'), None)
     """
-    return number(text.translate(_COMMA) if how.comma else text)
+    return number(spelled(text, how))
+
+
+def spelled(text: str, how: ValueSettings) -> str:
+    """The text with the number in it as JSON writes it; with `_` for a sign that stands where it must not.
+
+    >>> [spelled(text, ValueSettings(thousands=",")) for text in ("-1,234.50", "12,34", "7.5")]
+    ['-1234.50', '12_34', '7.5']
+    """
+    if how.thousands and how.thousands in text:
+        whole, point, fraction = text.partition("," if how.comma else ".")
+        first, *groups = whole.removeprefix("-").split(how.thousands)
+        digits = [first, *groups, fraction or "0"]
+        is_grouped = groups and all(len(group) == 3 for group in groups) and 1 <= len(first) <= 3
+        if is_grouped and first[0] != "0" and (fraction or not point) and all(map(_are_digits, digits)):
+            text = f"{'-' * whole.startswith('-')}{first}{''.join(groups)}{point}{fraction}"
+        else:
+            text = text.replace(how.thousands, "_")
+    return text.translate(_COMMA) if how.comma else text
+
+
+def _are_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def single(x: float) -> float:
@@ -153,9 +178,9 @@ def typed(cell: Cell, how: ValueSettings) -> Any:
         return text.lower() == "true"
     n = written(text, how)
     if isinstance(n, int):
-        return n if str(n) == text else text
-    spelled = text.translate(_COMMA) if how.comma else text
-    if n is None or not (_PLAIN_FRACTION.fullmatch(spelled) or _printed(float(n), spelled)):
+        return n if str(n) == spelled(text, how) else text
+    plain = spelled(text, how)
+    if n is None or not (_PLAIN_FRACTION.fullmatch(plain) or _printed(float(n), plain)):
         return text
     return n
 

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
 
 TAB = ("tab", r"\t")
 NONE = "none"
+QUOTES = ("'", '"')
+AUTO, YES, NO = "auto", "yes", "no"
+POINT, COMMA = ".", ","
+_MARKS = ("delimiter", "quote", "escape", "comment")
+_MAY_BE_NONE = ("quote", "escape")
 _NO_TEXT = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf-7"})
+
+
+class Signs(NamedTuple):
+    """The signs in numbers; no ``thousands``: nothing stands between them."""
+
+    decimal: str = POINT
+    thousands: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """A stated dialect; empty means not stated. ``delimiter`` separates cells, ``quote`` encloses them
     (`none`: nothing does), ``decimal`` is the sign in numbers; ``encoding`` is any of Python's names for
-    one.
+    one. ``escape`` stands in front of quotes within quoted cells (`none`: they are doubled). ``header``:
+    `yes`, the first line has names, or `no`; `auto` is as not stated. ``skip_lines`` are in front of it;
+    lines that begin with ``comment`` are left out. ``thousands`` is the sign between thousands.
 
-    >>> Dialect(delimiter="tab", encoding="Latin1")
-    Dialect(delimiter='\\t', quote='', encoding='iso8859-1', decimal='')
+    >>> dialect = Dialect(delimiter="tab", encoding="Latin1", header="auto")
+    >>> dialect.delimiter, dialect.encoding, dialect.header
+    ('\\t', 'iso8859-1', '')
 
     Raises ValueError for what cannot be.
     """
@@ -26,19 +44,49 @@ class Dialect:
     quote: str = ""
     encoding: str = ""
     decimal: str = ""
+    escape: str = ""
+    header: str = ""
+    skip_lines: str = ""
+    comment: str = ""
+    thousands: str = ""
 
     def __post_init__(self) -> None:
         if self.delimiter in TAB:
             object.__setattr__(self, "delimiter", "\t")
+        if self.header == AUTO:
+            object.__setattr__(self, "header", "")
         if self.encoding:
             object.__setattr__(self, "encoding", _encoding(self.encoding))
-        for mark in (self.delimiter, "" if self.quote == NONE else self.quote):
-            if mark and (len(mark) > 1 or not mark.isascii() or mark in "\r\n\0" or mark.isalnum()):
+        stated = {name: getattr(self, name) for name in _MARKS}
+        marks = {
+            name: text
+            for name, text in stated.items()
+            if text and not (text == NONE and name in _MAY_BE_NONE)
+        }
+        for name, mark in marks.items():
+            if len(mark) > 1 or not mark.isascii() or mark in "\r\n\0" or mark.isalnum():
                 raise ValueError(
-                    f"{mark!r} is not one character of ASCII that is no letter, digit or line end"
+                    f"{name}: {mark!r} is not one character of ASCII that is no letter, digit or line end"
                 )
-        if self.delimiter and self.delimiter == self.quote:
-            raise ValueError(f"{self.delimiter!r} stands between cells, and cannot stand around them")
+        self._check_together(marks)
+
+    def _check_together(self, marks: Mapping[str, str]) -> None:
+        """Raises ValueError for what contradicts another."""
+        if self.thousands and self.thousands == self.decimal:
+            other = "," if self.decimal == "." else "."
+            raise ValueError(f"thousands: {self.thousands!r} is the decimal sign: write decimal = {other!r}")
+        if self.escape and self.escape in (*QUOTES, self.quote) and self.escape != NONE:
+            raise ValueError(f"escape: {self.escape!r} is a quote: for doubled quotes write escape = none")
+        if self.quote == NONE and "escape" in marks:
+            raise ValueError("escape: nothing quotes cells (quote = none): write escape = none, too")
+        for (one, mark), (other, same) in combinations(marks.items(), 2):
+            if mark == same:
+                raise ValueError(f"{other}: {same!r} is the {one}: write another {other}, or another {one}")
+
+    @property
+    def signs(self) -> Signs:
+        """The signs in numbers: what stands between thousands is not what stands in front of a fraction."""
+        return Signs(self.decimal or (COMMA if self.thousands == POINT else POINT), self.thousands)
 
     @property
     def flags(self) -> str:
@@ -52,6 +100,11 @@ class Dialect:
             "quote": f'"{self.quote}"' if self.quote == "'" else self.quote and f"'{self.quote}'",
             "encoding": self.encoding,
             "decimal": self.decimal,
+            "thousands": self.thousands,
+            "escape": self.escape and f"'{self.escape}'",
+            "header": self.header,
+            "skip-lines": self.skip_lines,
+            "comment": self.comment and f"'{self.comment}'",
         }
         return " ".join(f"--{name} {text}" for name, text in shown.items() if text)
 
@@ -65,6 +118,6 @@ def _encoding(name: str) -> str:
         text = False
     if not text or info.name in _NO_TEXT:
         raise ValueError(
-            f"{name!r} is no encoding: write utf-8, cp1252, latin1, utf-16, shift_jis, gb18030, …"
+            f"encoding: {name!r} is no encoding: write utf-8, cp1252, latin1, utf-16, shift_jis, gb18030, …"
         )
     return info.name

@@ -1,0 +1,438 @@
+"""CSV as Spark, spreadsheets and people write it: escapes, no header, titles, comments, signs between thousands."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftline.core.planning.dialect import Signs
+from driftline.core.schema.types import LONG, STRING
+from driftline.errors import UsageError
+from driftline.observe.csv_types import as_json
+from driftline.observe.expect import ExpectedField
+from driftline.settings import as_properties, from_properties
+from driftline.source import csv as csv_source
+from driftline.source.csv import CsvFiles
+from driftline.source.csv_cut import Marks, pieces
+from driftline.verify import files as check
+from driftline.verify.cells import CsvDialect
+from driftline.verify.files import parts
+from driftline.verify.source_values import Cell, ValueSettings, typed, written
+
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
+Rows = list[tuple[Any, ...]]
+
+
+def put(folder: Path, text: str | bytes, name: str = "in.csv") -> Path:
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder / name
+
+
+def read(file: Path, **settings: str) -> tuple[dict[str, str], Rows, list[tuple[str, int]], list[str]]:
+    """The types of the columns, the rows, what is none with its line, and what is said of the file."""
+    files = CsvFiles(SPARK, [str(file)], strings=False)
+    readers = files(ExpectedField(), from_properties(as_properties(settings)))
+    types: dict[str, str] = {}
+    rows: Rows = []
+    others = []
+    for reader in readers:
+        types |= {f.name: str(f.type) for f in reader.struct.fields}
+        for some in (some for part in range(len(reader.sizes)) for some in reader.rows(part)):
+            rows += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)
+            others += [(reject.raw.decode(), reject.origin.line) for reject in some.rejects]
+    return types, rows, others, [note.replace(f"{file}", "FILE") for note in files.notes]
+
+
+def checked(file: Path, **settings: str) -> list[tuple[int, dict[str, str | None] | None]]:
+    """The records by the reader of the check, with their lines; an empty cell is None."""
+    (part,) = parts([str(file)], "csv", dialect=CsvDialect.of(as_properties(settings)))
+    return [
+        (
+            one.place.line,
+            one.record
+            and {name: getattr(cell, "written", str(cell)) or None for name, cell in one.record.items()},
+        )
+        for one in check.read(part)
+    ]
+
+
+def texts(file: Path, **settings: str) -> Rows:
+    """The cells of the rows, which both readers find, and beside them as many records that are none."""
+    found = CsvFiles(SPARK, [str(file)], strings=True)(
+        ExpectedField(), from_properties(as_properties(settings))
+    )
+    rows: Rows = []
+    names: list[str] = []
+    others = []
+    for reader in found:
+        names = [f.name for f in reader.struct.fields]
+        for some in (some for part in range(len(reader.sizes)) for some in reader.rows(part)):
+            rows += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)
+            others += [reject.origin.line for reject in some.rejects]
+    seen = checked(file, **settings)
+    assert [tuple(record.values()) for _, record in seen if record is not None] == rows
+    assert [line for line, record in seen if record is None] == others
+    assert all(list(record) == names for _, record in seen if record is not None)
+    return rows
+
+
+ESCAPE = {"escape": "\\"}
+SPARK_TEXT = 'id,note\n1,"say \\"hi\\", he said"\n2,"a\\\\b, c"\n3,C:\\dir\n4,"\\""\n5,""\n'
+SPARK_ROWS = [("1", 'say "hi", he said'), ("2", "a\\b, c"), ("3", "C:\\dir"), ("4", '"'), ("5", None)]
+
+
+def test_cells_as_spark_writes_them(tmp_path: Path) -> None:
+    file = put(tmp_path, SPARK_TEXT)
+    assert texts(file) == texts(file, **ESCAPE) == SPARK_ROWS
+    assert texts(put(tmp_path, SPARK_TEXT.encode("utf-16"))) == SPARK_ROWS
+    types, rows, others, notes = read(file)
+    assert (types, len(rows), others) == ({"id": "long", "note": "string"}, 5, [])
+    assert notes == ["CSV was read by --escape '\\', as FILE tells"]
+    assert read(file, **ESCAPE)[3] == []
+    said_no = read(file, escape="none")
+    assert (len(said_no[1]), len(said_no[2]), said_no[3]) == (3, 2, [])
+
+
+def test_an_escape_counts_only_in_front_of_quotes_and_escapes_of_quoted_cells(tmp_path: Path) -> None:
+    text = 'a,b\n"x\\ny",\\"\n"\\\\",\\\\\n"p\\q""r",5\\" x\n"ab\\"\n'
+    rows = [("x\\ny", '\\"'), ("\\", "\\\\"), ('p\\q"r', '5\\" x')]
+    assert texts(put(tmp_path, text), **ESCAPE) == rows
+    assert texts(put(tmp_path, text.replace('"', "'")), **ESCAPE, quote="'") == [
+        tuple(cell.replace('"', "'") for cell in row) for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('a,b\n"C:\\",x\n"D:\\",y\n', id="backslashes at the ends of cells"),
+        pytest.param('a,b\n1,5" pipe\n2,"a\\"b"\n', id="other quotes that are text"),
+        pytest.param('a,b\n1,"x\\"y"\n2\n', id="a row that lacks a cell"),
+        pytest.param('a,b\n1,"x\\"y\n', id="a quote that is never closed"),
+    ],
+)
+def test_an_escape_is_told_only_where_all_cells_close_right_by_it(tmp_path: Path, text: str) -> None:
+    file = put(tmp_path, text)
+    assert texts(file) == texts(file, escape="none")
+    assert not [note for note in read(file)[3] if "was read by" in note]
+
+
+def test_an_escape_that_shows_further_down_is_a_flag_to_be_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_source, "_STRETCH", (20_000, 20_000))
+    lines = "".join(f"{i},plain text\n" for i in range(6000))
+    file = put(tmp_path, f'id,note\n{lines}6000,"a \\"b\\" c"\n')
+    hint = "FILE has quotes behind backslashes in quoted cells: --escape '\\' reads them"
+    assert read(file)[3] == [hint]
+    assert texts(file)[-1] == ("6000", '"a \\"b\\" c"')
+    assert texts(file, **ESCAPE)[-1] == ("6000", 'a "b" c')
+    assert read(file, **ESCAPE)[3] == read(file, escape="none")[3] == []
+
+
+def test_most_text_with_escapes_goes_by_whole_columns(tmp_path: Path) -> None:
+    marks = Marks(escape=b"\\")
+    assert [piece.plain for piece in pieces([SPARK_TEXT.encode()], marks=marks)] == [True]
+    for text in (b'"a",\\"x\n', b'"a",\\"\n', b'\\\\"x"\n', b'"a\\"b"c\n'):
+        assert [piece.plain for piece in pieces([text], marks=marks)] == [False], text
+
+
+_LETTERS = st.sampled_from(["a", "\\", '"', ",", "\n", "\r\n", ";", "é", "'", "1", "#"])
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.lists(st.lists(_LETTERS).map("".join), min_size=2, max_size=2), min_size=1, max_size=6),
+    st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    st.integers(1, 30),
+)
+def test_what_python_writes_with_an_escape_is_read_as_it_was(
+    rows: list[list[str]], quoting: int, size: int
+) -> None:
+    text = io.StringIO(newline="")
+    # Python escapes outside quotes, too.
+    bare = any("\\" in cell or '"' in cell or "\r" in cell for row in rows for cell in row)
+    csv.writer(
+        text,
+        doublequote=False,
+        escapechar="\\",
+        quoting=csv.QUOTE_ALL if bare else quoting,
+        lineterminator="\n",
+    ).writerows([["a", "b"], *rows])
+    wanted = [tuple(cell or None for cell in row) for row in rows]
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        file = put(Path(folder), text.getvalue())
+        assert texts(file, **ESCAPE) == wanted
+        patch.setattr(csv_source, "_STRETCH", (size, size))
+        assert texts(file, **ESCAPE) == wanted, "in stretches"
+
+
+_PARTS = st.sampled_from(
+    [
+        "a",
+        "1",
+        "2",
+        "1.5",
+        "2026-01-01",
+        "true",
+        ",",
+        ",",
+        ";",
+        '"',
+        '""',
+        "\\",
+        '\\"',
+        '"x\\"y"',
+        "\n",
+        "\n",
+        "\r\n",
+        "# ",
+        "'",
+    ]
+)
+
+
+@given(
+    st.sampled_from(["a,b\n", "1,1\n", "1.5,a\n", "1;2\n", "", 'a,"b\\"c"\n', "# x\n", "T\na,b\n"]),
+    st.lists(_PARTS, max_size=25),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "escape": st.sampled_from(["\\", "none"]),
+            "header": st.sampled_from(["yes", "no", "auto"]),
+            "skip_lines": st.sampled_from(["0", "1", "2"]),
+            "comment": st.just("#"),
+            "thousands": st.sampled_from([".", ","]),
+        },
+    ),
+    st.integers(1, 30),
+)
+def test_whatever_a_file_tells_both_readers_go_by_it(
+    header: str, some: list[str], settings: dict[str, str], size: int
+) -> None:
+    text = header + "".join(some)
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        file = put(Path(folder), text)
+        patch.setattr(csv_source, "_STRETCH", (size, size))
+        try:
+            rows = texts(file, **settings)
+        except csv_source.DataError as error:
+            assert "a quote is never closed in the" in error.message  # noqa: PT017
+            return
+        patch.setattr(csv_source, "_STRETCH", (2**20, 2**20))
+        assert texts(file, **settings) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        pytest.param("5,a\n7,b\n", None, id="texts may be names"),
+        pytest.param("5,1.5\n7,2\n", [(5, 1.5), (7, 2.0)], id="numbers"),
+        pytest.param("2026-01-01,true\n2026-01-02,FALSE\n", 2, id="dates and booleans"),
+        pytest.param("9.5,2026-01-01 00:00:00\n", 1, id="no row below"),
+        pytest.param(
+            "7,3,5\n,,\n1,2,\n", [(7, 3, 5), (None, None, None), (1, 2, None)], id="empty cells below"
+        ),
+        pytest.param("\n\n7.5\n8\n\n9\n", [(7.5,), (8.0,), (None,), (9.0,)], id="blank lines"),
+        pytest.param("2019,2020,2021\n1,2,3\n", None, id="years that rise"),
+        pytest.param("3,2,1\n1,2,3\n", None, id="numbers that fall"),
+        pytest.param("5\n7\n", None, id="one whole number"),
+        pytest.param("7,3,\n1,2,3\n", None, id="a cell without a name"),
+        pytest.param("7,3\n1,x\n", None, id="text below"),
+        pytest.param("7.5,3\n1,2026-01-01\n", None, id="another kind below"),
+        pytest.param("2026-01-01,2026-02-01\n1,2\n", None, id="months above numbers"),
+        pytest.param("007,3\n008,2\n", None, id="codes"),
+        pytest.param("sep=;\n7;7\n7;5\n", [(7, 7), (7, 5)], id="behind the delimiter"),
+    ],
+)
+def test_a_first_row_of_values_is_no_header(tmp_path: Path, text: str, rows: Rows | int | None) -> None:
+    file = put(tmp_path, text)
+    types, found, others, notes = read(file)
+    told = [note for note in notes if "--header no, as FILE tells" in note]
+    assert bool(told) == (rows is not None) and not others
+    made = [name.startswith("column_") for name in types]
+    assert all(made) if rows else not all(made)
+    assert rows is None or found == rows or len(found) == rows
+    assert texts(file) == texts(file, header="yes" if rows is None else "no")
+
+
+def test_a_header_that_looks_like_a_row_is_told_of(tmp_path: Path) -> None:
+    hint = "FILE: the header looks like a row: --header no reads it as one"
+    for text in ("5,a\n7,b\n", "5,6\n7,8\n", "5\n", "1,alice,2026-01-01\n2,bob,2026-01-02\n"):
+        file = put(tmp_path, text)
+        assert read(file)[3] == [hint], text
+        types, rows, _, notes = read(file, header="no")
+        assert (notes, len(rows)) == ([], text.count("\n"))
+        assert list(types) == [f"column_{place}" for place in range(1, len(types) + 1)]
+        assert read(file, header="yes")[3] == []
+    for text in ("id,a\n7,b\n", "region,2019,2020\nEU,5,7\n", "n,7\n1,2\n", "a,b\n", ""):
+        assert not [note for note in read(put(tmp_path, text))[3] if "looks like" in note], text
+
+
+def test_files_without_a_header_in_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_source, "_STRETCH", (100, 100))
+    file = put(tmp_path, "".join(f"{i % 7}.5,x{i}\n" for i in range(300)) + "1\n")
+    types, rows, others, _ = read(file, header="no")
+    assert types == {"column_1": "double", "column_2": "string"}
+    assert (rows, others) == ([(i % 7 + 0.5, f"x{i}") for i in range(300)], [("1", 301)])
+    assert len(texts(file, header="no")) == 300
+
+
+TITLES = "Sales of 2026\nmade by hand\n\nid;name\n1;x\n2;y\n"
+NOTES = '# made 2026, by hand\n# with 5" pipes\nid,name\n1,x\n# what follows is late\n2,y\n'
+
+
+def test_titles_above_the_header(tmp_path: Path) -> None:
+    file = put(tmp_path, TITLES)
+    assert read(file)[3] == ["FILE has fewer cells in front of line 4: --skip-lines 3 leaves that out"]
+    for end in ("\n", "\r\n", "\r"):
+        for mark in ("", "\ufeff"):
+            file = put(tmp_path, mark + TITLES.replace("\n", end) + "3")
+            types, rows, others, notes = read(file, skip_lines="3")
+            assert (types, rows) == ({"id": "long", "name": "string"}, [(1, "x"), (2, "y")])
+            assert others == [("3", 7)]
+            assert notes == ["CSV was read by --delimiter ';', as FILE tells"]
+            assert texts(file, skip_lines="2") == texts(file, skip_lines="3")
+    assert texts(put(tmp_path, TITLES), skip_lines="6") == texts(put(tmp_path, TITLES), skip_lines="99") == []
+    assert texts(put(tmp_path, TITLES), skip_lines="4", header="no") == [("1", "x"), ("2", "y")]
+    assert texts(put(tmp_path, "T\nsep=|\na|b\n1|2\n"), skip_lines="1") == [("1", "2")]
+
+
+def test_many_titles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(f'title "{i}\r\n' for i in range(4000)) + "a,b\n" + "1,x\n" * 500
+    file = put(tmp_path, text)
+    monkeypatch.setattr("driftline.observe.ranges.BLOCK", 1013)
+    found = texts(file, skip_lines="4000")
+    assert found == [("1", "x")] * 500
+
+
+def test_lines_that_are_comments(tmp_path: Path) -> None:
+    file = put(tmp_path, NOTES)
+    assert read(file)[3] == ["FILE begins with a comment: --comment '#' leaves out such lines"]
+    types, rows, others, notes = read(put(tmp_path, NOTES + "3\n"), comment="#")
+    assert (types, rows, notes) == ({"id": "long", "name": "string"}, [(1, "x"), (2, "y")], [])
+    assert others == [("3", 7)]
+    for end in ("\n", "\r\n", "\r"):
+        assert texts(put(tmp_path, NOTES.replace("\n", end)), comment="#") == [("1", "x"), ("2", "y")]
+    kept = 'a,b\n"x\n# y",# z\n'
+    assert texts(put(tmp_path, kept), comment="#") == [("x\n# y", "# z")]
+    assert texts(put(tmp_path, "# a\n1.5\n2\n#"), comment="#") == [("1.5",), ("2",)]
+
+
+def test_a_header_that_is_no_title_gets_no_flag(tmp_path: Path) -> None:
+    for text in ("a,b\n1,2,\n3,4,\n", "note\nx\n", "a,b\n1,2\n", "note\n5;y\n6;w\n", "a\n1,2\n"):
+        assert not [note for note in read(put(tmp_path, text))[3] if "leaves that out" in note], text
+
+
+GERMAN = {"thousands": "."}
+
+
+@pytest.mark.parametrize(
+    ("settings", "cells", "type_", "values"),
+    [
+        (GERMAN, ["1.234,50", "2,5", "7"], "double", [1234.5, 2.5, 7.0]),
+        (GERMAN, ["1.234.567", "-12.345", "7"], "long", [1234567, -12345, 7]),
+        ({"thousands": ".", "decimal": ","}, ["1.234,50", "-2,5"], "double", [1234.5, -2.5]),
+        ({"thousands": ","}, ['"1,234.50"', "2.5"], "double", [1234.5, 2.5]),
+        ({"thousands": ","}, ['"1,234"', "5"], "long", [1234, 5]),
+        (GERMAN, ["1.23", "2"], "string", ["1.23", "2"]),
+        (GERMAN, ["0.123", "2"], "string", ["0.123", "2"]),
+        (GERMAN, ["1234.567", "2"], "string", ["1234.567", "2"]),
+        (GERMAN, ["1.234,", "2"], "string", ["1.234,", "2"]),
+        (GERMAN, ["1,234.5", "2"], "string", ["1,234.5", "2"]),
+        (GERMAN, ["2026-01-01T00:00:00.5Z"], "timestamp", None),
+        ({}, ['"1,234"', "5"], "string", ["1,234", "5"]),
+    ],
+)
+def test_signs_between_thousands(
+    tmp_path: Path, settings: dict[str, str], cells: list[str], type_: str, values: list[Any] | None
+) -> None:
+    for beside in ("x", 'x"y'):  # with a misquoted cell, other code reads the cells
+        file = put(tmp_path, "a;b\n" + "".join(f"{cell};{beside}\n" for cell in cells))
+        types, rows, _, _ = read(file, **settings)
+        assert types["a"] == type_
+        assert values is None or [row[0] for row in rows] == values
+
+
+@pytest.mark.parametrize("signs", [Signs(), Signs(","), Signs(",", "."), Signs(".", ",")])
+@pytest.mark.parametrize(
+    "text", ["1", "-1", "1.5", "1,5", "1.234", "1,234", "1.234,5", "1,234.50", "1.234.567", "12.34", "0.123", "1.", "1,", ".5", "", "-", "1.2345", "01.234"]
+)  # fmt: skip
+def test_both_readers_take_the_same_for_numbers(signs: Signs, text: str) -> None:
+    import pyarrow as pa
+
+    from driftline.verify.source_values import number
+
+    how = ValueSettings(comma=signs.decimal == ",", thousands=signs.thousands)
+    assert number(as_json(pa.array([text]), signs)[0].as_py()) == written(text, how)
+
+
+def test_the_check_knows_which_texts_are_values() -> None:
+    how = ValueSettings(comma=True, thousands=".")
+    assert [typed(Cell(text), how) for text in ("1.234", "1.23", "1.234,50", "7")] == [
+        1234,
+        "1.23",
+        1234.5,
+        7,
+    ]
+
+
+def test_numbers_with_points_and_commas_are_told_of(tmp_path: Path) -> None:
+    file = put(tmp_path, "id;price;n\n1;1.234,50;1,5\n2;2,5;2\n")
+    notes = read(file)[3]
+    assert notes[-1] == "--thousands . would make numbers of price, n, where FILE has commas"
+    types, rows, _, notes = read(file, thousands=".")
+    assert types == {"id": "long", "price": "double", "n": "double"}
+    assert rows == [(1, 1234.5, 1.5), (2, 2.5, 2.0)] and not [note for note in notes if "would" in note]
+
+
+def test_a_number_stays_as_it_is_written_where_the_table_has_a_string_column_alone(tmp_path: Path) -> None:
+    file = put(tmp_path, "n;m\n1.234;5\n")
+    known = ExpectedField(
+        fields={"n": ExpectedField(frozenset({STRING})), "m": ExpectedField(frozenset({LONG}))}
+    )
+    (reader,) = CsvFiles(SPARK, [str(file)], strings=False)(
+        known, from_properties(as_properties({"thousands": "."}))
+    )
+    assert [str(f.type) for f in reader.struct.fields] == ["string", "long"]
+    (some,) = reader.rows(0)
+    assert some.batch.to_pylist() == [{"n": "1.234", "m": 5}]
+
+
+def refused() -> Iterator[tuple[dict[str, str], str]]:
+    yield {"escape": "ab"}, "escape: 'ab' is not one character"
+    yield {"escape": '"'}, "for doubled quotes write escape = none"
+    yield {"quote": "`", "escape": "`"}, "for doubled quotes write escape = none"
+    yield {"quote": "none", "escape": "\\"}, "write escape = none, too"
+    yield {"delimiter": ";", "quote": ";"}, "quote: ';' is the delimiter: write another quote"
+    yield {"delimiter": "|", "comment": "|"}, "comment: '|' is the delimiter: write another comment"
+    yield {"comment": "none"}, "comment: 'none' is not one character"
+    yield {"header": "maybe"}, "header = 'maybe' is not possible"
+    yield {"skip_lines": "-1"}, "skip_lines = '-1' is not a whole number"
+    yield {"thousands": "'"}, 'thousands = "\'" is not possible'
+    yield {"thousands": ".", "decimal": "."}, "write decimal = ','"
+    yield {"thousands": ",", "decimal": ","}, "write decimal = '.'"
+
+
+@pytest.mark.parametrize(("settings", "why"), list(refused()))
+def test_settings_that_contradict_each_other_say_what_to_write(settings: dict[str, str], why: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        as_properties(settings)
+    assert why in f"{raised.value.message} {raised.value.hint}"
+    if len(settings) > 1:  # one of them is the table's
+        properties = {
+            key: value
+            for setting in settings.items()
+            for key, value in as_properties(dict([setting])).items()
+        }
+        with pytest.raises(UsageError):
+            from_properties(properties)
