@@ -294,6 +294,8 @@ NOTES = '# made 2026, by hand\n# with 5" pipes\nid,name\n1,x\n# what follows is 
 def test_titles_above_the_header(tmp_path: Path) -> None:
     file = put(tmp_path, TITLES)
     assert read(file)[3] == ["FILE has fewer cells in front of line 4: --skip-lines 3 leaves that out"]
+    prices = put(tmp_path, "Sales\nid;price\n1;1.234,50\n2;2,70\n")
+    assert read(prices)[3] == ["FILE has fewer cells in front of line 2: --skip-lines 1 leaves that out"]
     for end in ("\n", "\r\n", "\r"):
         for mark in ("", "\ufeff"):
             file = put(tmp_path, mark + TITLES.replace("\n", end) + "3")
@@ -390,6 +392,9 @@ def test_numbers_with_points_and_commas_are_told_of(tmp_path: Path) -> None:
     file = put(tmp_path, "id;price;n\n1;1.234,50;1,5\n2;2,5;2\n")
     notes = read(file)[3]
     assert notes[-1] == "--thousands . would make numbers of price, n, where FILE has commas"
+    assert (
+        read(file, decimal=",")[3][-1] == "--thousands . would make numbers of price, where FILE has commas"
+    )
     types, rows, _, notes = read(file, thousands=".")
     assert types == {"id": "long", "price": "double", "n": "double"}
     assert rows == [(1, 1234.5, 1.5), (2, 2.5, 2.0)] and not [note for note in notes if "would" in note]

@@ -97,12 +97,13 @@ class Promoter:
         columns = dict(zip(names, rows.columns, strict=True))
         parts = parts_of(batch, self.before, self.old, self.selection, self.mark)
         left = [dict(part.left) for part in parts]
+        before = batch.column([f.name for f in self.before.fields].index(self.old))
         for numbers, values in self._filled(parts):
             for name, array in zip(values.schema.names, values.columns, strict=True):
                 if array.null_count == len(array):
                     continue
                 if name == self.new:
-                    _leave(left, numbers, array, batch.column(self.old))
+                    _leave(left, numbers, array, before)
                 else:
                     columns[name] = _put(columns[name], numbers, array, name)
         entries = [list(row.items()) or None for row in left]

@@ -118,8 +118,9 @@ def _hints(begin: Beginning, marks: Marks, given: Dialect, *, has_header: bool) 
     if seems:
         flags = Dialect(given.delimiter).flags, Dialect(seems).flags
         yield f"{{path}} has one column by {flags[0]}, and several by {flags[1]}"
-    may_be_commas = not (given.decimal or given.thousands or seems or marks.delimiter == b",")
-    if commas := list(_with_commas(begin.cells(marks))) if may_be_commas else ():
+    may_be_commas = not (given.decimal == POINT or given.thousands or seems or marks.delimiter == b",")
+    found = _with_commas(begin.cells(marks)) if may_be_commas else ()
+    if commas := [(name, grouped) for name, grouped in found if grouped or not given.decimal]:
         signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")
         names = ", ".join(name for name, _ in commas)
         yield f"{signs.flags} would make numbers of {names}, where {{path}} has commas"
@@ -134,7 +135,7 @@ def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
     if begin.text.startswith(_NOTE):
         yield f"{{path}} begins with a comment: {Dialect(comment='#').flags} leaves out such lines"
         return
-    others = () if begin.is_wide(marks) else _DELIMITERS
+    others = () if begin.is_even(marks) else _DELIMITERS
     for delimiter in dict.fromkeys((marks.delimiter, *others)):
         other = marks._replace(delimiter=delimiter)
         if count := titles(begin.cells(other)):
