@@ -1,7 +1,7 @@
 """driftline: schema-evolving ingestion into lakehouse tables, on PySpark; nothing is lost.
 
-What stands in ``__all__`` is what users hold. Within one minor version
-it keeps its names, arguments and meaning.
+The names in ``__all__`` are the public interface. Within one minor version they keep their arguments and
+meaning.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ SENSITIVE = (
     r"|user\.info|key\.pem|keystore\.key"
 )
 _SECRET = re.compile(SENSITIVE, re.IGNORECASE)
-# Before Azure's @ stands the name of a container.
+# In Azure's URIs, the name of a container precedes the @.
 _USERINFO = re.compile(r"(?<=://)(?<!abfss://)(?<!abfs://)[^/\s@]+(?=@)")
 _PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)+)"|'([^']+)'|([^'"\s]+))""", re.IGNORECASE)
-# `$${` stands for `${` itself.
+# `$${` is an escaped `${`.
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 HIDDEN = "***"
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """How a stream is read, in the words of `Table.capture`."""
+    """Options for reading a stream, named as the parameters of `Table.capture`."""
 
     format: str | None
     json_column: str | None
@@ -44,7 +44,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class CaptureRequest:
-    """What a stream goes on as, into which table, and how, in the words of `Table.capture`."""
+    """The target table of a capture, its name and its schedule; named as parameters of `Table.capture`."""
 
     table: str
     name: str
@@ -62,10 +62,10 @@ def capture(
     reading: StreamOptions,
     request: CaptureRequest,
 ) -> CaptureQuery:
-    """Starts what `Table.capture` promises."""
+    """Start the capture that `Table.capture` promises."""
     table, name, named = request.table, request.name, request.checkpoint
     default = default_place(catalog.folder, table, name, named=named is not None)
-    mirrored = not hasattr(data, "isStreaming")  # what a stream of one's own keeps may be large
+    mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
     place = Checkpoint(default if named is None else os.fspath(named), name, mirrored=mirrored)
     target = Capture(
         name,
@@ -91,7 +91,7 @@ def _flow(
     reading: StreamOptions,
     place: Checkpoint,
 ) -> Flow:
-    """What comes in. Raises UsageError for what is no stream."""
+    """Open ``data`` as a flow. Raises UsageError for data that is not a stream."""
     spark: SparkSession = catalog.table(table).spark
     if reading.notify or reading.list_every:
         _must_be_in_s3(data)

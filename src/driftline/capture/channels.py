@@ -1,4 +1,4 @@
-"""Where messages about new objects come in: a queue that speaks SQS, or files that they are appended to."""
+"""Sources of messages about new objects: a queue that speaks SQS, or files to which messages are appended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WRAPPINGS = 4  # a queue's message around a topic's around an event, and one to
 
 
 class Created(NamedTuple):
-    """An object that came to be. ``size``: bytes, where the message tells."""
+    """An object that was created. ``size``: bytes, if the message has them."""
 
     bucket: str
     key: str
@@ -28,7 +28,7 @@ class Created(NamedTuple):
 def created(text: str) -> list[Created]:
     """The objects that a message names as new; none for a message about something else.
 
-    Raises ValueError for what is no such message.
+    Raises ValueError for a text that is no such message.
 
     >>> created('{"Records": [{"eventName": "ObjectCreated:Put", "s3": '
     ...         '{"bucket": {"name": "b"}, "object": {"key": "a+b%2B.json", "size": 1}}}]}')
@@ -80,7 +80,7 @@ _REGION = re.compile(r"sqs\.([a-z0-9-]+)\.amazonaws\.")
 
 
 class Message(NamedTuple):
-    """A message. ``id`` is the same each time that it comes; ``receipt``, by which it is deleted, is not."""
+    """A message. ``id`` is the same at each delivery; ``receipt``, by which it is deleted, is not."""
 
     text: str
     id: str = ""
@@ -88,14 +88,14 @@ class Message(NamedTuple):
 
 
 class Channel(Protocol):
-    """Where messages come from."""
+    """A source of messages about new objects."""
 
     def receive(self) -> Iterable[Message]:
-        """What is new, or came and was not deleted. Raises SetupError."""
+        """Receive the messages that are new, or were received before and not deleted. Raises SetupError."""
         ...
 
     def delete(self, receipts: Sequence[str]) -> None:
-        """Messages that are needed no longer. Raises SetupError."""
+        """Delete messages that are no longer needed. Raises SetupError."""
         ...
 
 
@@ -114,8 +114,9 @@ def channel(where: str, options: Mapping[str, str]) -> Channel:
 
 
 class MessageFiles:
-    """A file of messages, one a line, or a folder of such files. What was read is not read again while this
-    lives; a line counts once it has its end.
+    """A file of messages, one a line, or a folder of such files.
+
+    Each instance reads a line once; a line counts once it has its end.
     """
 
     def __init__(self, path: str) -> None:
@@ -123,6 +124,7 @@ class MessageFiles:
         self._read: dict[Path, tuple[int, int]] = {}  # inode, and bytes
 
     def receive(self) -> Iterator[Message]:
+        """Yield the complete lines appended since the last call; in a folder, file by file, by name."""
         try:
             folder = self._path.is_dir()
             for file in sorted(self._path.iterdir()) if folder else [self._path]:
@@ -147,11 +149,11 @@ class MessageFiles:
             self._read[path] = stat.st_ino, start
 
     def delete(self, receipts: Sequence[str]) -> None:
-        """The files are their owner's."""
+        """Nothing: the files are their owner's."""
 
 
 class Queue:
-    """A queue by its URL. Keys are those of the store, or what is usual in the environment."""
+    """A queue by its URL. Its keys are the store's, or the environment's usual ones."""
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         address = urlsplit(url)
@@ -162,6 +164,7 @@ class Queue:
         self._client: Any = client("sqs", self._options)
 
     def receive(self) -> list[Message]:
+        """Receive up to `AT_ONCE` messages, each id once; stops early when a request brings no new ones."""
         arrived: dict[str, Message] = {}
         while len(arrived) < AT_ONCE:
             with explaining(self._url, self._options):
@@ -177,6 +180,7 @@ class Queue:
         return list(arrived.values())
 
     def delete(self, receipts: Sequence[str]) -> None:
+        """Delete messages in batches. A message that the queue fails to delete is delivered again."""
         for start in range(0, len(receipts), _OF_A_REQUEST):
             some = receipts[start : start + _OF_A_REQUEST]
             entries = [{"Id": str(n), "ReceiptHandle": receipt} for n, receipt in enumerate(some)]

@@ -1,6 +1,6 @@
-"""The folder of one capture: Spark's checkpoint, and beside it what the capture itself has to remember.
+"""The folder of one capture: Spark's checkpoint, and beside it the capture's own state.
 
-In a store, the two are worked on in a folder of this machine, and kept there (`mirror`).
+If the folder is in a store, both are worked on in a local copy, which `mirror` keeps in the store.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _NAME = re.compile(r"[\w-][\w.-]*")
 
 
 def default_place(warehouse: str | None, table: str, name: str, *, named: bool = False) -> str:
-    """Where a capture has its checkpoint if nobody says otherwise:
-    with the lake. ``named``: somebody does.
+    """Return the default folder of a capture's checkpoint: in the lake's warehouse, by table and name.
+
+    ``named``: the caller has a folder, so the warehouse may be unknown, and only ``name`` is checked. Raises
+    UsageError for an invalid name, or for an unknown warehouse.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -62,7 +64,7 @@ class Checkpoint:
 
     @property
     def spark(self) -> str:
-        """Where Spark keeps its own."""
+        """The folder of Spark's own checkpoint."""
         return f"{self.local or self.place}/spark"
 
     @property
@@ -73,7 +75,7 @@ class Checkpoint:
         return None if is_stored(self.place) else Path(self.place)
 
     def keep(self) -> None:
-        """Sees that what was written is where it outlives this machine. Raises as `hold`."""
+        """Save everything written so far to where it outlives this machine. Raises as `hold`."""
         self.hold()
         if self._mirror is not None:
             self._mirror.keep()
@@ -85,15 +87,15 @@ class Checkpoint:
 
     @property
     def topics(self) -> Mapping[str, str]:
-        """The ids of Kafka's topics, as far as they are known."""
+        """The known ids of Kafka's topics."""
         return dict(self._known.get("topics", {}))
 
     def remember_topics(self, ids: Mapping[str, str]) -> None:
-        """Keeps ids of topics, by which topics of the same names are known from them."""
+        """Keep the ids of topics, which tell them from later topics of the same names."""
         self._write({"topics": {**self.topics, **ids}})
 
     def claim(self, table: str, source: str) -> None:
-        """Makes the folder this capture's, or finds that it is. Raises UsageError where it is another's."""
+        """Make the folder this capture's, if it is not already. Raises UsageError if it is another's."""
         self._known = self._read()
         own = {"capture": self.name, "table": table, "source": source}
         for key, value in own.items():
@@ -107,12 +109,12 @@ class Checkpoint:
             self._write(own)
 
     def remember(self, uuid: str | None) -> None:
-        """Keeps the table's uuid, by which a table of the same name is known from it."""
+        """Keep the table's uuid, which tells it from a later table of the same name."""
         if uuid is not None and self.uuid is None:
             self._write({"uuid": uuid})
 
     def read_spark(self, name: str) -> bytes:
-        """A file of Spark's own. Raises OSError where it is not there."""
+        """The contents of a file of Spark's own checkpoint. Raises OSError if it does not exist."""
         if self.local is not None:
             return (self.local / "spark" / name).read_bytes()
         with self._system.open_input_file(f"{self._path}/spark/{name}") as file:
@@ -120,13 +122,13 @@ class Checkpoint:
             return content
 
     def end_of(self, epoch: int) -> Any:
-        """Where a micro-batch ends, as Spark's source words it. Raises SetupError."""
+        """The end offset of a micro-batch, in the JSON of Spark's source. Raises SetupError."""
         return self.spark_offsets(f"offsets/{epoch}")
 
     def spark_offsets(self, name: str) -> Any:
-        """What a file of Spark's says of its only source. Raises SetupError."""
+        """The offset that a file of Spark's checkpoint records for its only source. Raises SetupError."""
         try:
-            # The last line is the source's; where a stream begins, a NUL stands before the first.
+            # The last line is the source's; at the beginning of a stream, a NUL precedes the first.
             return json.loads(self.read_spark(name).decode().strip().splitlines()[-1])
         except (OSError, ValueError, IndexError) as error:
             raise SetupError(f"{self.place}/spark/{name}: cannot be read: {error}") from error
@@ -138,7 +140,7 @@ class Checkpoint:
         return [name for name in names if Path(self.spark, name).is_file()]
 
     def replace_offsets(self, name: str, offsets: Any) -> None:
-        """Has a file of Spark's say something else of its only source. Raises SetupError."""
+        """Replace the offset of the only source in a file of Spark's. Raises SetupError."""
         path = Path(self.spark, name)
         try:
             *before, _ = path.read_text().rstrip().split("\n")
@@ -150,19 +152,20 @@ class Checkpoint:
             raise SetupError(f"{path}: cannot be written: {error.strerror}") from error
 
     def last(self, kind: str) -> int:
-        """The highest number among Spark's files of a kind, on this machine; -1 where there is none."""
+        """The highest number among Spark's files of a kind, on this machine; -1 if there is none."""
         files = Path(self.spark, kind).glob("[0-9]*")  # 19, or 19.compact
         return max((int(path.name.partition(".")[0]) for path in files), default=-1)
 
     def hold(self) -> None:
-        """Raises DataError where another process may have the folder by now."""
+        """Raise DataError if another process may hold the folder by now."""
         if self._lease is not None:
             self._lease.check()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The folder, held against other processes, and as it was left. Raises
-        DataError where one has it, SetupError where it cannot be used.
+        """The folder as it was left, locked against other processes.
+
+        Raises DataError if another process has it, SetupError if it cannot be used.
         """
         if self._lease is None:
             with _locked(Path(self.place), self.name):

@@ -1,4 +1,4 @@
-"""Which files are new for a capture: by listings, or by what a store tells of new objects in between."""
+"""Finds the files that are new for a capture: by listings and, in between, by a store's notifications."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from driftline.runtime.stores import configured, mapped
 
 _LOG = logging.getLogger("driftline")
 _LISTED = "_listed"  # when all were listed last; Spark passes over names with _
-_LIST_EVERY = 900.0  # seconds, where nobody says
+_LIST_EVERY = 900.0  # seconds, by default
 
 
 @dataclass(slots=True)
 class Finder:
-    """Finds the files of a folder or glob. ``folder``: where it keeps when it has listed all of them;
-    ``lake``: a folder that is passed over.
+    """Finds the files of a folder or glob.
 
-    All are listed each ``list_every`` seconds. In between, what is new is what messages of the ``channel``
-    name; where there is none, what sorts behind all that was taken.
+    ``folder``: where the time of the last full listing is kept; ``lake``: a folder that is passed over. A
+    full listing runs each ``list_every`` seconds. In between, files are new if messages of the ``channel``
+    name them; without a channel, if they sort behind all files taken so far.
     """
 
     source: str
@@ -47,7 +47,7 @@ class Finder:
         named = partial(_named, self.source.partition("://")[0], may_be(self.source, fmt))
         for text, number, receipt in () if self.channel is None else self.channel.receive():
             new = named(text)
-            # Of one that was taken, and has its size, a listing tells whether it was written again.
+            # A listing shows if a file that was taken was written again with its old size.
             asked |= {path for path, size in new.items() if path not in taken or taken[path].size != size}
             if receipt:
                 self._received[number] = receipt, set(new)
@@ -60,8 +60,9 @@ class Finder:
     def _between(
         self, asked: set[str], taken: Mapping[str, ListedFile], fmt: str | None
     ) -> list[ListedFile] | None:
-        """What is found without a listing of all: what messages name, or sorts behind what was taken. None
-        where that is not to be had: a listing finds it, or says what is wrong.
+        """Find new files without a full listing: files that messages name, or that sort behind all others.
+
+        Returns None if only a full listing can find them, or explain what is wrong.
         """
         if len(asked) >= AT_ONCE or not (self.channel or taken):
             return None
@@ -72,7 +73,7 @@ class Finder:
         return None
 
     def logged(self) -> None:
-        """All that was found is in the log. Raises SetupError."""
+        """Note that all files found so far are in the log. Raises SetupError."""
         self._logged |= self._received
         if self._listing is None or not self.list_every:
             return
@@ -84,8 +85,9 @@ class Finder:
             raise SetupError(f"{self.folder}: cannot be written: {error.strerror}") from error
 
     def let_go(self, pending: AbstractSet[str]) -> None:
-        """Deletes messages about files that are in the table. ``pending``: files that are in the log, and not
-        yet in the table. Raises SetupError.
+        """Delete messages whose files are all in the table. Raises SetupError.
+
+        ``pending``: files that are in the log, but not in the table yet.
         """
         if self.channel is None:
             return
@@ -104,8 +106,16 @@ class Finder:
 def finder(
     source: str, folder: Path, notify: str | None, list_every: float | None, lake: str | None = None
 ) -> Finder:
-    """What finds files as `Table.capture` says; with ``notify`` or ``list_every``, of S3. Raises UsageError,
-    SetupError.
+    """Make the finder that ``notify`` and ``list_every`` of `Table.capture` ask for.
+
+    Args:
+        source: the folder or glob; with ``notify`` or ``list_every``, in S3.
+        folder: where the finder keeps the time of its last full listing.
+        notify: the queue or file of messages about new objects; None: there is none.
+        list_every: seconds between full listings; None: a default with ``notify``, else list each time.
+        lake: a folder below ``source`` to pass over.
+
+    Raises UsageError, SetupError.
     """
     if notify is None:
         if list_every is not None:

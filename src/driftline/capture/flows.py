@@ -1,4 +1,4 @@
-"""What can be captured: a folder of files, any streaming DataFrame."""
+"""Streams that can be captured: the files of a folder, and any streaming DataFrame."""
 
 from __future__ import annotations
 
@@ -38,18 +38,22 @@ class Files:
 
     @property
     def name(self) -> str:
+        """The folder or glob, as messages name it."""
         return f"files of {self.log.finder.source}"
 
     def stream(self) -> DataFrame:
+        """Stream the log of lists, and note the last list that exists now."""
         self._last = self.log.next - 1
         return self.log.stream(self.spark)
 
     def batches(self, epoch: int) -> Iterator[int]:
+        """Yield the lists of the micro-batch that are not in the table yet; then mark all of them as done."""
         end = _lists_given(self.checkpoint, epoch)
         yield from self.log.waiting(end)
         self.log.finish(end)
 
     def source(self, frame: DataFrame, number: int) -> Source:
+        """Open the files of list ``number``; only the session of ``frame`` is used."""
         files = self.log.read(number)
         shared = str(self.log.folder)  # it is mounted on each worker, as the files are
         source = opened(
@@ -58,16 +62,20 @@ class Files:
         return self._held.enter_context(source)
 
     def check(self, number: int) -> None:
+        """Raise DataError if a file of the list has changed since it was opened."""
         self.log.check(number)
 
     def close(self, number: int) -> tuple[int, int | None]:
+        """Mark the list as committed. Files have no tombstones; the lag is in files."""
         self.log.finish(number)
         return 0, self.log.lag()
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
+        """Nothing: a file that is gone is an error, and never skipped."""
         return ()
 
     def notes(self, number: int) -> tuple[str, ...]:
+        """Warn of files that may be renamed copies of files taken before."""
         renamed = self.log.renamed(number)
         if not renamed:
             return ()
@@ -80,15 +88,18 @@ class Files:
         return (told,)
 
     def release(self) -> None:
+        """Close the source of the batch."""
         self._held.close()
 
     def begin(self) -> None:
-        pass
+        """Nothing to prepare: `files` has opened the log."""
 
     def look(self) -> None:
+        """Add new files to the log."""
         self.log.add()
 
     def left(self) -> DriftlineError | None:
+        """The error for listed files that the stream did not deliver; None if it delivered all."""
         if not (count := self.log.lag(self._last)):
             return None
         return DataError(
@@ -97,10 +108,11 @@ class Files:
         )
 
     def explain(self, error: str) -> DriftlineError | None:
+        """None: no error of Spark's is specific to the log."""
         return None
 
     def end(self) -> None:
-        """The stream has ended: messages about what is in are let go of, as far as that works."""
+        """Delete messages about files that are in the table; a failure is only logged."""
         try:
             self.log.let_go()
         except DriftlineError as error:
@@ -134,44 +146,53 @@ class Frames:
     _batch: DataFrame | None = field(default=None, init=False)
 
     def stream(self) -> DataFrame:
+        """The DataFrame itself."""
         return self.frame
 
     def batches(self, epoch: int) -> Iterable[int]:
+        """The micro-batch as the only batch."""
         return (epoch,)
 
     def source(self, frame: DataFrame, number: int) -> Source:
+        """Persist the micro-batch, which is read twice, and open it."""
         # Observed and written: computed anew, it could be another one.
         self._batch = frame.persist()
         return open_source(frame.sparkSession, self._batch, json_column=self.json_column)
 
     def check(self, number: int) -> None:
-        pass
+        """Nothing to check: the batch is persisted."""
 
     def close(self, number: int) -> tuple[int, int | None]:
+        """No tombstones, and an unknown lag."""
         return 0, None
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
+        """Nothing: any loss is the source's to report."""
         return ()
 
     def notes(self, number: int) -> tuple[str, ...]:
+        """No notes."""
         return ()
 
     def release(self) -> None:
+        """Unpersist the micro-batch."""
         if self._batch is not None:
             self._batch.unpersist()
             self._batch = None
 
     def begin(self) -> None:
-        pass
+        """Nothing to prepare."""
 
     def look(self) -> None:
-        pass
+        """Nothing to look for: Spark polls the source."""
 
     def end(self) -> None:
-        pass
+        """Nothing to close."""
 
     def left(self) -> DriftlineError | None:
+        """None: only the source knows what it has not delivered."""
         return None
 
     def explain(self, error: str) -> DriftlineError | None:
+        """None: the source is unknown."""
         return None

@@ -1,10 +1,10 @@
 """A folder of files as a stream of lists of files, each file once.
 
-Spark's own file source forgets: files that are older than others, lines appended to a file that it
-has seen, a name made again, a file deleted before it was read. So the capture keeps its own log,
-in the checkpoint: file *n* of the log lists the files of batch *n*, written before Spark hears of
-it. What Spark streams is this log. A micro-batch of Spark's has one list, or several: a process may
-die while Spark writes down which it has. So which lists are in is kept here, too.
+Spark's own file source misses files: those older than others, lines appended to a file that it has read, a
+name that is used again, a file deleted before it was read. So the capture keeps a log of its own in the
+checkpoint: file *n* of the log lists the files of batch *n*, and is written before Spark gets its number.
+Spark streams this log. A micro-batch of Spark's has one list, or several: a process may die while Spark
+writes down which it has. So the log also records which lists are in the table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from driftline.source.files import format_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MAX_FILES = 1000  # of one micro-batch
+MAX_FILES = 1000  # per micro-batch
 _KEPT = 100  # finished lists that stay files of their own
 _TAKEN = "_taken.json.gz"  # all earlier ones; Spark passes over names with _
 _DONE = "_done"
@@ -36,10 +36,10 @@ _DONE = "_done"
 
 @dataclass(slots=True)
 class FileLog:
-    """The files of a folder, or glob, that were taken or are about to be; kept in ``folder``.
+    """The log of the files of a folder or glob, taken or about to be; kept in ``folder``.
 
-    ``format`` None: that of the first, as its ending tells it; the others have to have the same.
-    ``done``: the last list that is in the table, as all before it are.
+    ``format`` None: that of the first file, by its ending; all others must have the same. ``done``: the last
+    list that is in the table, with all before it.
     """
 
     finder: Finder
@@ -53,9 +53,7 @@ class FileLog:
     _first: str | None = None  # the format of what was taken first
 
     def open(self, done: int = -1) -> None:
-        """Reads the log. ``done``: the last list that is in, for a log of an earlier version, which
-        does not say so.
-        """
+        """Read the log. ``done``: the last list in the table, for old logs, which do not have it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if (packed := self.folder / _TAKEN).exists():
             with gzip.open(packed, "rt") as file:
@@ -76,9 +74,9 @@ class FileLog:
             self._keep_done(done)
 
     def add(self) -> None:
-        """Looks for files; what is new becomes further lists.
+        """Look for files, and append lists of the new ones.
 
-        Raises DataError where a file that was taken has changed; SetupError where the folder is away.
+        Raises DataError if a file that was taken has changed; SetupError if the folder is away.
         """
         entries = sorted(self.finder.entries(self.taken, self.format), key=lambda e: (e.modified, e.path))
         pending = self._pending()
@@ -97,7 +95,7 @@ class FileLog:
         self._pack()
 
     def merge(self, given: int) -> None:
-        """Makes as few lists as `max_files` allows of those behind ``given``, which Spark does not know."""
+        """Make as few lists as `max_files` allows of those behind ``given``, which Spark does not know."""
         numbers = sorted(number for number in self.lists if number > given)
         entries = [entry for number in numbers for entry in self.lists[number]]
         merged = [entries[start : start + self.max_files] for start in range(0, len(entries), self.max_files)]
@@ -110,11 +108,11 @@ class FileLog:
             self.next = number
 
     def prompt(self) -> None:
-        """Appends a list of nothing, for Spark to give a micro-batch where it has none to give."""
+        """Append an empty list, so that Spark begins a micro-batch though there is nothing new."""
         self._append([])
 
     def finish(self, number: int) -> None:
-        """Lists up to this one are in. Raises SetupError where that cannot be kept."""
+        """Note that the lists up to this one are in the table. Raises SetupError if that is not writable."""
         if (done := min(number, self.next - 1)) > self.done:
             self._keep_done(done)
 
@@ -124,7 +122,7 @@ class FileLog:
         return [number for number, entries in lists if self.done < number <= end and entries]
 
     def let_go(self) -> None:
-        """Lets go of messages about files that are in. Raises SetupError."""
+        """Delete messages about files that are in the table. Raises SetupError."""
         self.finder.let_go(self._pending())
 
     def read(self, number: int) -> list[str]:
@@ -140,7 +138,7 @@ class FileLog:
         return [Uri(entry.path) if is_stored(entry.path) else entry.path for entry in entries]
 
     def check(self, number: int) -> None:
-        """Raises DataError for a file that has changed since `read`."""
+        """Raise DataError if a file has changed since `read`."""
         for before, now in zip(self.lists[number], self._now(number), strict=True):
             if before != now:
                 raise DataError(
@@ -161,7 +159,7 @@ class FileLog:
         return mapped(entry_of, [entry.path for entry in self.lists[number]])
 
     def lag(self, end: int | None = None) -> int:
-        """How many files are listed, up to the list ``end``, and not in."""
+        """The number of files in pending lists up to list ``end``; without it, in all."""
         return sum(len(self.lists[n]) for n in self.waiting(self.next if end is None else end))
 
     def stream(self, spark: SparkSession) -> DataFrame:
@@ -219,7 +217,7 @@ class FileLog:
     def _one_format(self, new: list[ListedFile]) -> None:
         if not new or self.format is not None:
             return
-        # An archive that was taken may be gone by now: its name alone tells.
+        # An archive that was taken may be gone by now: only its name is left to judge by.
         self._first = self._first or next(filter(None, map(format_by_name, self.taken)), None)
         self._first = self._first or format_of(new[0].path)
         for entry in new:

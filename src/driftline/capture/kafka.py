@@ -44,15 +44,16 @@ class Topics:
     skip_lost: bool
 
     def begin(self) -> None:
-        """Makes sure that offsets of the checkpoint are of these topics: with ``skip_lost``, those of a topic
-        that was made again become its beginning. Raises as `check`.
+        """Check that the checkpoint's offsets are of these topics. Raises as `check`.
+
+        With ``skip_lost``, a topic that was created anew is read from its beginning instead.
         """
         if self.skip_lost and (again := self._made_again()):
             self._begin_anew(again)
         self.check()
 
     def check(self) -> None:
-        """Raises DataError where a topic was made again."""
+        """Raise DataError if a topic was created anew."""
         if again := ", ".join(self._made_again()):
             raise DataError(
                 f"topic {again} was deleted and made again: the offsets of its last batch say nothing of it",
@@ -61,7 +62,9 @@ class Topics:
             )
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
-        """What of a micro-batch was gone when it was read, and is gone without."""
+        """The offsets of a micro-batch that Kafka deleted before they were read; none without
+        ``skip_lost``.
+        """
         return lost(self.admin, Offsets(self.checkpoint), epoch) if self.skip_lost else ()
 
     def _made_again(self) -> dict[str, Topic]:
@@ -105,7 +108,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class TopicReading:
-    """How topics are read, in the words of `Table.capture`."""
+    """Options for reading topics, named as the parameters of `Table.capture`."""
 
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     start: str | datetime = "earliest"
@@ -116,7 +119,9 @@ class TopicReading:
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def values(self) -> Callable[[DataFrame], KafkaJson | KafkaTyped]:
-        """How a micro-batch's values are read. Raises UsageError."""
+        """Return the function that makes a source of a micro-batch, by the values' format. Raises
+        UsageError.
+        """
         fmt, metadata = self.value_format, self.metadata
         if fmt in KINDS:
             if not self.registry.get("url"):
@@ -148,7 +153,8 @@ def place(url: str) -> tuple[str, str]:
 
 
 def starting(start: str | datetime) -> dict[str, str]:
-    """Where Spark's connector is to begin. A time without a zone is in UTC. Raises UsageError.
+    """The options that make Spark's connector start there. A time without a zone is in UTC. Raises
+    UsageError.
 
     >>> starting("1970-01-01T00:00:01.5")["startingTimestamp"]
     '1500'
@@ -170,8 +176,10 @@ def starting(start: str | datetime) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Kafka:
-    """A stream with the columns of Spark's Kafka source. ``name`` tells the topics; ``values``: what makes a
-    source of a micro-batch; ``client``: settings of the connection; ``topics``: None if not known.
+    """A stream with the columns of Spark's Kafka source.
+
+    ``name``: the topics, for messages; ``values``: makes a source of a micro-batch; ``client``: settings of
+    the connection; ``topics``: None if unknown.
     """
 
     frame: DataFrame
@@ -183,28 +191,39 @@ class Kafka:
     _lost: tuple[LostOffsets, ...] | None = None
 
     def stream(self) -> DataFrame:
+        """The stream of the topics."""
         return self.frame
 
     def batches(self, epoch: int) -> Iterable[int]:
+        """The micro-batch as the only batch."""
         return (epoch,)
 
     def source(self, frame: DataFrame, epoch: int) -> Source:
+        """Open a micro-batch. Raises DataError if a topic was created anew: an empty batch has no later
+        check.
+        """
         self._check_topics()  # a batch with nothing in it has no commit
         self._batch, self._lost = self.values(frame), None
         return self._batch
 
     def check(self, epoch: int) -> None:
+        """Raise DataError if a topic was created anew; and note the offsets that were deleted before they
+        were read.
+        """
         self._check_topics()
-        self._lost = self._gone(epoch)  # before the commit: of a batch that is in, nobody asks again
+        self._lost = self._gone(epoch)  # before the commit: a committed batch is not looked at again
 
     def close(self, epoch: int) -> tuple[int, int | None]:
+        """The number of tombstones in the batch. The lag comes with Spark's progress."""
         batch, self._batch = self._batch, None
         return 0 if batch is None else batch.tombstones, None
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
-        return self._gone(epoch) if self._lost is None else self._lost  # no commit, as where all is gone
+        """The offsets that `check` found lost; if there was no commit, those that are gone now."""
+        return self._gone(epoch) if self._lost is None else self._lost  # no commit if all are gone
 
     def notes(self, epoch: int) -> tuple[str, ...]:
+        """No notes."""
         return ()
 
     def _gone(self, epoch: int) -> tuple[LostOffsets, ...]:
@@ -215,9 +234,10 @@ class Kafka:
             self.topics.check()
 
     def release(self) -> None:
-        pass
+        """Nothing is held."""
 
     def begin(self) -> None:
+        """Check the topics against the checkpoint. Errors of Java become driftline's."""
         if self.topics is None:
             return
         try:
@@ -226,17 +246,19 @@ class Kafka:
             raise self.explain(str(error)) or SetupError(f"{self.name}: {_sentence(str(error))}") from error
 
     def look(self) -> None:
-        pass
+        """Nothing to look for: Spark polls the topics."""
 
     def end(self) -> None:
+        """Close the connection to the brokers."""
         if self.topics is not None:
             self.topics.admin.close()
 
     def left(self) -> DriftlineError | None:
+        """None: the end of a stream of topics needs no check."""
         return None
 
     def _made_again(self) -> DataError | None:
-        """Why records are gone, where it is not that Kafka deleted them."""
+        """The error for a topic that was created anew; None if Kafka deleted the records itself."""
         try:
             with suppress(Py4JJavaError):
                 self._check_topics()
@@ -247,6 +269,10 @@ class Kafka:
         return None
 
     def explain(self, error: str) -> DriftlineError | None:
+        """Translate an error of Spark's connector into one with advice; None for an unknown one.
+
+        Secrets of the connection's settings are redacted from its text.
+        """
         text = redacted(_sentence(error), self.client)
         message = f"{self.name}: {text}"
         if _OURS.search(error):  # raised in a task, and said well there
@@ -274,7 +300,10 @@ class Kafka:
 
 
 def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Checkpoint) -> Kafka:
-    """The topics of a URL. Raises UsageError."""
+    """The stream of a URL's topics. Raises UsageError.
+
+    ``reading``: its options; ``checkpoint``: keeps the topics' ids.
+    """
     brokers, topics = place(url)
     values = reading.values()
     jvm: Any = spark._jvm if reading.client else None
@@ -305,14 +334,16 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
 
 
 def is_kafka(frame: DataFrame) -> bool:
-    """Whether a DataFrame has the columns of Spark's Kafka source, whose values are still bytes."""
+    """True if a DataFrame has the columns of Spark's Kafka source, with values still in bytes."""
     types = dict(frame.dtypes)
     return types.keys() >= _COLUMNS and types["value"] == "binary"
 
 
 def lag(progress: str) -> int | None:
-    """How many offsets are still to come, by what Spark tells of a
-    micro-batch; None where it does not tell.
+    """The number of offsets behind a micro-batch, from Spark's ``progress`` as JSON; None if it has none.
+
+    >>> lag('{"sources": [{"latestOffset": {"t": {"0": 7}}, "endOffset": {"t": {"0": 5}}}]}')
+    2
     """
     left = 0
     for source in json.loads(progress)["sources"]:
@@ -325,7 +356,7 @@ def lag(progress: str) -> int | None:
 
 
 def _sentence(error: str) -> str:
-    """What happened, of Spark's message.
+    """The innermost cause in an error message of Spark's.
 
     >>> _sentence("[STREAM_FAILED] Query terminated with exception: a.b.C: No login. SQLSTATE: XXKST")
     'No login'

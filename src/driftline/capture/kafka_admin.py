@@ -1,4 +1,4 @@
-"""Kafka's admin client: what a broker knows of topics."""
+"""Kafka's admin client: the topics of a broker, their ids and offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker before Kafka 2.8
 
 
 class Topic(NamedTuple):
-    """A topic. ``id``: None where the broker gives none; ``partitions``: their numbers."""
+    """A topic. ``id``: None if the broker gives none; ``partitions``: their numbers."""
 
     id: str | None
     partitions: tuple[int, ...]
@@ -64,7 +64,7 @@ class Admin:
         return {place: answer.get(partition).offset() for place, partition in partitions.items()}
 
     def close(self) -> None:
-        """Ends the connection."""
+        """End the connection."""
         if self._java is not None:
             self._java.close()
             self._java = None

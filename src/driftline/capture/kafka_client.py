@@ -69,10 +69,7 @@ def client_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_names(settings: Mapping[str, str], known: Collection[str]) -> None:
-    """Raises UsageError for a name that is nearly one of those that the client knows.
-
-    Others may be for a class that a setting names.
-    """
+    """Raise UsageError for an unknown name that is close to one of the client's settings."""
     for key in settings.keys() - set(known):
         if near := difflib.get_close_matches(key, known, 1, _NEAR):
             raise UsageError(f"Kafka's client has no setting {key!r}", hint=f"did you mean {near[0]!r}?")

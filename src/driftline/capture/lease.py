@@ -52,7 +52,7 @@ class Lease:
                 self._system.delete_file(f"{self._folder}/{self._own}")
 
     def check(self) -> None:
-        """Raises DataError where the folder may be another's by now."""
+        """Raise DataError if the folder may be another process's by now."""
         if time.time() - self._renewed > _STALE - _RENEWED:
             raise DataError(
                 f"capture {self._name}: {self._uri} could not be held",
@@ -71,7 +71,9 @@ class Lease:
             time.sleep(_LOOK)
 
     def _marks_of_others(self) -> dict[str, int]:
-        """The marks of others that may live, and when they were renewed; those of the dead are deleted."""
+        """The marks of other processes that may live, with the times of renewal; marks of dead ones are
+        deleted.
+        """
         with explaining(self._uri):
             infos = {info.base_name: info for info in self._system.get_file_info(FileSelector(self._folder))}
             now = max(info.mtime_ns for info in infos.values())
@@ -102,8 +104,10 @@ class Lease:
 
 
 def processes() -> str:
-    """Which processes ours is numbered among: those of this machine, or container, since it was started.
-    Where that is not told, none but itself.
+    """An id of the process numbering that this process is part of: of this machine or container, since its
+    start.
+
+    Without such an id, a random one, which only this process has.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

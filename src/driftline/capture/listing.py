@@ -25,10 +25,9 @@ class ListedFile(NamedTuple):
 
 
 def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[ListedFile]:
-    """The files of a folder or glob, outside the ``lake``. ``fmt`` None: of a folder, those whose ending
-    tells a format.
+    """The files of a folder or glob, outside the ``lake``. Raises SetupError if it is away.
 
-    Raises SetupError where it is away.
+    ``fmt`` None: of a folder, only files whose ending shows a format.
     """
     if is_stored(source):
         yield from _stored(source, fmt)
@@ -55,13 +54,13 @@ def listed_behind(source: str, fmt: str | None, path: str) -> Iterator[ListedFil
 
 
 def may_be(source: str, fmt: str | None) -> Callable[[str], bool]:
-    """Whether a path, of a store, may be among what `listed` gives, by its words alone."""
+    """Return a test for paths in a store: true if `listed` could give the path, judged by its name alone."""
     holds, any_name = may_hold(source), bool(fmt) or has_magic(source)
     return lambda path: holds(path) and (any_name or path == source or _known(path))
 
 
 def entry_of(path: str) -> ListedFile:
-    """A file as it is now. Raises DataError where it is gone."""
+    """A file as it is now. Raises DataError if it is gone."""
     try:
         if not is_stored(path):
             stat = Path(path).stat()

@@ -20,7 +20,7 @@ class LostOffsets:
 
     @property
     def count(self) -> int:
-        """How many offsets: records, and markers of transactions."""
+        """The number of offsets, of records and of transaction markers."""
         return self.last - self.first + 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class Offsets:
     checkpoint: Checkpoint
 
     def of(self, epoch: int) -> tuple[ByPartition, ByPartition]:
-        """Where a micro-batch begins in each partition, and where it ends."""
+        """The begin and end offsets of a micro-batch, by partition."""
         before = f"offsets/{epoch - 1}" if epoch else "sources/0/0"
         return self._read(before), self._read(f"offsets/{epoch}")
 
@@ -52,9 +52,9 @@ class Offsets:
 
 
 def lost(admin: Admin, offsets: Offsets, epoch: int) -> tuple[LostOffsets, ...]:
-    """What of a micro-batch was gone when it was read.
+    """The offsets of a micro-batch that were gone when it was read.
 
-    It is asked for behind the reading: what went meanwhile counts as lost, whether it was read before or not.
+    The brokers are asked after the read: offsets deleted meanwhile count as lost, read or not.
     """
     begin, end = offsets.of(epoch)
     first = admin.first_offsets(begin)

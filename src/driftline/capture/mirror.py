@@ -1,7 +1,7 @@
-"""A folder of this machine whose files are kept in a store.
+"""A local folder whose files are kept in a store.
 
-Spark and the log of files work on the folder. What they wrote is in the store before the micro-batch that
-needs it is in the table, so that a capture goes on from there on any machine.
+Spark and the log of files work on the folder. Their files are in the store before the micro-batch that needs
+them is committed, so that the capture can continue on any machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LIST = re.compile(rb'("path":"file:/*(?=/))[^"]*/files/(?=\d+\.json")')
 
 
 class _Written(NamedTuple):
-    """What differs when a file was written anew."""
+    """The file attributes that change whenever a file is rewritten."""
 
     inode: int
     changed: int
@@ -32,7 +32,7 @@ class _Written(NamedTuple):
 
 
 class Mirror:
-    """The files below ``uri``, and ``folder``, in which they are while somebody works on them."""
+    """The files below ``uri``, and ``folder``, their local copy while somebody works on them."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -42,7 +42,7 @@ class Mirror:
         self._stored: dict[str, _Written] = {}
 
     def restore(self) -> None:
-        """Copies what the store has into the folder."""
+        """Copy the store's files into the folder."""
         with explaining(self._uri):
             selector = FileSelector(self._path, recursive=True, allow_not_found=True)
             infos = self._system.get_file_info(selector)
@@ -51,9 +51,9 @@ class Mirror:
         self._stored = self._files()
 
     def keep(self) -> None:
-        """Has the store keep what is new in the folder, and drop what is gone there.
+        """Copy new files of the folder to the store, and delete there the files that are gone here.
 
-        Raises SetupError where the folder was emptied by somebody else, or the store does not take it.
+        Raises SetupError if somebody else has emptied the folder, or if the store refuses.
         """
         now = self._files()
         if _IDENTITY in self._stored and _IDENTITY not in now:
@@ -71,7 +71,7 @@ class Mirror:
                 del self._stored[name]
 
     def close(self) -> None:
-        """Deletes the folder."""
+        """Delete the folder."""
         self._temporary.cleanup()
 
     def _files(self) -> dict[str, _Written]:

@@ -37,9 +37,10 @@ _AN_HOUR = 3600.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch did. ``epoch``: its number, which is that of Spark's micro-batch, or of a list of files;
-    ``lag``: files or offsets that are still to come, where that is known; ``lost``: offsets that it went on
-    without.
+    """The outcome of one batch.
+
+    ``epoch``: the number of Spark's micro-batch, or of a list of files. ``lag``: files or offsets still to
+    come, if known. ``lost``: offsets that were skipped because they were gone.
     """
 
     capture: str
@@ -56,13 +57,15 @@ class Batch:
 
 
 class Flow(Protocol):
-    """What comes in: files, a topic, any streaming DataFrame. ``name`` tells the source from others."""
+    """An incoming stream: files, topics, or any streaming DataFrame."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The source, as messages name it."""
+        ...
 
     def stream(self) -> DataFrame:
-        """What Spark streams."""
+        """The DataFrame that Spark streams."""
         ...
 
     def batches(self, epoch: int) -> Iterable[int]:
@@ -74,49 +77,49 @@ class Flow(Protocol):
         ...
 
     def check(self, number: int) -> None:
-        """Raises DataError where the batch is no longer what was read."""
+        """Raise DataError if the batch is no longer what was read."""
         ...
 
     def close(self, number: int) -> tuple[int, int | None]:
-        """The batch is in: its tombstones, and the lag after it."""
+        """Finish a committed batch; returns its tombstones, and the lag after it, None if unknown."""
         ...
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
-        """What the batch was to bring, and the source had no more."""
+        """The offsets of the batch that the source no longer had."""
         ...
 
     def notes(self, number: int) -> tuple[str, ...]:
-        """What a person should know of how the batch was found."""
+        """Notes for a person on how the batch was found."""
         ...
 
     def release(self) -> None:
-        """Lets go of what the batch held, whether it is in or failed."""
+        """Release the resources of the batch, whether it was committed or failed."""
         ...
 
     def begin(self) -> None:
-        """Makes ready what is there, before Spark's stream begins."""
+        """Prepare the source before Spark's stream begins."""
         ...
 
     def look(self) -> None:
-        """Looks for what is new, where Spark does not do so itself."""
+        """Look for new data, if Spark does not do so itself."""
         ...
 
     def left(self) -> DriftlineError | None:
-        """An error where the stream has ended by itself, and not all is in that it was to bring."""
+        """The error for data that was not delivered when the stream ended by itself; None if all was."""
         ...
 
     def end(self) -> None:
-        """The stream has ended."""
+        """Clean up after the stream has ended."""
         ...
 
     def explain(self, error: str) -> DriftlineError | None:
-        """An error of Spark's own, where it is known what to do."""
+        """Translate an error of Spark's into one with advice; None for an unknown one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Where a stream goes, and how. ``table`` makes the table for a session: a stream has one of its own."""
+    """The target of a stream, and its options. ``table`` makes the table for the stream's own session."""
 
     name: str
     table: Callable[[SparkSession], CatalogTable]
@@ -141,7 +144,7 @@ class CaptureQuery(StreamingQuery):
         self._keeper.start()
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802  Spark's name
-        """Waits for the end; True where it has come within ``timeout`` seconds. Raises what ended it."""
+        """Wait for the end; True if it came within ``timeout`` seconds. Raises the stream's error."""
         cause: StreamingQueryException | None = None
         try:
             if super().awaitTermination(timeout) is False:
@@ -154,14 +157,15 @@ class CaptureQuery(StreamingQuery):
         return None if timeout is None else True
 
     def stop(self) -> None:
-        """Ends the stream once the micro-batch that runs now is in."""
+        """End the stream after the micro-batch that runs now."""
         self._runner.stopping = True
         with self._runner.busy:
             super().stop()
 
     def lag(self, epoch: int) -> int | None:
-        """How many offsets were still to come after a micro-batch, where
-        Spark tells; within two seconds of its end.
+        """The number of offsets still to come after a micro-batch; None if Spark does not report it.
+
+        Spark's progress is waited for up to two seconds.
         """
         for _ in range(20):
             progress = self.lastProgress
@@ -202,8 +206,10 @@ class _Stopped(Exception):
 
 
 def start(capture: Capture, flow: Flow, every: float | None, held: ExitStack) -> CaptureQuery:
-    """Starts the stream. ``every``: seconds between micro-batches; None: it ends when it has caught up.
-    ``held``: the checkpoint, let go of at the end of the stream.
+    """Start the stream.
+
+    ``every``: seconds between micro-batches; None: the stream ends when it has caught up. ``held``: the
+    checkpoint, released at the end of the stream.
     """
     if not os.environ.get("DRIFTLINE_DEBUG"):
         # What a micro-batch raises is raised again where the stream is waited for.
@@ -222,7 +228,7 @@ def start(capture: Capture, flow: Flow, every: float | None, held: ExitStack) ->
 
 
 class _Runner:
-    """What Spark calls with each micro-batch."""
+    """The function that Spark calls with each micro-batch."""
 
     def __init__(self, capture: Capture, flow: Flow) -> None:
         self.capture, self.flow = capture, flow
@@ -273,7 +279,7 @@ class _Runner:
         capture.on_batch(Batch(capture.name, number, result, tombstones, lag, lost))
 
     def _ours(self, error: BaseException) -> BaseException:
-        """The error, said better where what comes in knows it."""
+        """The error, or the one that the flow explains it with."""
         cause = error.__cause__ if isinstance(error, DriftlineError) else error
         if not isinstance(cause, PySparkException | Py4JError):
             return error

@@ -26,7 +26,7 @@ _GLOBAL = {
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Runs one command and ends the process with its exit code."""
+    """Run one command, and end the process with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names and values come in any script

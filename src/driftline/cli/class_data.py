@@ -1,6 +1,4 @@
-"""Makes Java's archive of classes, in a process of its own: by what
-commands do in a lake that is thrown away.
-"""
+"""Makes Java's class archive in a process of its own: runs what commands do, in a temporary lake."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ _BATCHES = (
 
 
 def main() -> None:
-    """Makes the archive of this process's Java, pyspark and jars."""
+    """Make the archive of this process's Java, pyspark and jars."""
     os.nice(19)
     archive = Archive.of(cache_folder(), find_java(), cached_jars(), Path(pyspark.__file__).parent)
     if archive is not None and archive.wanted():

@@ -63,6 +63,7 @@ def undo(
 
 
 def show_layout(scope: Invocation, table: str, *, json: bool) -> None:
+    """Print the layout of a table's data files, as text or as JSON."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import evolution
 

@@ -163,7 +163,7 @@ def _results(
     again: bool = False,
     counted: Metrics | None = None,
 ) -> Iterator[tuple[str, Result]]:
-    """Takes the sources in, batch by batch; yields what each is called, and what came of it."""
+    """Ingest the sources batch by batch; yields the name and the result of each."""
     from driftline.cli.terminal import Progress
     from driftline.source.files import expand, stamps
 

@@ -29,9 +29,10 @@ _COMMITS = ("quarantining", "committing", _COMMITTED)
 
 
 class Interrupt:
-    """The handler of Ctrl-C and SIGTERM. ``asked``: one of them came; ``stopping``: it did, where
-    that means an end in order; ``cancels``: what Spark runs is cancelled; ``code``: what the process
-    then ends with.
+    """The handler of Ctrl-C and SIGTERM.
+
+    ``asked``: one of them came; ``stopping``: it came while it means an end in order; ``cancels``: Spark's
+    jobs are cancelled; ``code``: the exit code of the process then.
     """
 
     def __init__(self) -> None:
@@ -43,11 +44,12 @@ class Interrupt:
         self._commits = False
 
     def listen(self) -> None:
+        """Install the handler for Ctrl-C and SIGTERM."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._pressed)
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt if the command is to end."""
+        """Raise KeyboardInterrupt if the command is to end."""
         if self.asked:
             raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""`--log-format json`: what goes to standard error as an object a line, by Python's logging."""
+"""`--log-format json`: standard error as one JSON object a line, by Python's logging."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _handler: logging.Handler | None = None
 
 
 class _Lines(logging.Formatter):
-    """A record as an object: moment, level, logger and message, then what the record has besides."""
+    """A record as an object: time, level, logger and message, then its fields."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__()
@@ -53,11 +53,13 @@ def is_json() -> bool:
 
 
 def phase(text: str) -> None:
-    """Tells of what is done next."""
+    """Log the phase that begins."""
     _LOG.info(text, extra={"event": "phase"})
 
 
 def failed(message: str, todo: str | None, error: Exception, code: int, *, trace: bool) -> None:
-    """Tells of the error that ends the command."""
+    """Log the error that ends the command, with advice (``todo``), exit code and, with ``trace``, its
+    trace.
+    """
     more = {"event": "error", "error": type(error).__name__, "hint": todo, "exit_code": code}
     _LOG.error(message, extra=more, exc_info=error if trace else None)

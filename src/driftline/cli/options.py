@@ -227,7 +227,7 @@ def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
 
 
 def writable(file: Path) -> None:
-    """Says what is wrong with the name of a file to be written, before Spark starts. Raises UsageError."""
+    """Raise UsageError if the file cannot be created, before Spark starts."""
     if file.is_dir():
         raise UsageError(f"{file} is a folder", hint=f"name a file, as in {file / 'out'}")
     if not file.parent.is_dir():
@@ -237,9 +237,9 @@ def writable(file: Path) -> None:
 def metrics(
     table: str, capture: str = "", *, address: str | None = None, file: Path | None = None
 ) -> Metrics | None:
-    """Metrics from the start of a command, so that a waiting one is visible too.
+    """Metrics that exist from the start of a command, so that a waiting one is visible too.
 
-    None if nobody asked for any.
+    None without an ``address`` and a ``file``.
     """
     if address is None and file is None:
         return None

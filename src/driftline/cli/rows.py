@@ -41,7 +41,7 @@ _AWAY = (
     "org.apache.iceberg.jdbc.UncheckedSQL",
 )
 GAP = 3  # characters between columns
-NARROW = 8  # characters that a column wants at least, to stand beside others
+NARROW = 8  # characters that a column needs at least, beside others
 
 
 class Json:
@@ -56,6 +56,7 @@ class Json:
         self._rows = _begun(_json(frame.limit(limit) if limit else frame, frame.columns))
 
     def show(self, _: Console) -> None:
+        """Print each row as it arrives."""
         for line in self._rows:
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
@@ -71,6 +72,7 @@ class Pages:
         self._rows = _begun(_json(frame.limit(limit + 1) if limit else frame, numbered))
 
     def show(self, console: Console) -> None:
+        """Print page after page, and a remark if there are no rows, or more than the limit."""
         shown = islice(self._rows, self._limit or None)
         count = 0
         while page := [_cells(row) for row in islice(shown, PAGE)]:

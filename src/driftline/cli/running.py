@@ -41,17 +41,18 @@ class Running:
     hints: set[str] = field(default_factory=set)
     _phase: str = ""
     _wait: str = ""
-    _due: float = 0.0  # when a log is told of the wait
+    _due: float = 0.0  # when the wait is logged
     _next_look: float = 0.0
 
     def phase(self, text: str) -> None:
+        """Show a phase of the stream. A series of waits counts from the first of them."""
         self._phase = text
         if text.startswith(WAITING):
             self._due = self._due if self._wait else time.monotonic() + _PATIENCE
             self._wait = text
 
     def until_it_ends(self, query: CaptureQuery) -> None:
-        """Shows each batch, then what came together. Raises what ended the query."""
+        """Show each batch, and their sum at the end. Raises the error that ended the query."""
         from driftline.cli.terminal import show
 
         try:

@@ -97,7 +97,7 @@ class Invocation:
         return lake
 
     def _must_have(self, table: str) -> None:
-        """Raises UsageError if the lake has no such table, as far as that is known without Spark."""
+        """Raise UsageError if the lake has no such table, as far as that is known without Spark."""
         names = self._tables()
         ours = {caseless(table), caseless(f"{table}{QUARANTINE}")}
         if names is None or any(caseless(name) in ours for name in names):

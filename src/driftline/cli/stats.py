@@ -121,7 +121,7 @@ def _offline(scope: Invocation, table: str) -> Stats | None:
 
 
 def _write(file: Path, text: str) -> int:
-    """Writes it; returns how many bytes there are."""
+    """Write it; returns how many bytes there are."""
     try:
         return file.write_bytes(text.encode(errors="backslashreplace"))
     except OSError as error:

@@ -91,6 +91,7 @@ def out(*, width: int | None = None) -> Console:
 
 
 def show(lines: Iterable[RenderableType] | RenderableType) -> None:
+    """Print lines, or a single one, to standard output."""
     console = out()
     for line in [lines] if isinstance(lines, str) or not isinstance(lines, Iterable) else lines:
         console.print(line)
@@ -133,6 +134,7 @@ class Progress:
             self._live = None
 
     def phase(self, text: str) -> None:
+        """Show ``text`` as the present step; with JSON logs, log it too."""
         if log.is_json() and text != self._text:
             log.phase(text)
         self._text = text
@@ -144,7 +146,7 @@ class Progress:
         return lambda phase: self.phase(f"{title}: {phase}")
 
     def notice(self, text: str) -> None:
-        """Tells of what takes long, in a log too."""
+        """Print a line about work that takes long; in logs too."""
         if log.is_json() or self._live:
             self.phase(text)
         else:

@@ -53,7 +53,7 @@ from driftline.core.schema.types import (
 from driftline.core.values.dates import declared_string_base
 from driftline.core.values.parse import has_value
 
-Columns = Sequence[tuple[Type, pa.Array]]  # of one field's values, for each of their types
+Columns = Sequence[tuple[Type, pa.Array]]  # the values of one field, by type
 
 
 class MapEntries(NamedTuple):
@@ -139,6 +139,7 @@ class ArrowRecords:
     nulls: pa.Array | None = None
 
     def values(self, route: FieldRoute) -> ArrowValues | MixedValues | None:
+        """The values of the field in one part, or in several if its arrays have lists of different depths."""
         columns = self._by_key.get(route.key)
         return None if columns is None else _values(columns, route, self.json, self.dates)
 
@@ -200,6 +201,7 @@ class ArrowValues:
         return reduce(np.logical_or, [~nulls_of(leaves) for _, leaves in self._leaves])
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
+        """Convert each column, and take a leaf from the one column that has it."""
         if target == VARIANT:
             return reduce(first_of, [_as_variants(*column) for column in self._leaves])
         taken = [self._primitives(*column, target, column_route) for column in self._leaves]
@@ -252,6 +254,9 @@ class ArrowValues:
         return scattered(len(leaves), parts, arrow_type(target))
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """The values as VARIANT, and flags of the leaves held. A VARIANT column without lists stays as it
+        is.
+        """
         if not self.dim and self._leaves[0][0] == VARIANT:
             return self._leaves[0][1], self._valid
         whole = self.lists()
@@ -262,6 +267,11 @@ class ArrowValues:
         return array, valid[np.asarray(owners, np.int64)]
 
     def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
+        """The fields of the structs, or empty records if the column does not take objects.
+
+        A single struct of JSON keeps all its leaves, with nulls for the others; other structs leave nulls
+        out.
+        """
         takes = RECORD in bases_of(column_route).get(self.dim, frozenset())
         # A column has an object that it does not take as {}, but for what has to be found in the rest.
         waits = not takes and Facet(self.dim, RECORD) in self._route.beyond
@@ -289,6 +299,7 @@ class ArrowValues:
         return ArrowRecords(arrays, struct, len(leaves), self._json, self._dates, nulls)
 
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
+        """The maps among all leaves; None if there are none."""
         return self.maps_of(self.entries(key, dims), route)
 
     def entries(self, key: Type, dims: Dims, first: int = 0) -> list[MapEntries]:
@@ -312,9 +323,11 @@ class ArrowValues:
         return Maps(offsets, keys, _values(together(groups), route, self._json, self._dates), numbers)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
+        """Put the leaves at their places among `count`, with null elsewhere."""
         return in_places(self.count, leaves, numbers)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+        """Wrap the leaves in lists as deep as ``type_``; if the depth is the same, the lists are reused."""
         dim = dimension(type_)
         if dim == self.dim and (not dim or leaves.null_count == self.count - self._valid.sum()):
             return relist(self._lists, leaves, type_)
@@ -327,14 +340,17 @@ class ArrowValues:
         return numbered(self._lists, self._valid, first)
 
     def missing(self) -> pa.Array:
+        """Flag values that are null or absent: those whose outermost list, or leaf, is null."""
         return self._lists.is_null() if self.dim else pa.array(~self._valid)
 
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
+        """The owner and list positions of each leaf; without lists, each leaf is a value of its own."""
         if not self.dim:
             return [(number, ()) for number in range(self.count)]
         return places_of(numbered(self._lists, np.ones(self.count, np.bool_)))
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
+        """The texts of lost leaves by ``held``, or of all values if it is None; typed if of a single type."""
         if held is not None:
             lost = np.flatnonzero(self._valid & ~held).tolist()
             places = self.places() if lost else ()
@@ -375,10 +391,12 @@ class ArrowValues:
             yield NumberText(value, within, json_text(reduce(merged, (part for part, _ in parts)), below))
 
     def are_all_in(self, leaves: pa.Array) -> bool:
+        """True if the leaves have as many nulls as those of the only type; with several types, none."""
         nulls = self._leaves[0][1].null_count if len(self._leaves) == 1 else 0
         return bool(leaves.null_count == nulls)
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
+        """The first lost leaf of a primitive type; None if there is none."""
         if not (self._valid & ~held).any():
             return None
         for inner, leaves in self._leaves:

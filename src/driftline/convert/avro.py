@@ -139,7 +139,7 @@ class _Schema:
 
     def _union(self, branches: Sequence[Any], path: Path) -> Node:
         nodes = [self.node(branch, path) for branch in branches if branch != "null"]
-        # Python does not tell the narrow from the wide.
+        # Python has one type for narrow and wide ones.
         types = [node.fields("")[0].type for node in nodes]
         nodes = [node for node, type_ in zip(nodes, types, strict=True) if _WIDER.get(type_) not in types]
         return nodes[0] if len(nodes) == 1 else UnionNode(tuple(nodes)) if nodes else _PLAIN["null"]

@@ -22,7 +22,7 @@ from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNod
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import Struct
 
-Read: TypeAlias = Callable[[Cursors], pa.Array]  # of one column
+Read: TypeAlias = Callable[[Cursors], pa.Array]  # reads one column
 
 _INT = (-(2**31), 2**31 - 1)
 _DAY, _MICRO = (-719_162, 2_932_896), (-62_135_596_800_000_000, 253_402_300_799_999_999)  # as Python has them
@@ -48,6 +48,7 @@ def _binary(cursors: Cursors) -> pa.Array:
 
 
 def text(cursors: Cursors) -> pa.Array:
+    """Read strings. Raises Undecodable with the records that are not UTF-8."""
     array = _binary(cursors)
     try:
         return array.cast(pa.string())
@@ -170,7 +171,12 @@ class UnfitError(Exception):
 class ValueReader(Protocol):
     """Reads the values at one place of the schema into the arrays of its `Node`."""
 
-    def read(self, cursors: Cursors) -> list[pa.Array]: ...
+    def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read one value at each cursor, and advance the cursors behind it.
+
+        Returns arrays of one length, in the order of the types of the `Node`. Raises Undecodable.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +206,7 @@ class RecordReader:
         return self.columns(data, starts[:0], ends[:0])
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read the fields in the schema's order into one array of structs."""
         arrays = self._fields(cursors)
         if not arrays:
             return [pa.array([{}] * len(cursors.at), pa.struct([]))]
@@ -217,6 +224,7 @@ class _LeafReader:
     column: Read
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read one column of plain values."""
         return [self.column(cursors)]
 
 
@@ -225,6 +233,7 @@ class _ListReader:
     items: ValueReader
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read lists: an array for each type of the items, all with the same offsets."""
         offsets, arrays = _items(cursors, self.items.read)
         return [pa.ListArray.from_arrays(offsets, array) for array in arrays]
 
@@ -234,12 +243,13 @@ class _MapReader:
     items: ValueReader
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read maps. Raises Undecodable if a map has a key twice: its last value counts."""
         offsets, (keys, *arrays) = _items(cursors, self._entry)
         lengths = np.diff(offsets.to_numpy())
         owners = np.repeat(np.arange(len(lengths)), lengths)
         distinct = keys.dictionary_encode()
         pairs = owners * max(1, len(distinct.dictionary)) + distinct.indices.to_numpy()
-        if len(np.unique(pairs)) < len(keys):  # of a key that stands twice the last counts
+        if len(np.unique(pairs)) < len(keys):  # of a key that occurs twice, the last value counts
             raise Undecodable(cursors.ends)
         return [pa.MapArray.from_arrays(offsets, keys, array) for array in arrays]
 
@@ -254,6 +264,7 @@ class _UnionReader:
     branches: Sequence[ValueReader | None]
 
     def read(self, cursors: Cursors) -> list[pa.Array]:
+        """Read the branch numbers, then each branch at the cursors that chose it."""
         taken = cursors.within(0, len(self.branches) - 1)
         arrays = []
         for number, branch in enumerate(self.branches):
@@ -279,7 +290,7 @@ def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple
     """The items of lists: the offset of each list among them, and their arrays."""
     count = len(cursors.at)
     nobody = np.zeros(0, np.int64)
-    owners, parts = [nobody], [read(cursors.some(nobody))]  # which have the types at least
+    owners, parts = [nobody], [read(cursors.some(nobody))]  # an empty array has the types at least
     lengths, open_ = np.zeros(count, np.int64), np.arange(count)
     while len(open_):
         block = cursors.some(open_)
@@ -326,6 +337,7 @@ class _BinarySchema:
         self._named = dict(named)
 
     def reader(self, schema: Any) -> ValueReader:
+        """The reader for a schema. Raises UnfitError if its values can only be read one by one."""
         if isinstance(schema, list):
             return self._union(schema)
         if isinstance(schema, str):
@@ -355,7 +367,7 @@ class _BinarySchema:
         nodes = [self._node(branch) for branch in branches if branch != "null"]
         kinds = list(chain.from_iterable(map(_kinds, nodes)))
         if len(set(kinds)) < len(kinds):
-            raise UnfitError  # a value may stand in the column of another branch than its own
+            raise UnfitError  # a value may be in another branch's column
         return _UnionReader([None if branch == "null" else self.reader(branch) for branch in branches])
 
 

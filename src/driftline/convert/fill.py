@@ -125,7 +125,7 @@ def _fill(
         )
     if len(keeping) != 1 or not values.are_all_in(keeping[0]):
         held += [array.is_valid().to_numpy(zero_copy_only=False) for array in keeping]
-        # A map may be planned for by its values alone, and have no column as deep as it stands.
+        # A map may be planned for by its values alone, and have no column for its dimension.
         waits = bool(field.beyond or maps)
         _account(values, reduce(np.logical_or, held), path, rest if waits else None, field.elsewhere)
     return [

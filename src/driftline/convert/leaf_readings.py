@@ -142,7 +142,7 @@ def _near(values: pa.Array, plain: Primitive) -> pa.Array:
 
 
 def _far(values: pa.Array, plain: Primitive) -> pa.Array:
-    """The text of what is too far away for a timestamp."""
+    """The text of values too far away for a timestamp."""
     far = np.flatnonzero(_is_far(values))
     units = values.take(pa.array(far)).cast(pa.int64()).to_numpy(zero_copy_only=False)
     zone = "Z" if plain == TIMESTAMP else ""
@@ -159,7 +159,7 @@ def _whole_micros(values: pa.Array, plain: Primitive) -> pa.Array:
 
 
 def _finer(values: pa.Array, plain: Primitive) -> pa.Array:
-    """The text, of nine digits, of what is finer than a microsecond."""
+    """The text, of nine digits, of values finer than a microsecond."""
     if values.type.unit == "us":
         return pa.nulls(len(values), pa.string())
     nanos = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)

@@ -45,6 +45,7 @@ class Shredded:
     idle_depths: _Depths = field(default_factory=dict)
 
     def add(self, value: object) -> None:
+        """Append a value: its tree, its dimension, and its leaves, numbered after the existing ones."""
         first = len(self.leaves)
         tree = self._tree(value)
         dim = self.dimension(tree)

@@ -45,9 +45,11 @@ class MixedValues:
         self._shared: NDArray[np.bool_] = np.sum(valued, axis=0) > 1
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
+        """The leaves of all parts in one column."""
         return pa.concat_arrays([part.primitives(target, column_route) for part in self._parts])
 
     def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
+        """The records of all parts, with the numbers of their leaves among all."""
         parts = [part.records(column_route) for part in self._parts]
         records = [some for some, _ in parts]
         numbers = [
@@ -56,6 +58,7 @@ class MixedValues:
         return records[0].followed_by(records[1:]), np.concatenate(numbers)
 
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """Merge the parts' values: each as a whole if any value is in several parts."""
         if self._shared.any():
             columns = [column for part in self._parts for column in part.lists()]
             array = variants_of(reduce(merged, same) for same in zip(*columns, strict=True))
@@ -65,14 +68,17 @@ class MixedValues:
         return reduce(first_of, [array for array, _ in parts]), np.concatenate([held for _, held in parts])
 
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
+        """The maps of all parts; None if there are none."""
         parts = zip(self._parts, self._starts, strict=False)
         entries = [entries for part, start in parts for entries in part.entries(key, dims, start)]
         return self._parts[0].maps_of(entries, route)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
+        """Put the leaves at their places among those of all parts."""
         return in_places(int(self._starts[-1]), leaves, numbers)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+        """Place the leaves part by part, and together if any value is in several parts."""
         if self._shared.any():
             return self._placed_together(leaves, type_, dimension(type_))
         placed = [
@@ -98,12 +104,15 @@ class MixedValues:
         return assemble(place(apart, leaves.is_valid().to_pylist(), dim), leaves, type_)
 
     def missing(self) -> pa.Array:
+        """Flag the values that are missing in every part."""
         return reduce(pc.and_, (part.missing() for part in self._parts))
 
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
+        """The owner and list positions of each leaf, part after part."""
         return [place for part in self._parts for place in part.places()]
 
     def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
+        """The texts of each part; a value that is in several parts is written from all of them."""
         waiting = set()
         for part, start in zip(self._parts, self._starts, strict=False):
             for text in part.texts(None if held is None else held[start : start + part.count], contract):
@@ -116,9 +125,11 @@ class MixedValues:
             yield from (text for text in texts_of_several(columns, contract) if text.number in waiting)
 
     def are_all_in(self, leaves: pa.Array) -> bool:
+        """True if no leaf is null."""
         return not leaves.null_count
 
     def lost(self, held: NDArray[np.bool_]) -> object | None:
+        """The lost leaf of the first part that has one; None if no part has."""
         for part, start in zip(self._parts, self._starts, strict=False):
             if (lost := part.lost(held[start : start + part.count])) is not None:
                 return lost

@@ -30,7 +30,7 @@ class Node(Protocol):
         ...
 
     def takes(self, value: Any) -> bool:
-        """Whether a value of a union is of this branch."""
+        """True if a union's value belongs to this branch."""
         ...
 
 
@@ -44,9 +44,11 @@ class LeafNode:
     doc: str | None = None
 
     def fields(self, key: str) -> list[Field]:
+        """One field, with the documentation of the schema."""
         return [Field(key, self.base, doc=self.doc)]
 
     def arrays(self, values: Values) -> list[pa.Array]:
+        """One array. Text with lone surrogates, which Arrow cannot hold, is escaped."""
         if self.base == VOID:
             return [pa.nulls(len(values))]
         if self.turn is not None:
@@ -57,6 +59,7 @@ class LeafNode:
             return [_escaped(values)]
 
     def takes(self, value: Any) -> bool:
+        """True if the value has one of the Python types; a subclass does not count."""
         return type(value) in self.kinds
 
 
@@ -82,9 +85,11 @@ class RecordNode:
         return Struct(tuple(field for key, node in self.nodes for field in node.fields(key)))
 
     def fields(self, key: str) -> list[Field]:
+        """One field with a struct."""
         return [Field(key, self.struct)]
 
     def arrays(self, values: Values) -> list[pa.Array]:
+        """One array of structs. The record of a union comes as a pair of its name and its fields."""
         records = [value[1] if type(value) is tuple else value for value in values]
         mask = np.array([record is None for record in records], np.bool_)
         arrays = self.columns([{} if record is None else record for record in records])
@@ -102,6 +107,7 @@ class RecordNode:
         ]
 
     def takes(self, value: Any) -> bool:
+        """True if the value is a pair with this record's name."""
         return type(value) is tuple and value[0] == self.name
 
 
@@ -112,14 +118,17 @@ class ListNode:
     items: Node
 
     def fields(self, key: str) -> list[Field]:
+        """A list of each type of the items."""
         return [replace(field, type=List(field.type)) for field in self.items.fields(key)]
 
     def arrays(self, values: Values) -> list[pa.Array]:
+        """An array of lists for each type of the items; an item is null in all but one."""
         offsets, mask = _offsets(values)
         items = self.items.arrays([item for value in values if value is not None for item in value])
         return [pa.ListArray.from_arrays(offsets, array, mask=mask) for array in items]
 
     def takes(self, value: Any) -> bool:
+        """True if the value is a list."""
         return type(value) is list
 
 
@@ -131,15 +140,18 @@ class MapNode:
     keys: LeafNode = TEXT
 
     def fields(self, key: str) -> list[Field]:
+        """A map to each type of the items."""
         return [replace(field, type=Map(self.keys.base, field.type)) for field in self.items.fields(key)]
 
     def arrays(self, values: Values) -> list[pa.Array]:
+        """An array of maps for each type of the items; all have the same keys."""
         offsets, mask = _offsets(values)
         (keys,) = self.keys.arrays([key for value in values if value is not None for key in value])
         items = self.items.arrays([v for value in values if value is not None for v in value.values()])
         return [pa.MapArray.from_arrays(offsets, keys, array, mask=mask) for array in items]
 
     def takes(self, value: Any) -> bool:
+        """True if the value is a dict."""
         return type(value) is dict
 
 
@@ -150,9 +162,17 @@ class UnionNode:
     branches: tuple[Node, ...]
 
     def fields(self, key: str) -> list[Field]:
+        """The types of all branches."""
         return [field for branch in self.branches for field in branch.fields(key)]
 
     def arrays(self, values: Values) -> list[pa.Array]:
+        """The arrays of all branches; a value is null outside the first branch that takes it.
+
+        >>> from driftline.core.schema.types import LONG, STRING
+        >>> node = UnionNode((LeafNode(LONG, (int,)), LeafNode(STRING, (str,))))
+        >>> [array.to_pylist() for array in node.arrays([1, "x", None])]
+        [[1, None, None], [None, 'x', None]]
+        """
         taken = [next((i for i, b in enumerate(self.branches) if b.takes(value)), None) for value in values]
         return [
             array
@@ -163,11 +183,12 @@ class UnionNode:
         ]
 
     def takes(self, value: Any) -> bool:
+        """True if a branch takes the value, as in a union inside a union."""
         return any(branch.takes(value) for branch in self.branches)
 
 
 def _offsets(values: Values) -> tuple[pa.Array, pa.Array]:
-    """Where the lists, or maps, begin among all items, and which are null."""
+    """The offsets of lists or maps among all items, and flags of those that are null."""
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([0 if value is None else len(value) for value in values], out=offsets[1:])
     return pa.array(offsets), pa.array([value is None for value in values], pa.bool_())

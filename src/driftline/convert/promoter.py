@@ -33,6 +33,7 @@ class Plans(NamedTuple):
 
     @property
     def before(self) -> Schema:
+        """The schema before the changes."""
         return self.of_typed.before
 
     @property
@@ -72,7 +73,16 @@ class Promoter:
     def of(
         cls, plans: Plans, after: Struct, settings: Settings, selection: Selection, old: str, new: str
     ) -> Promoter:
-        """``after``: the columns of the plans with their ids, and that of the new rest."""
+        """Make the promoter of a table.
+
+        Args:
+            plans: the plans for the selected values.
+            after: the columns of the plans with their ids, and that of the new rest.
+            settings: the table's.
+            selection: the values to promote.
+            old: the name of the present rest.
+            new: the name of the rest without the selected values.
+        """
         before = plans.before.struct
         after = without_defaults(after)
         data = Struct(tuple(f for f in after.fields if f.name not in (old, new)))

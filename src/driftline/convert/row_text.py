@@ -31,7 +31,7 @@ def _records(arrays: Sequence[pa.Array], struct: Struct, count: int) -> list[dic
     for f, array in zip(struct.fields, arrays, strict=True):
         for record, value in zip(records, json_values(array, f.type), strict=True):
             if value is not None:
-                # Of a key that stands several times, each record has one
+                # Of a key that occurs several times, each record has one
                 # value; of its lists, one in each place.
                 record[f.name] = merged(record[f.name], value) if f.name in record else value
     return records

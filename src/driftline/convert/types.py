@@ -12,7 +12,7 @@ _VARIANT = pa.struct(
         pa.field("value", pa.binary(), nullable=False),
         pa.field(
             "metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}
-        ),  # Spark's sign of one
+        ),  # Spark's sign of a variant
     ]
 )
 

@@ -25,10 +25,14 @@ class Records(Protocol):
     """Some records. ``count``: their number; ``nulls``: flags those that are none, if any."""
 
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """The number of records."""
+        ...
 
     @property
-    def nulls(self) -> pa.Array | None: ...
+    def nulls(self) -> pa.Array | None:
+        """Flags of the entries that are no records; None if all are."""
+        ...
 
     def values(self, route: FieldRoute) -> Values | None:
         """The values of one field, one in each record; None if no record has the field."""

@@ -46,6 +46,7 @@ class _VariantBuilder(VariantBuilder):
     """Builds from values rather than from a text; JSON numbers come as they were written."""
 
     def of(self, value: object) -> tuple[bytes, bytes]:
+        """Encode a value as a VARIANT's bytes and metadata. Raises _InexactError."""
         self._process_parsed_json(value)
         built, metadata = self.build("null")  # which puts a null behind the value
         return built[:-1], metadata

@@ -1,6 +1,4 @@
-"""What the road needs of a table format: a table that loads, reads and
-opens a transaction, and that transaction.
-"""
+"""The interface of a table format: a catalog's table, its transactions, and changes of its definition."""
 
 from __future__ import annotations
 
@@ -34,11 +32,11 @@ class CommitConflict(Exception):
 
 
 class Moved(CommitConflict):
-    """And so that what was planned or written is no longer right: plan anew."""
+    """A conflict by which the plan or the rows are no longer right: plan again."""
 
 
 class UnknownError(SetupError):
-    """Whether a commit took place is not known: its files may be the table's."""
+    """A commit with an unknown outcome: its files may be the table's, and must stay."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(
@@ -57,8 +55,10 @@ REMEMBERED = 10_000  # source files that a table knows it has taken
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table as it was loaded. ``uuid``: None where it does not exist; ``last_id``: the highest of all
-    columns that it ever had; ``version``: names this state of it.
+    """A table as it was loaded.
+
+    ``uuid``: None if it does not exist; ``last_id``: the highest id of all columns that it ever had;
+    ``version``: a name of this state.
     """
 
     schema: Schema
@@ -70,7 +70,7 @@ class State:
     version: str = ""
 
     def fits(self, later: State) -> bool:
-        """Whether what was planned and written for this state is right for a later one too."""
+        """True if a plan or files made for this state are right for the ``later`` one too."""
         return (self.version != "" and self.version == later.version) or (
             (self.uuid, self.schema, self.last_id) == (later.uuid, later.schema, later.last_id)
             and _settings(self) == _settings(later)
@@ -84,9 +84,9 @@ def _settings(state: State) -> dict[str, str]:
 def carried(
     name: str, appended: DataFrame | None, carry: Carry | None, write: Callable[[DataFrame], int]
 ) -> None:
-    """Writes rows that others have appended to the table ``name`` beside those that replace all others.
+    """Write rows that others appended to the table ``name``, beside those that replace all others.
 
-    Raises Moved where they cannot be told, or not be carried over.
+    Raises Moved if these rows are unknown, or cannot be carried over.
     """
     if appended is None or carry is None:
         raise Moved(f"the rows of {name} have changed meanwhile")
@@ -103,10 +103,10 @@ class Added(NamedTuple):
 
 
 class Transaction(Protocol):
-    """Changes of one batch, visible together when committed.
+    """The changes of one batch, visible together when committed.
 
-    ``committed``: they are visible; ``uncommitted``: they certainly are not. Neither holds while a commit is
-    under way, nor after one whose outcome nobody can tell.
+    ``committed``: they are visible; ``uncommitted``: they certainly are not. Neither is true during a commit,
+    or after one with an unknown outcome.
     """
 
     committed: bool
@@ -114,7 +114,7 @@ class Transaction(Protocol):
 
     @property
     def base(self) -> State | None:
-        """The table as the transaction began on it; None where it makes the table."""
+        """The table that the transaction began on; None if it creates the table."""
         ...
 
     @property
@@ -129,131 +129,126 @@ class Transaction(Protocol):
 
     @property
     def snapshot(self) -> int | None:
-        """The snapshot that the transaction makes, as far as it is known."""
+        """The snapshot that the transaction makes, by its id; None if there is none yet."""
         ...
 
     @property
     def added(self) -> Added:
-        """The data files that it has written."""
+        """The data files that the transaction has written."""
         ...
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
-        """Applies the changes; new columns get ids beyond ``after``.
-        Raises DataError where the format refuses one.
-        """
+        """Apply the changes; new columns get ids beyond ``after``. Raises DataError for an impossible one."""
         ...
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Writes the frame's rows, whose columns are those of `row`; returns how many were written."""
+        """Write the frame's rows, with the columns of `row`; returns their number."""
         ...
 
     @property
     def home(self) -> str:
-        """The table's own folder, by which others know it: a path or URI."""
+        """The table's own folder, by which others identify it: a path or URI."""
         ...
 
     @property
     def location(self) -> str:
-        """Where the table's data files lie: a path or URI."""
+        """The folder of the table's data files: a path or URI."""
         ...
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """What tasks reach the store of the `location` with, as `stores.filesystem`
-        takes it; None where it is in none, or tasks do not get there.
+        """The options of `stores.filesystem` with which tasks reach the store of the `location`.
+
+        None if it is in no store, or if tasks cannot reach it.
         """
         ...
 
     def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
-        """Has tasks write their rows, whose columns are those of `row`; returns how many
-        were written. ``folder``: for files of this batch alone, at the `location` where that
-        is on a disk; None where tasks see none.
+        """Have tasks write their rows, with the columns of `row`; returns their number.
+
+        ``folder``: for files of this batch alone, at the `location` if that is on a disk; None if tasks see
+        none.
         """
         ...
 
     def read(self) -> DataFrame:
-        """The table's rows as the transaction began on them, whatever others do meanwhile."""
+        """The rows of the table that the transaction began on, whatever others do meanwhile."""
         ...
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
-        """Writes the frame's rows in place of all that the table holds; returns how many were
-        written. The transaction must be pinned.
+        """Replace all rows of the table by those of the frame; returns their number.
 
-        ``carry``: makes such rows of those that others append meanwhile, which `again` then writes too. It
-        raises Moved where that takes another plan.
+        The transaction must be pinned. ``carry``: converts rows that others append meanwhile, which `again`
+        then writes too. It raises Moved if they need another plan.
         """
         ...
 
     def set(self, properties: Mapping[str, str]) -> None:
-        """Sets table properties."""
+        """Set table properties."""
         ...
 
     def remember(self, files: Sequence[int]) -> None:
-        """Has the table know from the commit on that it has taken these source files, by their fingerprints.
-        Asked for between `write` and `set`.
+        """Record that the table takes these source files, by their fingerprints, once it is committed.
+
+        To be called between `write` and `set`.
         """
         ...
 
     def include(self, other: Self) -> bool:
-        """Has another transaction of the same lake become visible with this one. False: the format cannot,
-        and the other is to be committed by itself.
+        """Commit another transaction of the same lake with this one.
+
+        Returns False if the format cannot: the other is then to be committed by itself.
         """
         ...
 
     def commit(self) -> None:
-        """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
+        """Make everything visible at once. Raises CommitConflict if someone else was faster."""
         ...
 
     def again(self, now: State) -> None:
-        """After a conflict: takes the same changes and rows, not written anew, to the table as it is
-        ``now``, for which the same was planned; with what others have appended where all rows are
-        replaced. Raises Moved where the rows are not right there; CommitConflict where it is no longer so.
+        """After a conflict, apply the same changes and files to the table as it is ``now``.
+
+        The same must have been planned for it. If all rows are replaced, rows that others appended are
+        carried over. Raises Moved if the rows are not right for it; CommitConflict if it has changed once
+        more.
         """
         ...
 
     def abandon(self) -> None:
-        """Deletes the files that were written, unless they are the table's, or may be."""
+        """Delete the files that were written, unless they are the table's, or may be."""
         ...
 
     def read_written(self) -> DataFrame | None:
-        """The rows that it has written, once it is committed; None
-        where they cannot be read by themselves.
-        """
+        """The rows that the committed transaction wrote; None if they cannot be read by themselves."""
         ...
 
     def upkeep(self) -> None:
-        """Once it is committed: lets go of what the table's metadata
-        keep of batches long past. Never fails.
-        """
+        """After the commit, drop metadata of batches long past. Never fails."""
         ...
 
     def undo(self) -> bool:
-        """Takes the rows of a committed transaction out again; False
-        where they can no longer be told apart.
-        """
+        """Remove the rows of a committed transaction; False if they can no longer be told from others."""
         ...
 
 
 class Draft(Protocol):
-    """A table as it would be: nobody sees it before `commit`."""
+    """A table as it would be, invisible to others before `commit`."""
 
     @property
     def definition(self) -> Definition:
-        """What the table would be defined as, with the ids that it
-        gives; once it is committed, what it is.
-        """
+        """The table's future definition, with the ids that it assigns; after the commit, its present one."""
         ...
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What it means for those who read the table."""
+        """Consequences for readers of the table, as sentences."""
         ...
 
     def read(self) -> DataFrame:
-        """The rows that there are, as they would read."""
+        """The present rows, as they would read."""
         ...
 
     def commit(self) -> None:
-        """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
+        """Make the draft the table. Raises CommitConflict if the definition was changed meanwhile."""
         ...
 
 
@@ -262,74 +257,73 @@ class Alteration(Protocol):
 
     @property
     def before(self) -> Definition:
-        """What that version was defined as."""
+        """The definition of the loaded version."""
         ...
 
     def nulls(self, path: Path, column: Field) -> NullCount:
-        """In how many rows the column is null; the commit fails where others have written since."""
+        """The number of rows in which the column is null; the commit fails if others write meanwhile."""
         ...
 
     def change(self, after: Definition, record: Mapping[str, str]) -> Draft:
-        """The table as ``after`` says, in one version that tells of
-        ``record``. Raises DataError where it cannot be so.
-        """
+        """Draft the table by ``after``, in a version with the ``record``. Raises DataError if impossible."""
         ...
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> Draft:
-        """The same; columns that were dropped have their old ids, and so their values."""
+        """Draft as `change` does; dropped columns return with their old ids, and so with their values."""
         ...
 
 
 class CatalogTable(Protocol):
-    """One table of one catalog. Nothing is made before the first commit."""
+    """One table of one catalog. Nothing is created before the first commit."""
 
     spark: SparkSession
     name: str
 
     @property
     def blank(self) -> Definition:
-        """What a table is made of in this format: one without columns."""
+        """The definition of a new table without columns in this format."""
         ...
 
     @property
     def as_text(self) -> frozenset[Primitive]:
-        """Types of values that the format has no columns for: they become text."""
+        """The types of values for which the format has no columns: they become text."""
         ...
 
     @property
     def parts_of(self) -> PartsOf | None:
-        """Reads a sort expression; None where the format has none."""
+        """The function that parses a sort expression; None if the format has none."""
         ...
 
     def load(self) -> State:
-        """The table as it is now; an empty schema where it does not exist."""
+        """The present state of the table; its schema is empty if it does not exist."""
         ...
 
     def taken(self, state: State, files: Collection[int]) -> Collection[int]:
-        """Which of these source files, by their fingerprints, are among the last `REMEMBERED` that the
-        table has taken as it was loaded; those of a batch that was rolled back are not.
+        """The source files among these, by fingerprint, that are of the last `REMEMBERED` the table has
+        taken.
+
+        Files of a batch that was rolled back are not among them.
         """
         ...
 
     def definition(self) -> Definition:
-        """What the table is defined as now. Raises UsageError where there is no table."""
+        """The table's present definition. Raises UsageError if there is no table."""
         ...
 
     def read(self, snapshot: int | None = None) -> DataFrame:
-        """The table's rows, as they are now, or were in a snapshot."""
+        """The rows of the table, now or at a snapshot."""
         ...
 
     def row_ids(self, changed: str) -> list[str]:
-        """SQL of what readers know a row again by, to be selected behind its columns for
-        `Transaction.replace`; empty where the table has nothing of the kind.
+        """SQL of the ids by which readers identify rows, empty if the format has none.
 
-        ``changed``: SQL, whether the row's values will be others.
+        It is selected behind the table's columns, for `Transaction.replace`.
         """
         return []
 
     @property
     def new_row_ids(self) -> str | None:
-        """A sentence for people, where rows that are written anew do not keep the ids that they have."""
+        """A sentence for people if rewritten rows do not keep their ids."""
         return None
 
     def fillable(self, schema: Schema) -> Schema:
@@ -347,27 +341,27 @@ class CatalogTable(Protocol):
     def transaction(
         self, state: State, made_as: Definition | None = None, *, pinned: bool = False
     ) -> Transaction:
-        """A transaction on the table; one that does not exist is made as its definition says.
+        """A transaction on the table, which is created by its definition if it does not exist.
 
-        ``pinned``: it commits only if nobody has changed the table since. Raises CommitConflict where
-        the table is no longer as ``state`` says.
+        ``pinned``: it commits only if nobody has changed the table since. Raises CommitConflict if the table
+        is no longer in this ``state``.
         """
         ...
 
     def alteration(self) -> Alteration:
-        """A change of the table's definition. Raises UsageError where there is no table."""
+        """A change of the table's definition. Raises UsageError if there is no table."""
         ...
 
     def versions(self) -> Versions:
-        """What is left of the table's past. Raises UsageError where there is no table."""
+        """The known past of the table. Raises UsageError if there is no table."""
         ...
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
-        """A snapshot and those before it, as far as they are there."""
+        """A snapshot and its known ancestors."""
         ...
 
     def branches(self) -> Mapping[str, set[int]]:
-        """By branch, the ids of the columns that its snapshot was written with."""
+        """The branches, each with the ids of the columns that its snapshot was written with."""
         ...
 
     def laid(self) -> Sequence[Laid]:
@@ -375,35 +369,30 @@ class CatalogTable(Protocol):
         ...
 
     def rename(self, name: str) -> None:
-        """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
+        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
         ...
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """What the table's metadata tell of the columns of ``schema``.
-        Raises UsageError where there is no table.
-        """
+        """The statistics of the columns of ``schema``, by metadata. Raises UsageError without a table."""
         ...
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
-        """The rows that a snapshot added to those of snapshot
-        ``after``; None where only all rows are to be had.
-        """
+        """The rows that a snapshot added since snapshot ``after``; None if they cannot be read alone."""
         ...
 
     def appended(self, before: State, now: State) -> DataFrame | None:
-        """The rows that others have appended between two states of the table, of one schema; None
-        where they did more, or that cannot be told.
+        """The rows that others appended between two states of the table, of one schema.
+
+        None if others did more than append, or if that is unknown.
         """
         ...
 
     def defaults(self) -> Mapping[int, frozenset[Any]]:
-        """The defaults that each column has had, by its id, as far as
-        they are known; none where it had none.
-        """
+        """The known defaults that columns have had, by column id."""
         ...
 
     def delete(self, column: str, value: str) -> None:
-        """Deletes the rows whose ``column`` holds this text."""
+        """Delete the rows whose ``column`` holds this text."""
         ...
 
     def sibling(self, name: str) -> Self:

@@ -21,7 +21,9 @@ class OfflineTable(Protocol):
     """A table read from its metadata without Spark, as it was at that time."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The table's name, ``namespace.table``."""
+        ...
 
     def load(self) -> State:
         """The table's state."""
@@ -114,11 +116,9 @@ class Catalog(Protocol):
         ...
 
     def sql(self, query: str) -> DataFrame:
-        """Runs SQL. Raises UsageError where this format cannot run the statement, and Spark's own errors."""
+        """Run SQL. Raises UsageError where this format cannot run the statement, and Spark's own errors."""
         ...
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
-        """Delete files that no snapshot has and nobody has touched for ``older_than`` seconds;
-        returns them.
-        """
+        """Delete files that no snapshot has, untouched for ``older_than`` seconds; returns them."""
         ...

@@ -28,7 +28,7 @@ def listed(spark: SparkSession, folder: str, before: float) -> Iterator[Orphan]:
 
 
 def delete(spark: SparkSession, orphans: Iterable[Orphan]) -> None:
-    """Deletes the files, and the folders that they leave empty."""
+    """Delete the files, and the folders that they leave empty."""
     for orphan in orphans:
         path = _path(spark, orphan.path)
         fs = _file_system(spark, path)

@@ -81,14 +81,15 @@ def is_conflict(error: Exception) -> bool:
 
 
 def commit(transaction: Transaction, now: Callable[[], State], retry: Retry) -> None:
-    """Commits what a transaction has written, again and again where others are faster.
+    """Commit the changes of a transaction, again and again if others are faster.
 
-    ``now``: loads the table, for which the same must be planned. Raises
-    Moved where the rows are not right for it.
+    ``now``: loads the table, for which the same must have been planned. Raises Moved if the rows are not
+    right for it.
     """
     before = retry.conflicts
 
     def attempt() -> None:
+        """Commit; after a conflict, to the table as it is now."""
         if retry.conflicts > before:
             transaction.again(now())
         transaction.commit()

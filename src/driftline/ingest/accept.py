@@ -122,6 +122,7 @@ class _Refused:
             self.last = [c for c in planned.conflicts if _record(c) == _record(first)]
 
     def judge(self) -> AdmissionCheck:
+        """The check that finds the refused records."""
         return AdmissionCheck(self.schemas, self.rooms, self.settings, self.not_rewritten)
 
 
@@ -136,7 +137,7 @@ _plans: Recent[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] = Re
 def planned_for(
     schema: Schema, shape: RecordShape, settings: Settings, not_rewritten: frozenset[Path] = frozenset()
 ) -> Plan:
-    """Plan a batch; the last results of `plan` are cached."""
+    """Plan a batch as `plan` does, with the last results cached."""
     asked = schema, shape, settings, not_rewritten
     planned = _plans.get(asked)
     if planned is None:

@@ -62,13 +62,13 @@ class BatchRequest:
         return state
 
     def check(self, state: State) -> None:
-        """Raises BatchIsInError if the table has the batch, DataError if it has one of the files."""
+        """Raise BatchIsInError if the table has the batch, DataError if it has one of the files."""
         if self.token is not None:
             self.token.check(self.table.name, state.uuid, state.properties)
         self.once.check(self.table, state)
 
     def check_files(self) -> None:
-        """Raises DataError if a file of a store has changed: each request may have read another version."""
+        """Raise DataError if a file of a store has changed: each request may have read another version."""
         if change := changed({file: stamp for file, stamp in self.files.items() if stamp.mark}):
             raise DataError(f"{self.table.name}: {change}", AGAIN)
 

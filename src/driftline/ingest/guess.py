@@ -45,7 +45,7 @@ def confirmed(guessed: Planned, written: int) -> Planned:
     """Plan the batch again from everything observed, after ``written`` rows were written by the speculated
     plan.
 
-    Raises Misguess if that plan would have made other columns or other rows.
+    Raises SpeculationFailed if that plan would have made other columns or other rows.
     """
     settings = guessed.settings
     seen = guessed.batch.source.observe(guessed.asked, settings)

@@ -37,12 +37,15 @@ class Listeners:
         self._listeners = list(listeners)
 
     def begins(self, table: str, batch: str) -> None:
+        """Notify each listener that a batch begins."""
         self._each(lambda one: one.begins(table, batch))
 
     def ended(self, result: Result) -> None:
+        """Notify each listener that the batch ended."""
         self._each(lambda one: one.ended(result))
 
     def failed(self, error: BaseException) -> None:
+        """Notify each listener that the batch failed."""
         self._each(lambda one: one.failed(error))
 
     def _each(self, tell: Callable[[Listener], None]) -> None:

@@ -29,10 +29,11 @@ class Once:
 
     @classmethod
     def stamped(cls, stamps: Mapping[str, Stamp], *, allowed: bool = False) -> Once:
+        """Fingerprint the files, by path with the stamp of each."""
         return cls({fingerprint(file, stamp): file for file, stamp in stamps.items()}, allowed)
 
     def check(self, table: CatalogTable, state: State) -> None:
-        """Raises DataError if the table has one of the files."""
+        """Raise DataError if the table has one of the files."""
         if not self.allowed and (taken := self._taken(table, state)):
             more = len(taken) - _NAMED
             listed = ", ".join(taken[:_NAMED]) + (f", and {more} more" if more > 0 else "")

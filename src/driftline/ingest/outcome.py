@@ -22,7 +22,11 @@ from driftline.sql.rest import waiting
 def outcome(
     planned: Planned, written: int, quarantined: int, snapshot: int | None, rest: Mapping[str, int | None]
 ) -> Result:
-    """The result of a batch. ``rest``: the number of values that went there, by path."""
+    """The result of a committed batch.
+
+    ``written``, ``quarantined``: numbers of records; ``snapshot``: the table's; ``rest``: the number of
+    values that went there, by path.
+    """
     batch, state = planned.batch, planned.state
     counted = result(batch.table.name, batch.id, planned.seen, planned.plan, written, quarantined)
     counted = counted.with_rest(rest, planned.settings.contract)

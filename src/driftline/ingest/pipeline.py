@@ -43,19 +43,20 @@ from driftline.write import BatchFolder, folder_of_batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_OFTEN = 2  # conflicts of one batch
+_OFTEN = 2  # conflicts per batch
 _ROOM = 1000  # ids of columns
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a batch is taken. ``settings`` come with it, before those of the table.
+    """Options of a batch.
 
-    ``token``: the batch is a micro-batch of a capture, and enters the table once, however often it is
-    brought. ``endless``: other writers are waited for without end, not for `retry.PATIENCE` seconds.
-    ``progress`` is told what comes next: observing, planning, writing, quarantining, committing, committed;
-    and of each wait for other writers, with the reason. ``listener`` is told of the batch, unless it is only
-    planned. ``again``: files that the table has taken before are taken once more.
+    ``settings``: of this batch, before those of the table. ``token``: the batch is a micro-batch of a
+    capture, and enters the table once, however often it is sent. ``endless``: wait for other writers without
+    end, instead of `retry.PATIENCE` seconds. ``progress``: called with each phase (observing, planning,
+    writing, quarantining, committing, committed), and with the reason of each wait for other writers.
+    ``listener``: notified of the batch unless it is only planned. ``again``: take files that the table has
+    taken before.
     """
 
     settings: Mapping[str, str] | None = None
@@ -72,11 +73,7 @@ _PLAIN = Options()
 def ingest(
     table: CatalogTable, source: Source, options: Options = _PLAIN, *, dry_run: bool = False
 ) -> Result:
-    """Takes one batch into the table; with ``dry_run`` only plans it.
-
-    All or nothing: after an error the table is as it was. Raises DataError where the data or the table says
-    no, BatchIsInError where the batch of the token is there.
-    """
+    """Ingest one batch into the table; with ``dry_run`` only plan it."""
     token, progress = options.token, options.progress
     created, properties = creation(as_properties(options.settings or {}))
     batch = uuid.uuid4().hex if token is None else token.batch
@@ -96,8 +93,10 @@ def _ingest(batch: BatchRequest, *, dry_run: bool) -> Result:
 
 @dataclass(slots=True)
 class _Attempts:
-    """The tries of one batch. ``again``: one has begun; ``tried``: the quarantine has had the batch before,
-    by a try that did not end; ``reread``: its files were read once more, as they had changed.
+    """The attempts to ingest one batch.
+
+    ``again``: one has begun; ``tried``: the quarantine has the batch from an attempt that did not end;
+    ``reread``: its files were read again because they had changed.
     """
 
     batch: BatchRequest
@@ -107,8 +106,10 @@ class _Attempts:
     reread: bool = False
 
     def next(self) -> Result:
-        """One try. Raises CommitConflict where others were faster,
-        DataError where there is no use in another, SetupError where Java has ended.
+        """Make one attempt.
+
+        Raises CommitConflict if others were faster, DataError if another attempt is useless, SetupError if
+        Java has ended.
         """
         try:
             return self._take()
@@ -146,8 +147,10 @@ class _Attempts:
 
 
 def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
-    """``tried``: the quarantine has had this batch before, by a try that did not end. ``guessed``: what was
-    seen, and planned, is yet to be confirmed; raises Misguess if it is not so.
+    """Write the batch, and its rejects into the quarantine, and commit both.
+
+    ``tried``: the quarantine has this batch from an attempt that did not end. ``guessed``: the observation
+    and the plan are yet to be confirmed; raises SpeculationFailed if they are wrong.
     """
     batch = planned.batch
     if not planned.plan.schema.struct.fields:
@@ -189,10 +192,11 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
 
 
 def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Staged | None) -> Planned:
-    """Makes the batch visible; returns it as planned for the table that it came into."""
+    """Make the batch visible; returns it as planned for the table that it came into."""
     batch = planned.batch
 
     def now() -> State:
+        """Load the table anew, and check that the plan holds for it."""
         nonlocal planned
         planned = planned.on(batch.load())
         batch.progress("committing")
@@ -212,7 +216,7 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
 
 
 def _since(planned: Planned) -> dict[str, str]:
-    """The properties that tell since when values of the batch wait in the rest."""
+    """The properties that record since when values of the batch wait in the rest."""
     begins = rest_column(planned.state.schema.struct) is None
     paths = paths_of_rest(planned.plan)
     return first_seen(planned.state.properties, paths, planned.batch.id, begins=begins)
@@ -221,8 +225,9 @@ def _since(planned: Planned) -> dict[str, str]:
 def _data(
     transaction: Transaction, planned: Planned, *, guessed: bool
 ) -> tuple[Planned, int, quarantine.Staged | None]:
-    """Writes the batch's rows, and into the quarantine what is none; returns how many rows there are,
-    and what was planned, which is confirmed.
+    """Write the batch's rows, and its rejects into the quarantine.
+
+    Returns the number of rows, and the confirmed plan.
     """
     table, source = planned.batch.table, planned.batch.source
     with folder_of_batch(table.spark, transaction) as folder:
@@ -231,7 +236,7 @@ def _data(
             planned = confirmed(planned, written)
         if not planned.seen.tally.malformed:
             return planned, written, None
-        # Where tasks have not told, what is no record is looked for in all of the batch once more.
+        # If tasks reported no rejects, the whole batch is read again for them.
         rejected = source.set_aside() or source.rejected()
         if rejected is None:
             return planned, written, None
@@ -248,7 +253,7 @@ def _check_counts(planned: Planned, written: int, quarantined: int) -> None:
 
 
 def _is_empty(planned: Planned) -> bool:
-    """Whether a capture's micro-batch brings nothing, and needs no commit."""
+    """True if a capture's micro-batch has no records, and needs no commit."""
     tally = planned.seen.tally
     return planned.batch.token is not None and not tally.records + tally.malformed
 
@@ -262,6 +267,7 @@ def _begun(planned: Planned) -> tuple[Planned, Transaction]:
     batch = planned.batch
 
     def begin(planned: Planned) -> tuple[Planned, Transaction]:
+        """Begin a transaction for the plan."""
         # Pinned, though it may only append: a resolve meanwhile leaves other columns,
         # and the rows would go to the old ones.
         return planned, batch.table.transaction(
@@ -282,7 +288,7 @@ def _ids_after(planned: Planned) -> int:
 
 
 def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> int:
-    """Has the source's tasks write the batch's rows, by way of the ``folder``; returns how many."""
+    """Have the source's tasks write the batch's rows, through the ``folder``; returns their number."""
     source, plan, tally = planned.batch.source, planned.plan, planned.seen.tally
     summary = {"driftline.batch": planned.batch.id}
     if rewrites(plan.changes):
@@ -293,7 +299,7 @@ def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | N
 
 
 def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str, str]) -> int:
-    """Writes the table anew, with the batch's rows; returns how many those are."""
+    """Rewrite the table with the batch's rows; returns their number."""
     batch, before, settings = planned.batch, planned.plan.before, planned.settings
     struct = transaction.schema.struct
     check_readable(batch.table, before)
@@ -302,6 +308,7 @@ def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str,
     anew = partial(rows_anew, batch.table, planned.plan, struct, settings)
 
     def carry(appended: DataFrame) -> DataFrame:
+        """Rewrite rows that others appended meanwhile. Raises Moved if they do not fit the new types."""
         if lossy_rewrites(appended, before, planned.plan.changes):
             raise Moved("what others have appended meanwhile does not fit the new types")
         return anew(appended)
@@ -337,7 +344,7 @@ def _no_columns(batch: BatchRequest, seen: Observation, planned: Plan) -> Result
 
 
 def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | None]:
-    """What became of the batch, and what to do."""
+    """The message and the hint for an error of the batch."""
     if change := changed(batch.files):
         return change, AGAIN
     message, hint = explained(error)

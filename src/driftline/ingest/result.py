@@ -139,7 +139,10 @@ class Result(Shown):
 def result(
     table: str, batch: str, seen: Observation, plan: Plan, written: int = 0, quarantined: int = 0
 ) -> Result:
-    """The result of a batch: its counts, and what the plan says of the schema."""
+    """The result of a batch: its counts from ``seen``, and the schema's changes from ``plan``.
+
+    ``written``, ``quarantined``: numbers of records.
+    """
     tally = seen.tally
     return Result(
         table,

@@ -50,7 +50,10 @@ def check_readable(table: CatalogTable, schema: Schema) -> None:
 def rows_anew(
     table: CatalogTable, planned: Plan, after: Struct, settings: Settings, old: DataFrame
 ) -> DataFrame:
-    """Convert the table's rows to rows of the struct ``after``, with their ids if they have any."""
+    """Convert the table's ``old`` rows to rows of the struct ``after``, with their ids if they have any.
+
+    ``planned``: the plan that leads to ``after``.
+    """
     before = planned.before.struct
     converter = Converter(without_defaults(after), by_name(before, after), settings)
     ids = table.row_ids(any_value(change.path for change in rewrites(planned.changes)))

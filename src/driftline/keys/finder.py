@@ -102,10 +102,11 @@ _NO_VALUES: Bounds = (None, None)
 
 
 def leaf_paths(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
-    """The paths of columns in structs of any depth, by their ids; what is in lists and maps has none here."""
+    """The paths of columns in structs of any depth, by their ids; columns in lists and maps are left out."""
     found: dict[int, tuple[str, ...]] = {}
 
     def visit(fields: Iterable[pa.Field], above: tuple[str, ...]) -> None:
+        """Note the paths of the leaves below ``above``."""
         for f in fields:
             path = (*above, f.name)
             if pa.types.is_struct(f.type):

@@ -40,10 +40,12 @@ class FieldColumns:
 
     @classmethod
     def of(cls, columns: Iterable[tuple[int, Primitive]]) -> FieldColumns:
+        """Order the columns of a field by width."""
         return cls(tuple(sorted(columns, key=_width)))
 
     @property
     def ids(self) -> list[int]:
+        """The ids of the columns, the narrowest first."""
         return [id_ for id_, _ in self.columns]
 
     def values(self, rows: pa.Table) -> Iterator[tuple[Primitive, pa.Array]]:
@@ -122,6 +124,7 @@ class _FieldValues:
 
     @property
     def size(self) -> int:
+        """The number of different values."""
         return sum(map(len, self.by_kind.values()))
 
     def numbers(self, columns: FieldColumns, rows: pa.Table) -> pa.Array:

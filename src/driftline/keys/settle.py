@@ -60,7 +60,7 @@ class Found:
     orders: pa.Array
 
     def only(self, rows: NDArray[np.bool_]) -> Found:
-        """Those of the rows that count."""
+        """The rows that are flagged in ``rows``."""
         return Found(self.file, self.positions[rows], self.codes[rows], self.orders.filter(pa.array(rows)))
 
 
@@ -77,6 +77,7 @@ class KeyCounts:
 
     @property
     def total(self) -> int:
+        """The number of changes."""
         return self.inserted + self.updated + self.deleted + self.superseded + self.late + self.ignored
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verdict:
-    """Whether every record of the data is in the table or its quarantine: see `Table.verify`."""
+    """Check that every record of the data is in the table or its quarantine, as `Table.verify` promises."""
     state, kept = table.format.load(), waiting(table.format)
     if not state.exists and kept is None:
         raise no_table(table.name)
@@ -71,8 +71,9 @@ def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verd
 def _files(
     data: Data, fmt: str | None, room: Path | None, lake: str | None
 ) -> Iterator[tuple[list[str], str, dict[str, str]]]:
-    """The files that are checked, outside the ``lake``, their format, and names for those that are made for
-    it, where there is ``room``.
+    """The files to check, outside the ``lake``, with their format, and names for files that were copied.
+
+    ``room``: a folder for copies.
     """
     paths, rows = paths_or_rows(data)
     if rows is not None:

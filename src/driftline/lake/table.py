@@ -354,6 +354,7 @@ def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callab
     notice = Notice(on_change) if on_change else None
 
     def tell(batch: Batch) -> None:
+        """Report a batch of a capture: its lag as a metric, a notice if one is due, and then ``on_batch``."""
         if Telemetry.wanted() and batch.lag is not None:
             Telemetry(batch.capture).lag(batch.result.table, batch.lag)
         if notice is not None:

@@ -19,7 +19,7 @@ from driftline.observe import snappy
 from driftline.observe.endings import ENDINGS
 from driftline.observe.limits import largest, too_large
 
-HEAD = 16  # bytes that tell a codec
+HEAD = 16  # bytes that identify a codec
 _OF_ENCODING = 4  # and an encoding
 _BLOCK = 4 * 2**20
 
@@ -34,7 +34,7 @@ _ENCODINGS = {
     b"\0{": "UTF-16-BE",
     b"\0[": "UTF-16-BE",
 }
-_SECOND_ZERO = {"UTF-16-LE": 3, "UTF-16-BE": 2}  # of what stands behind the bracket: it is ASCII, too
+_SECOND_ZERO = {"UTF-16-LE": 3, "UTF-16-BE": 2}  # in the character behind the bracket, which is ASCII too
 _BEGINNINGS = {
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -53,7 +53,7 @@ _OTHERS = {
     b"SQLite format 3\0": ("a SQLite database", None),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it first"),
 }
-BY_THE_END = (b"PAR1", b"ORC")  # so text may begin, too: the end of the file tells
+BY_THE_END = (b"PAR1", b"ORC")  # text may begin so too: the end of the file decides
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # pyarrow's are among these
 _DAMAGED = "the file is cut off or damaged: copy it again"
 
@@ -61,7 +61,9 @@ _DAMAGED = "the file is cut off or damaged: copy it again"
 class Readable(Protocol):
     """A readable source of text."""
 
-    def read(self, size: int = -1, /) -> bytes: ...
+    def read(self, size: int = -1, /) -> bytes:
+        """Read up to ``size`` bytes, all if it is negative; empty at the end."""
+        ...
 
 
 def codec_of(path: str, head: bytes, tail: bytes = b"") -> str | None:
@@ -148,6 +150,7 @@ class _Begun:
         self._head, self._file = head, file
 
     def read(self, size: int) -> bytes:
+        """Read from the head while it lasts, then from the file."""
         if not self._head:
             return self._file.read(size)
         head, self._head = self._head[:size], self._head[size:]
@@ -161,6 +164,7 @@ class _Joined:
         self._texts, self._left = texts, b""
 
     def read(self, size: int) -> bytes:
+        """Read ``size`` bytes; fewer only at the end."""
         some, length = [self._left], len(self._left)
         while length < size and (text := next(self._texts, None)) is not None:
             some.append(text)

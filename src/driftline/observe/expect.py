@@ -38,15 +38,21 @@ class BesideMap:
     """A struct beside a map.
 
     It has the ``keys``, and with ``words`` all words, which are then not in the map.
+
+    >>> beside = BesideMap(words=True)
+    >>> [(beside.in_struct(key), beside.in_map(key)) for key in ("name", "2024-01-01")]
+    [(True, False), (False, True)]
     """
 
     keys: AbstractSet[str] = frozenset()
     words: bool = True
 
     def in_struct(self, key: str) -> bool:
+        """True if the struct has this key."""
         return key in self.keys or (self.words and is_word(key))
 
     def in_map(self, key: str) -> bool:
+        """True if the map has this key; it has all but words, and with ``words`` False all."""
         return not (self.words and is_word(key))
 
 
@@ -140,7 +146,7 @@ def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | N
 
 
 def steady(known: ExpectedField) -> RecordShape:
-    """The shape of records that have exactly what the table has columns for, as far as that is plain."""
+    """The shape of records that fill the columns of all fields with a single type."""
     shape = RecordShape()
     for position, (key, below) in enumerate(known.fields.items()):
         if below.sole is not None:

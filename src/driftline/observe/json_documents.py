@@ -73,7 +73,7 @@ def _begins(text: str, *, whole: bool) -> int:
 def records_in(file: IO[bytes], longest: int) -> Iterator[bytes]:
     """The text of each record of a document, as `records_of` yields them; a large document is read in pieces.
 
-    A record of more than ``longest`` bytes comes as `Cut`.
+    A record of more than ``longest`` bytes comes as `TruncatedText`.
     """
     head = file.read(_WHOLE)
     if len(head) < _WHOLE:
@@ -199,7 +199,7 @@ class _Pieces:
         return cut("".join(parts).encode("latin-1"), self._longest)
 
     def _read(self) -> bool:
-        """Read on, and drop what is done with; False at the end of the text."""
+        """Read more text, and drop the part that is done; False at the end of the text."""
         size = max(_WINDOW, len(self._chars) - self._at)
         data = b"" if self._file is None else self._file.read(size)
         if data:

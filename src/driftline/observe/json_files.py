@@ -23,7 +23,7 @@ from driftline.observe.observation import Observation
 from driftline.observe.ranges import BLOCK, BOM, is_unpacked, lines_between, opened
 
 _SPLIT = 32 * 2**20  # bytes of a split
-_HEAD = 2**20  # bytes that tell a document from lines
+_HEAD = 2**20  # bytes that distinguish a document from lines
 _BEHIND_ALL = Place("\U0010ffff")
 
 
@@ -228,6 +228,7 @@ class _Line:
         self._size = 0
 
     def add(self, part: bytes) -> None:
+        """Append a part, unless the line is too long already."""
         if self._size <= self._longest:
             self._parts.append(part)
             self._size += len(part)

@@ -259,9 +259,11 @@ class _Adaptive:
         self._knows = -1 if walker.shape.fields and self._first is None else 0
 
     def missed(self, seconds: float) -> None:
+        """Count the seconds of a walk that a better decoder would have saved."""
         self._missed += seconds
 
     def decoder(self) -> Decoder:
+        """The decoder, rebuilt first if walks have become costly, or keys were folded into a map."""
         learnt = self._walker.learnt
         # What there is more to know makes the next one dearer.
         cost = self._built.cost * learnt / self._knows if self._knows > 0 else self._built.cost

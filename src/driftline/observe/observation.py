@@ -64,6 +64,7 @@ class Observation:
         """The same observation, ``lines`` further down in its file."""
 
         def below(place: Place) -> Place:
+            """The place, ``lines`` further down in its file."""
             return Place(place.source, place.line + lines, place.position)
 
         return self.placed(below) if lines else self

@@ -38,11 +38,10 @@ def lines_between(file: IO[bytes], start: int, end: int | None) -> Iterator[byte
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
-    """A file of this machine, or of a store by its URI, unpacked where its
-    bytes say so, and its size as it lies there.
+    """A file of this machine, or of a store by its URI, unpacked if it is compressed; and its size on disk.
 
-    Raises DataError for a file that is no text, or not what its name says; and, while it is read,
-    for a packed one that is cut off or broken.
+    Raises DataError for a file that is no text, or not of the format that its name shows; and, while it is
+    read, for a compressed one that is cut off or broken.
     """
     with stores.opened(path) as (file, length):
         codec = _codec(path, file, length)
@@ -50,7 +49,7 @@ def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
 
 
 def is_unpacked(file: IO[bytes]) -> bool:
-    """Whether a file that is open is compressed."""
+    """True if an open file is compressed, and read as its contents."""
     return isinstance(file, Unpacked)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from driftline.core.schema.types import DOUBLE
 from driftline.core.values.numbers import base_of
 
-HUGE = 1e15  # from here on, doubles are to be judged by their text: so many digits may stand without a point
+HUGE = 1e15  # from here on, doubles are judged by their text: so many digits may have no point
 _LONGEST = 40  # characters of a number that is looked at; the line of a longer one is doubtful
 _PAD = b"\n" * (_LONGEST + 1)
 
@@ -43,7 +43,7 @@ def _sure(number: bytes) -> bool:
     try:
         return repr(float(text)) == text or base_of(text) == DOUBLE
     except ValueError:
-        return True  # no number: it stands in a string, or the line is malformed
+        return True  # no number: it is in a string, or the line is malformed
 
 
 def _table(chars: bytes) -> NDArray[np.bool_]:

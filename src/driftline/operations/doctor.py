@@ -24,7 +24,7 @@ _TRACE = "See all of it with DRIFTLINE_DEBUG=1."
 
 @dataclass(frozen=True)
 class Check:
-    """One check of one part. `detail`: what was found; `fix`: what to do, empty if all is well."""
+    """One check of one part. `detail`: the finding; `fix`: advice, empty if all is well."""
 
     name: str
     ok: bool

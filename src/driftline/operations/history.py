@@ -64,9 +64,13 @@ class Versioned(Protocol):
     """A table whose versions can be read."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The table's name, ``namespace.table``."""
+        ...
 
-    def versions(self) -> Versions: ...
+    def versions(self) -> Versions:
+        """The known past of the table. Raises UsageError if there is no table."""
+        ...
 
 
 def history(table: Versioned) -> History:
@@ -75,5 +79,6 @@ def history(table: Versioned) -> History:
 
 
 def of(name: str, versions: Versions) -> History:
+    """The history that a table's ``versions`` show."""
     changes = entries(versions.versions, versions.schemas, whole=versions.whole)
     return History(name, tuple(changes), versions.schemas, versions.whole)

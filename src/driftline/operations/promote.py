@@ -95,6 +95,7 @@ def promote(
         raise UsageError(str(error), "driftline stats shows what waits, and its paths") from error
 
     def attempt() -> Promoted:
+        """Promote in the table as it is now."""
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
@@ -132,6 +133,7 @@ def _promote(
         retry.progress("writing")
 
         def check(appended: DataFrame) -> None:
+            """Take in rows that others appended meanwhile. Raises Moved if they need other columns."""
             nonlocal seen, rows
             seen, rows = (
                 SelectedValues.merged([seen, look(appended, state.schema)]),
@@ -194,11 +196,11 @@ def unlimited(settings: Settings) -> Settings:
 def plans(
     schema: Schema, seen: SelectedValues, look: Callable[[Schema], SelectedValues], settings: Settings
 ) -> Plans:
-    """Columns for what is selected. ``look``: sees it again, for a table that has other columns.
+    """Plan columns for the selection. ``look``: observes it again for a table with other columns.
 
-    Raises DataError where the policy refuses some.
+    Raises DataError if the policy refuses some values.
     """
-    # Parts of records do not tell that one has no value in a required column.
+    # Parts of records do not show that a record has no value in a required column.
     before = replace(schema, struct=all_optional(schema.struct), identifiers=frozenset())
     of_typed = _planned(before, seen.of_typed, settings)
     if of_typed.changes and seen.of_json.shape.fields:
@@ -235,9 +237,11 @@ def _write(
     ids = table.row_ids(any_value([(rest.name,)]))
 
     def anew(rows: DataFrame) -> DataFrame:
+        """The rows with the new columns; their ids stay."""
         return converted(rows.selectExpr("*", *ids), promoter.before, promoter.rows, between.struct)
 
     def carry(appended: DataFrame) -> DataFrame:
+        """Convert rows that others appended meanwhile. Raises Moved if they need other columns."""
         check(appended)
         return anew(appended)
 
@@ -303,7 +307,7 @@ def seen_in(batches: Iterable[Sequence[Chosen]], known: ExpectedField, dates: st
 def _check_found(
     table: CatalogTable, schema: Schema, counts: Counter[Path], missing: Sequence[Path], mark: str
 ) -> None:
-    """Raises DataError for a path below which nothing waits; it names the paths that have values."""
+    """Raise DataError for a path below which nothing waits; it names the paths that have values."""
     if missing:
         paths = [one.path for one in waiting(table.read(), schema, mark)]
         shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")

@@ -178,7 +178,7 @@ def _place(row: Any) -> str:
 
 
 def export(table: CatalogTable, file: Path) -> int:
-    """Writes what waits as JSON lines, each with the record as it came and why; returns how many."""
+    """Write the waiting records as JSON lines, each as it came and with the reason; returns their number."""
     pending = _there(table)
     rows: Iterator[Any] = iter(())
     if pending is not None:
@@ -223,11 +223,12 @@ def replay(
 
 
 def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | None:
-    """Gives the records that wait, and are in no replay yet, the number of the
+    """Give the records that wait, and are in no replay yet, the number of the
     next one. Nothing is in the table by that.
     """
 
     def attempt() -> Pending | None:
+        """Mark the ready records; None if there is no quarantine."""
         pending = Pending.of(table)
         if pending is None:
             return None

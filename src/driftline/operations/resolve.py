@@ -43,7 +43,7 @@ RESOLVED = PREFIX + "resolved."
 
 @dataclass(frozen=True, slots=True)
 class FoldedColumn:
-    """A column that was folded. ``rest``: how many of its values stay, or are dropped."""
+    """A column that was folded. ``rest``: the number of its values that stay, or are dropped."""
 
     path: Path
     type: Type
@@ -125,6 +125,7 @@ def resolve(
         raise UsageError(str(error)) from error
 
     def attempt() -> Resolved:
+        """Resolve in the table as it is now. Errors of Spark, but for conflicts, name the field."""
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
@@ -194,6 +195,7 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         columns = [*folding.rows(rest), *table.row_ids(changed)]
 
         def carry(appended: DataFrame) -> DataFrame:
+            """Fold rows that others appended meanwhile. Raises Moved if they need other columns."""
             nonlocal preview
             preview = preview.with_more(_look(table.name, appended, folding, dry_run=False))
             if request.rest(plan, preview) != rest:
@@ -277,7 +279,7 @@ def _resolved(
 
 
 def _possible(table: CatalogTable, plan: Resolution) -> None:
-    """Raises DataError where something else needs a column that would go."""
+    """Raise DataError where something else needs a column that would go."""
     definition = table.definition()
     for site in plan.sites:
         for column in site.folded:

@@ -64,10 +64,9 @@ class Undone(Shown):
 
 
 def undo(table: CatalogTable, *, to: int | None = None, yes: bool = False) -> Undone:
-    """Takes the last change of the table's definition back, or all since schema version ``to``.
+    """Take back the last change of the table's definition, or all since schema version ``to``.
 
-    ``yes``: also where that hides values. Raises UsageError, DataError
-    with the reason; nothing is changed then.
+    ``yes``: also if that hides values. Raises UsageError, DataError with the reason; nothing is changed then.
     """
     counter = _Counter(table)
     return Retry(table.name).run(lambda: _undo(table, to, counter, yes=yes))
@@ -159,7 +158,7 @@ def _what(entry: Entry) -> str:
 
 
 def _possible(table: CatalogTable, plan: Restoration) -> None:
-    """Raises DataError where something else needs a column that would be hidden."""
+    """Raise DataError where something else needs a column that would be hidden."""
     ids = {f.id for _, f in plan.after.schema.walk()}
     for column, use in plan.after.column_uses().items():
         if column not in ids:
@@ -202,7 +201,7 @@ class _Counter:
     _back: dict[Path, ValueCount] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Notes what others have done since."""
+        """Note the changes that others have made since."""
         before, self.state = self.state, self.table.load()
         fits = before is not None and before.fits(self.state)
         self.appended = self.table.appended(before, self.state) if before is not None and fits else None

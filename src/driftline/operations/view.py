@@ -77,7 +77,8 @@ def view(
 ) -> View:
     """Create, or recreate, the view of a table.
 
-    ``types``: of fields, by path. Raises UsageError, DataError.
+    ``view_name``: by default the table's name with `SUFFIX`; ``types``: of fields, by path; ``make`` False:
+    only the statement is made. Raises UsageError, DataError.
     """
     state = table.load()
     if not state.exists:
@@ -206,7 +207,7 @@ def _columns_before(spark: SparkSession, view: View, full: str) -> list[str] | N
 
     try:
         columns = [row.col_name for row in spark.sql(f"describe {full}").collect()]
-    except PySparkException:  # there is none
+    except PySparkException:  # there is no such view
         return None
     table = _properties(spark, full).get(_OF)
     if table != view.table:

@@ -34,6 +34,7 @@ class Pending:
 
     @classmethod
     def of(cls, table: CatalogTable) -> Pending | None:
+        """Load the quarantine of a table; None if there is none."""
         quarantined = quarantine.of(table)
         state = quarantined.load()
         if not state.exists:
@@ -67,6 +68,7 @@ class Pending:
         return int(row[0]), int(row[1])
 
     def rows(self) -> DataFrame:
+        """All rows of the quarantine; one from before replays gets their column, empty."""
         from pyspark.sql import functions as F
 
         rows = self.table.read()

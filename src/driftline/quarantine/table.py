@@ -61,19 +61,21 @@ class Staged:
     batch: str
 
     def commit(self, retry: Retry) -> None:
-        """Makes the rows visible in the quarantine, after other writers."""
+        """Make the rows visible in the quarantine, after other writers."""
         commit(self.transaction, self.table.load, retry)
 
     def undo(self) -> None:
-        """Takes them out again: the batch that they belong to has failed."""
+        """Remove the rows again: their batch has failed."""
         if not self.transaction.committed:
             self.transaction.abandon()
         elif not self.transaction.undo():
             self.table.delete("batch", self.batch)
 
     def withdraw(self, *, tried: bool) -> None:
-        """Leaves the batch's rejects to another process, which has brought the batch; unless it wrote them
-        before this one, and so lost them as those of an earlier try (``tried``).
+        """Remove this process's rejects: another one has ingested the batch, with rejects of its own.
+
+        ``tried``: this process took those for an earlier attempt's, and replaced them, so its own rejects
+        stay.
         """
         if not self.transaction.committed:
             self.transaction.abandon()
@@ -84,7 +86,7 @@ class Staged:
 def stage(
     table: CatalogTable, rejected: Rejects | DataFrame, batch: str, token: Token | None = None
 ) -> Staged:
-    """Writes rejected records into the table's quarantine."""
+    """Write rejected records into the table's quarantine."""
     quarantine = of(table)
     state = quarantine.load()
     transaction = quarantine.transaction(state, replace(quarantine.blank, schema=SCHEMA))

@@ -15,7 +15,7 @@ from driftline.source.pipes import is_pipe
 
 MOST = 20  # folders that are data sets of their own
 _BUCKETS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
-_CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")  # which stand where others have a user
+_CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")  # written where others have a user
 
 
 class DatasetName(NamedTuple):
@@ -26,7 +26,7 @@ class DatasetName(NamedTuple):
 
 
 def inputs(sources: Sequence[str]) -> list[DatasetName]:
-    """The data sets of what a person named as sources: topics, and the folders of files; none of pipes.
+    """The data sets of a person's sources: topics, and the folders of files; none for pipes.
 
     >>> inputs(["kafka://a:9092,b:9092/orders,refunds"])[1]
     DatasetName(namespace='kafka://a:9092', name='refunds')

@@ -39,11 +39,12 @@ class Health:
         return None if still < self.patience else f"no progress for {still:.0f} s: {self._doing}"
 
     def serve(self, address: str) -> int:
-        """Answers from now on: 200, or 503 with the fault; returns the port. Raises as `http.serve`."""
+        """Answer probes from now on: 200, or 503 with the fault; returns the port. Raises as `http.serve`."""
         health = self
 
         class Answer(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                """Answer a probe: 200, 503 with the fault, or 404 for another path."""
                 known = self.path.partition("?")[0] in ("/healthz", "/")
                 fault = health.fault if known else "ask for /healthz"
                 body = json.dumps({"ok": fault is None} | ({"fault": fault} if fault else {})).encode()

@@ -12,10 +12,10 @@ _PATIENCE = 10.0  # seconds for a request to arrive
 
 
 def serve(handler: type[BaseHTTPRequestHandler], address: str, option: str) -> int:
-    """Answers by the handler from now on, at ``PORT`` of this machine alone or at ``HOST:PORT``; returns the
-    port, which 0 leaves open.
+    """Answer by the handler from now on; returns the port.
 
-    Raises UsageError for what is no address of ``option``, SetupError where nothing can be served there.
+    The address is ``PORT``, on this machine alone, or ``HOST:PORT``; port 0 lets the system choose. Raises
+    UsageError if ``option`` has no address, SetupError if it cannot be served.
     """
     host, port = parsed(address, option)
 

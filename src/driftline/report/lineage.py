@@ -1,6 +1,6 @@
 """OpenLineage events of each batch: START, then COMPLETE with the columns' lineage, FAIL or ABORT.
 
-The client's own settings say where they go: `OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`, a file.
+The client's own settings name the destination: `OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`, a file.
 """
 
 from __future__ import annotations
@@ -62,20 +62,23 @@ def _client() -> OpenLineageClient:
 
 
 class Lineage:
-    """Sends events of each batch of ``table``; ``inputs``: its sources, as far as they have names."""
+    """Sends events of each batch of ``table``; ``inputs``: those of its sources that have names."""
 
     def __init__(self, inputs: Sequence[DatasetName], capture: str | None = None) -> None:
         self._inputs, self._capture = inputs, capture
         self._run = self._table = ""
 
     def begins(self, table: str, batch: str) -> None:
+        """Send START, with a new run id."""
         self._table, self._run = table, str(uuid.uuid4())
         self._send("START")
 
     def ended(self, result: Result) -> None:
+        """Send COMPLETE."""
         self._send("COMPLETE", result=result)
 
     def failed(self, error: BaseException) -> None:
+        """Send FAIL, or ABORT if the batch was interrupted or is in the table already."""
         kind = "ABORT" if isinstance(error, BatchIsInError | KeyboardInterrupt) else "FAIL"
         self._send(kind, error=type(error).__name__)
 
@@ -84,6 +87,7 @@ class Lineage:
         run, table = self._run, self._table
 
         def send() -> None:
+            """Make the event, and hand it to OpenLineage's client."""
             from driftline.report.lineage_events import BatchRun, event
 
             _client().emit(event(kind, now, BatchRun(run, table, self._capture, self._inputs), **more))

@@ -90,7 +90,7 @@ def _job(table: str, capture: str | None) -> Job:
 
 
 def _input(name: DatasetName, result: Result | None, *, alone: bool) -> InputDataset:
-    """``alone``: the only one. What was read is not counted for each of several."""
+    """An input data set; its counts are known only if it is the only one (``alone``)."""
     if result is None:
         return InputDataset(*name)
     facets: dict[str, DatasetFacet] = {

@@ -13,8 +13,9 @@ from driftline.source.given import given_paths
 
 
 def listeners(data: Any, capture: str | None = None) -> Listeners:
-    """All that listen to the batches of one call. ``data``: what it takes in; ``capture``: in micro-batches
-    of this one.
+    """All listeners to the batches of one call.
+
+    ``data``: the data that it ingests; ``capture``: the capture whose micro-batches they are.
     """
     told_of_each: list[Listener] = [Log(capture)]
     if lineage.wanted():

@@ -14,16 +14,18 @@ LOGGER = logging.getLogger("driftline")
 
 
 class Log:
-    """Tells the log of each batch that is in. ``capture``: whose micro-batches they are."""
+    """Logs each committed batch. ``capture``: the capture whose micro-batches they are."""
 
     def __init__(self, capture: str | None = None) -> None:
         self._own = {} if capture is None else {"capture": capture}
 
     def begins(self, table: str, batch: str) -> None:
+        """Log the beginning of a batch, at level DEBUG."""
         fields = {"event": "begin", **self._own, "table": table, "batch": batch}
         LOGGER.debug("%s: batch %s begins", table, batch, extra=fields)
 
     def ended(self, result: Result) -> None:
+        """Log the batch in a sentence, with its figures as fields, at level INFO."""
         if not LOGGER.isEnabledFor(logging.INFO):
             return
         fields = {**self._own, **figures(result)}

@@ -54,7 +54,7 @@ METRICS: Mapping[str, Metric] = {
 
 
 class MetricSample(NamedTuple):
-    """So much more of a metric, or its new value. ``value``: of its label."""
+    """An amount to add to a metric, or its new value. ``value``: of its label."""
 
     metric: str
     amount: float
@@ -77,9 +77,11 @@ def readings(result: Result) -> Iterator[MetricSample]:
 
 
 class Metrics:
-    """Of one table for Prometheus, at an address or in a file; ``capture``: the one that fills it, "" where
-    none does. Raises SetupError without prometheus-client, or where the address is taken; UsageError for what
-    is none, and for a file that has no metrics.
+    """The metrics of one table for Prometheus, at an address or in a file.
+
+    ``capture``: the capture that fills the table, "" if none does. Raises SetupError without
+    prometheus-client, or if the address is taken; UsageError for an invalid address, and for a file that has
+    no metrics.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class Metrics:
         self._write()
 
     def count(self, result: Result, lag: int | None = None) -> None:
-        """Adds a batch; ``lag``: what is still to come after it, where that is known."""
+        """Add a batch; ``lag``: the files or offsets still to come after it, if known."""
         for reading in readings(result):
             self._take(reading)
         if lag is not None:
@@ -172,6 +174,7 @@ class Telemetry:
         """Nothing is counted yet."""
 
     def ended(self, result: Result) -> None:
+        """Add the amounts of the batch to the metrics."""
         for reading in readings(result):
             self._take(result.table, reading)
 
@@ -179,7 +182,7 @@ class Telemetry:
         """Nothing is counted."""
 
     def lag(self, table: str, lag: int) -> None:
-        """Tells how much is still to come."""
+        """Set the number of files or offsets still to come."""
         self._take(table, MetricSample("lag", lag))
 
     def _take(self, table: str, reading: MetricSample) -> None:

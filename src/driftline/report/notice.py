@@ -37,8 +37,10 @@ _LOG = logging.getLogger("driftline")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """``to``: a URL, to which JSON is posted; or a command of the shell, which gets it on standard
-    input. ``timeout``: seconds, for all of it.
+    """A destination of notices.
+
+    ``to``: a URL, to which JSON is posted; or a shell command, which gets it on standard input. ``timeout``:
+    seconds, for all of it.
     """
 
     to: str = field(repr=False)
@@ -82,6 +84,7 @@ class Notice:
         went: list[Exception] = []
 
         def post() -> None:
+            """Send the request; an error goes to ``went``."""
             try:
                 with _OPENER.open(self._request(body), timeout=self.timeout):
                     pass
@@ -137,9 +140,7 @@ class Notice:
 
 
 class _Stay(HTTPRedirectHandler):
-    """An answer that leads elsewhere is none: the notice, and what it
-    is let in by, are for this host only.
-    """
+    """Follows no redirect: the notice and its credentials are for this host only."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

@@ -15,7 +15,10 @@ PATIENCE = 5.0  # seconds at the process's end
 
 
 class Outbox:
-    """Sends in order. ``name``: what the log calls it, in one line as it fails; none until it has worked."""
+    """Sends messages in order.
+
+    ``name``: its name in the log, which gets one line for a series of failures.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -24,7 +27,7 @@ class Outbox:
         self._works = True
 
     def put(self, send: Callable[[], None]) -> None:
-        """Has it sent soon; at once, without it, where too much waits."""
+        """Queue a message; it is dropped, with a warning, if `MOST` wait already."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
@@ -35,7 +38,7 @@ class Outbox:
             self._failed(f"{MOST} wait, and more are not kept")
 
     def flush(self, patience: float = PATIENCE) -> None:
-        """Waits until all is sent, ``patience`` seconds at most."""
+        """Wait until all is sent, ``patience`` seconds at most."""
         end = time.monotonic() + patience
         while self._waiting.unfinished_tasks and time.monotonic() < end:
             time.sleep(0.01)

@@ -28,7 +28,7 @@ _PATH = 200  # characters of a path
 _LAID = (("partitioned", "partition_by"), ("sorted", "sort_by"))
 T = TypeVar("T")
 _OTHER = "no record is JSON: --format names another format of files, --value-format that of a topic"
-HINTS, HINT = 10, 500  # that are printed, of more half as many; characters of one
+HINTS, HINT = 10, 500  # printed hints, half as many if there are more; characters of a hint
 
 
 def batch(
@@ -247,7 +247,7 @@ def _item(title: str, text: str, why: str = "", *, style: str = "") -> Renderabl
 def _plain(change: Change) -> bool:
     """A new column of the field's own name: nothing to look at twice."""
     plain = isinstance(change, AddColumn) and change.is_plain
-    return plain and change.reason.rule in ("first-sight", "map")  # a hint tells of maps
+    return plain and change.reason.rule in ("first-sight", "map")  # a hint reports maps
 
 
 def _seen(value: str, place: Place | str | None, near: Path) -> str:

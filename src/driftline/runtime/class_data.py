@@ -39,7 +39,7 @@ class Archive:
 
     @classmethod
     def of(cls, cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> Archive | None:
-        """The archive of the ``jars`` and of those of ``spark``, its home; None where Java takes none."""
+        """The archive for the ``jars`` and those of ``spark``, its home; None if Java cannot use one."""
         folder = cache / "classes"
         if java.major not in JAVAS or any(os.environ.get(name) for name in _FOLDERS):
             return None
@@ -64,8 +64,8 @@ class Archive:
         if file is None:
             return ""
         with suppress(OSError):
-            os.utime(file)  # tells that it is used
-        # What Java says of a crash belongs here, not where the user stands.
+            os.utime(file)  # a sign of use
+        # Java's crash report belongs here, not in the user's working directory.
         crash = self.folder / "crash.log"
         return f'"-XX:SharedArchiveFile={file}" "-XX:ErrorFile={crash}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
@@ -82,10 +82,10 @@ class Archive:
             return False
 
     def make(self, run: Callable[[Path, Path], bool]) -> None:
-        """Makes it, which takes half a minute. Of several processes, one does.
+        """Make the archive, which takes half a minute; of several processes, only one does.
 
-        ``run``: does what commands do, in a Java that writes its classes to a file when it ends, with a lake
-        in a folder of its own; returns whether it did.
+        ``run``: does the work of commands in a Java that writes its classes to a file when it ends, with a
+        lake in a folder of its own; returns False if that failed.
         """
         with (self.folder / "lock").open("w") as lock:
             try:
@@ -153,7 +153,7 @@ def discard() -> bool:
 
 
 def make_soon() -> None:
-    """Has a process in the background make the archive that this one looked for in vain."""
+    """Start a process in the background that makes the missing archive."""
     for archive in _missing:
         if archive.wanted():
             with suppress(OSError):

@@ -6,7 +6,7 @@ from driftline.errors import UsageError
 
 
 def must_be_classic(given: object) -> None:
-    """Raises UsageError for a session or a DataFrame of Spark Connect."""
+    """Raise UsageError for a session or a DataFrame of Spark Connect."""
     if type(given).__module__.startswith("pyspark.sql.connect"):
         raise UsageError(
             f"a {type(given).__name__} of Spark Connect cannot be used: the tables are written in the driver's own process",

@@ -29,13 +29,13 @@ _SHARE = (
     "A batch is in as a whole or not at all: try again"
 )
 
-# What tells a cause, wherever it stands in an error's text: the
+# Signs of a cause, anywhere in an error's text: the
 # sentence, with what was matched, and the hint.
 _CAUSES: tuple[tuple[str, str, str | None], ...] = (
     (r"(No space left on device|Disk quota exceeded|File too large)", "{0}", _ROOM),
     (r"OutOfMemoryError: ([^\n]+)", "Java ran out of memory: {0}", _MEMORY),
     (
-        # The other one: of two that work at once, the one that is left loses its connection.
+        # The other error: of two concurrent commands, the one that is left loses its connection.
         r"Python worker exited unexpectedly|CancelledKeyException",
         "a Python process of Spark's has ended in the midst of its work",
         _LOG,

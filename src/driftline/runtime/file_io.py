@@ -1,4 +1,4 @@
-"""Iceberg's words for what stores are reached with, the properties of its FileIOs, and those of `stores`."""
+"""Translates the properties of Iceberg's FileIOs into options of `stores`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def options_at(uri: str, properties: Mapping[str, str]) -> dict[str, str] | None
 
 
 def vended(credentials: Sequence[tuple[str, Mapping[str, str]]], location: str) -> Mapping[str, str]:
-    """Of the credentials that a catalog hands out, each for a prefix, those of the longest that fits.
+    """The credentials with the longest matching prefix, of those that a catalog hands out.
 
     >>> vended([("s3://b", {"a": "1"}), ("s3://b/t", {"a": "2"}), ("s3://c", {"a": "3"})], "s3://b/t/data")
     {'a': '2'}
@@ -123,7 +123,7 @@ def _account(uri: str) -> str:
 
 
 def _of_account(properties: Mapping[str, str], location: str) -> tuple[dict[str, str], Mapping[str, str]]:
-    """The words for the account of this location, and the properties without those of other accounts."""
+    """The option names for this location's account, and the properties without those of other accounts."""
     host = _account(location)
     account = host.partition(".")[0]
     words = {f"{_SAS}{account}": "sas_token", f"{_SAS}{host}": "sas_token"}

@@ -56,6 +56,7 @@ def bundles(properties: Mapping[str, str]) -> tuple[str, ...]:
     """
 
     def named(names: tuple[str, ...], values: tuple[str, ...], class_: str) -> bool:
+        """True if a property has a key or value with one of these beginnings, or the class in its value."""
         return any(
             key.startswith(names) or value.startswith(values) or class_ in value
             for key, value in properties.items()
@@ -73,9 +74,7 @@ def cache_folder() -> Path:
 
 
 def cached_jars(more: Collection[str] = ()) -> list[Path]:
-    """The jars of RESOLVED, of ``more`` packages and of what they need, out of the cache; none if one of them
-    is not there.
-    """
+    """The cached jars of RESOLVED, of ``more`` packages and of their dependencies; none if one is missing."""
     names = _jar_list(more)
     jars = [names.with_name(name) for name in names.read_text().split()] if names.is_file() else []
     return jars if all(jar.is_file() for jar in jars) else []
@@ -114,7 +113,7 @@ def _jar_list(more: Collection[str]) -> Path:
 
 
 def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> None:
-    """Has Spark download the packages into `folder`/jars: it does so
+    """Have Spark download the packages into `folder`/jars: it does so
     before it starts anything, and then we end it.
     """
     from pyspark import SparkConf

@@ -21,13 +21,14 @@ class _ProgressLine:
 
 
 def progress(title: str) -> Callable[[str], None]:
-    """Shows what is done next, in a notebook; does nothing elsewhere."""
+    """Show the present phase in a notebook; elsewhere do nothing."""
     ipython = sys.modules.get("IPython")
     if ipython is None or type(ipython.get_ipython()).__name__ != _KERNEL:
         return lambda _: None
     line = ipython.display.display(_ProgressLine(title), display_id=True)
 
     def show(phase: str) -> None:
+        """Replace the line by the phase."""
         line.update(_ProgressLine(f"{title}: {phase}"))
 
     return show

@@ -33,10 +33,9 @@ _INSTEAD = {
 
 
 def must_read(spark: SparkSession, sql: str, otherwise: str) -> None:
-    """Raises UsageError for SQL that does more than read. It names the command for that, or else
-    ``otherwise``.
+    """Raise UsageError for SQL that does more than read.
 
-    SQL that cannot be parsed passes: Spark explains it when it runs.
+    The error names the command for that, or else gives the hint ``otherwise``.
     """
     session: Any = spark._jsparkSession
     try:

@@ -45,13 +45,12 @@ def open_session(
     app_name: str = "driftline",
     notify: Callable[[str], None] | None = None,
 ) -> SparkSession:
-    """A local Spark session with the lake as its default catalog; the open
-    one again if the process has it already.
+    """A local Spark session with the lake as its default catalog; the process's open one if it has it.
 
-    `properties` are those of an existing Iceberg catalog (`type`, `uri`, ...), used in place of the
-    embedded one; keys that begin with `spark.` are settings of Spark. `catalog` None: no Iceberg at all.
-    `notify` is told, in one line, of what takes long. SetupError: no Java, no jars, Spark does not start,
-    or a session that is not ours runs in this process.
+    `properties` are those of an existing Iceberg catalog (`type`, `uri`, ...), used in place of the embedded
+    one; keys that begin with `spark.` are settings of Spark. `catalog` None: no Iceberg at all. `notify` is
+    called with a line about work that takes long. Raises SetupError without Java or jars, if Spark does not
+    start, or if a session of another program runs in this process.
     """
     properties = properties or {}
     if is_embedded(properties):
@@ -70,6 +69,7 @@ def open_session(
     options = class_data.options(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
 
     def started(options: str) -> SparkSession:
+        """Start Java with these ``options``, and Spark in it."""
         needed = {**engine_settings(jars, master, options), **settings}
         _launch_java(needed)
         engine: dict[str, bool | float | int | str | None] = {**needed}
@@ -115,18 +115,19 @@ def _only_sql(session: SparkSession) -> SparkSession:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stops Spark, with all other sessions of this process. A second call does nothing."""
+    """Stop Spark with all its sessions in this process. A second call does nothing."""
     session.stop()
 
 
 def is_embedded(properties: Mapping[str, str]) -> bool:
-    """Whether the lake's own catalog is meant, as no other is named."""
+    """True if the properties name no catalog, so that the lake's own is meant."""
     return all(key.startswith("spark.") for key in properties)
 
 
 def in_store(lake: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of the catalog of a lake whose files are at the URI ``lake``: with where they are, and
-    what the store is reached with. Raises UsageError where they name no catalog.
+    """The catalog properties of a lake with files at the URI ``lake``: its location and store options too.
+
+    Raises UsageError if they name no catalog.
     """
     if is_embedded(properties) or properties.get("uri", "").startswith(f"{_SQLITE}{lake}"):
         raise UsageError(
@@ -140,7 +141,7 @@ def in_store(lake: str, properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_lake(lake: Path) -> None:
-    """Makes the folder of an embedded lake. SetupError if it cannot be made or written to."""
+    """Create the folder of an embedded lake. Raises SetupError if it cannot be created or written to."""
     try:
         lake.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -157,7 +158,7 @@ def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, s
     """
     if catalog is None:
         return dict(properties)
-    folder = lake.resolve()  # Spark would take a relative one from wherever each of its processes stands
+    folder = lake.resolve()  # each process of Spark would resolve a relative path by itself
     embedded = {
         "type": "jdbc",
         "uri": f"{_SQLITE}{folder}/catalog.db",
@@ -218,9 +219,7 @@ def default_memory() -> str:
 
 
 def pyspark_version() -> str:
-    """The version of the pyspark that is installed. SetupError if there
-    is none, or one that the jars do not fit.
-    """
+    """The version of the installed pyspark. Raises SetupError without one, or if the jars do not fit it."""
     try:
         installed = version("pyspark")
     except PackageNotFoundError as error:
@@ -231,8 +230,9 @@ def pyspark_version() -> str:
 
 
 def prepare_environment() -> Java:
-    """Has Spark use this Python, this pyspark and the Java that fits, which is
-    returned. SetupError without one of them.
+    """Set the environment for Spark to use this Python, this pyspark and a fitting Java, which is returned.
+
+    Raises SetupError if one is missing.
     """
     pyspark_version()
     import pyspark

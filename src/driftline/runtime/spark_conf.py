@@ -65,8 +65,9 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def activate(spark: SparkSession) -> None:
-    """Makes the session this thread's active one. Where there is none, Spark parses SQL, and plans, by its
-    defaults, whatever is set in the session.
+    """Make the session this thread's active one.
+
+    Without one, Spark parses SQL and plans by its defaults, whatever is set in the session.
     """
     from py4j.java_gateway import JavaClass  # late: many commands need no Spark
 

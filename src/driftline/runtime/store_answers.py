@@ -10,7 +10,7 @@ from driftline.errors import DataError, DriftlineError, SetupError
 _KEYS = "look at the keys: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or [store.s3] in driftline.toml"
 _AWAY = "look at the network, and at the endpoint: AWS_ENDPOINT_URL, or [store.s3] in driftline.toml"
 
-# As it stands in Arrow's error: the sentence, and what to do.
+# Parts of Arrow's errors: the sentence, and the advice.
 _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
     (
         r"(?i:expired_?token|token .{0,40}expired)",
@@ -39,7 +39,7 @@ _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
         "try again later: nothing was taken",
     ),
     (
-        # All that is told of an expired token, where what is asked for is an object.
+        # The only sign of an expired token in an answer about an object.
         "HTTP status 400",
         "the store refuses the request, and gives no reason",
         "has the token expired? else look at the keys and the region",

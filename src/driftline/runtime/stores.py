@@ -1,7 +1,7 @@
-"""Stores of files that are no folders of this machine: S3, Google's and Azure's object stores, HDFS.
+"""Stores of files outside this machine: S3, Google's and Azure's object stores, HDFS.
 
-This alone knows their URIs, and what they are reached with: settings, or what is usual in the environment. A
-path is taken as it is written; nothing in it is percent-decoded, as in the stores' own tools.
+Only this module knows their URIs, and the options to reach them: settings, or the usual environment
+variables. A path is taken as it is written; nothing in it is percent-decoded, as in the stores' own tools.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ def configure(kind: str, options: Options) -> None:
 
 
 def configured(uri: str) -> Options:
-    """The options of a URI's store: those of `configure`, and for its address those of the environment,
-    without its keys.
-    """
+    """The options of a URI's store: those of `configure`, and the environment's address without its keys."""
     kind = _kind(uri)
     given = _configured.get(kind, {})
     return with_address(given) if kind == "s3" else given
 
 
 class Uri(str):
-    """The URI of a file in a store. Sent to a task, it brings along what the store is reached with; what a
-    task sends back is plain text, and has no secrets.
+    """The URI of a file in a store.
+
+    Sent to a task, it carries the options of the store; sent back by a task, it is plain text, without
+    secrets.
     """
 
     __slots__ = ()
@@ -192,7 +192,7 @@ def buffered(uri: str) -> io.BufferedReader:
 
 
 def put(uri: str, data: bytes) -> None:
-    """Writes a file of a store, whole or not at all; what was there is replaced. Raises SetupError."""
+    """Write a file of a store, whole or not at all; an existing file is replaced. Raises SetupError."""
     system, path = filesystem(uri)
     with explaining(uri):
         if _kind(uri) in _WHOLE:
@@ -271,23 +271,29 @@ class _Explained(io.RawIOBase):
         self.size = int(file.size())
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
         super().close()
 
     def readable(self) -> bool:
+        """True: the file is open for reading."""
         return True
 
     def seekable(self) -> bool:
+        """True: the next read begins at the place sought."""
         return True
 
     def tell(self) -> int:
+        """The place at which the next read begins."""
         return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Note the place at which the next read begins; the store is not asked."""
         self._place = offset + (0, self._place, self.size)[whence]
         return self._place
 
     def readinto(self, buffer: Any) -> int:
+        """Read into a buffer; returns the number of bytes, 0 at the end. Raises driftline's errors."""
         if self._place >= self.size:
             return 0
         with explaining(self._uri):

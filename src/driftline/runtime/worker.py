@@ -10,11 +10,11 @@ from zipimport import zipimporter
 
 
 def lighten_worker() -> None:
-    """Makes the next task of this process begin sooner, and end sooner. Elsewhere it does nothing.
+    """Make the next task of this process begin and end sooner; in other processes do nothing.
 
-    Before a task, Spark has every importer forget what it knows: there is one for each package of a zip, and
+    Before a task, Spark invalidates the caches of every importer: there is one for each package of a zip, and
     each reads the whole zip again; one is enough, and none of Spark's own, which do not change. After it,
-    Spark has Python search for cycles through all that there is, modules too, which stay for good.
+    Spark has Python collect cycles among all objects, modules too, which stay for good.
     """
     if "SPARK_REUSE_WORKER" not in os.environ:
         return

@@ -1,1 +1,1 @@
-"""Where records come from. Each source observes itself, and gives its records as columns of the table."""
+"""Sources of records. Each source observes its records, and converts them to columns of the table."""

@@ -19,7 +19,7 @@ _CHUNK = 2**20  # bytes that are held at once
 
 
 def format_in(path: str) -> str:
-    """The format of the files in an archive. Raises UsageError where they have several, or none is known."""
+    """The format of the files in an archive. Raises UsageError if they have several, or none is known."""
     with _opened(path) as archive:
         formats = {format_by_name(member.filename) for member in _members(archive)}
     kinds = sorted(kind for kind in formats if kind is not None) or [format_by_name(path) or ""]
@@ -36,11 +36,9 @@ def format_in(path: str) -> str:
 
 
 def unpack(path: str, kind: str | None, folder: Path) -> Iterator[tuple[Path, str]]:
-    """Unpacks the files of a format, or all where no name tells it, into a folder;
-    yields each with its name in the archive.
+    """Unpack the files of a format, or all if no name shows it, into a folder; yields each with its name.
 
-    Raises DataError where the archive is broken or holds more than the limit
-    says, SetupError where there is no room.
+    Raises DataError if the archive is broken or larger than the limit, SetupError if there is no room.
     """
     with _opened(path) as archive:
         members = _members(archive)

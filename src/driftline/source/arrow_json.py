@@ -1,5 +1,7 @@
-"""Lines of JSON as whole Arrow columns, by a parser that takes more than the rules do: it is given only lines
-of which a decoder has said that they hold the types of the columns.
+"""Parses lines of JSON as whole Arrow columns.
+
+The parser accepts more than the rules allow, so it gets only lines that a decoder has found to have the
+columns' types.
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ _MISREAD = re.compile(rb"\\u(?:0000|[dD](?:8[4-9a-fA-F]|[9abAB]))")
 
 
 class Unparsed(Exception):
-    """The parser does not take the lines, or would not make of them what one by one they are."""
+    """The parser refuses the lines, or would read them otherwise than one by one."""
 
 
 def parsed(lines: Sequence[bytes], struct: Struct) -> pa.RecordBatch:
-    """The records of the lines, as the fields of ``struct``; others are passed over. Of a key that stands
-    twice in a record the last counts. Raises Unparsed.
+    """The records among the lines, as the fields of ``struct``. Raises Unparsed.
+
+    Of a key that a record has twice, the last value counts.
     """
     from arro3.io import read_json
 
@@ -46,7 +49,7 @@ def parsed(lines: Sequence[bytes], struct: Struct) -> pa.RecordBatch:
 
 
 def _repeats(array: pa.Array) -> bool:
-    """Whether a map, at any depth, has a key twice."""
+    """True if a map in the array has a key twice, at any depth."""
     if isinstance(array, pa.StructArray):
         return any(_repeats(array.field(i)) for i in range(array.type.num_fields))
     if isinstance(array, pa.MapArray):

@@ -104,14 +104,12 @@ def _unpacked(data: bytes, codec: str) -> bytes:
 
 
 def _header(file: IO[bytes]) -> tuple[dict[str, bytes], bytes]:
-    """A file's metadata, and the mark that its blocks end with. Raises
-    ValueError where it is no Avro file.
-    """
+    """A file's metadata, and the mark that ends its blocks. Raises ValueError if it is no Avro file."""
     if file.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin as Avro files do")
     metadata: dict[str, Any] = {}
     while count := _long(file):
-        if count < 0:  # its bytes stand behind the number of its entries
+        if count < 0:  # the size in bytes follows the number of entries
             count, _ = -count, _long(file)
         for _ in range(count):
             key = file.read(_long(file)).decode()
@@ -153,7 +151,7 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-_ROWS = 10_000  # of one batch
+_ROWS = 10_000  # per batch
 _CUT = 16 * 2**20  # bytes of a part
 
 

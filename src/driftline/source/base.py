@@ -1,4 +1,4 @@
-"""What the road needs of a source."""
+"""The interface of a source."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ REJECTED = (
 
 
 class Source(Protocol):
-    """One batch of records, whose tasks make the rows, and observe the records
-    meanwhile: also by a plan that was guessed.
+    """One batch of records, whose tasks make the rows and observe the records, also by a guessed plan.
 
     ``conf``: settings of the Spark session that reading it needs.
     """
@@ -34,35 +33,37 @@ class Source(Protocol):
     conf: Mapping[str, str]
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the batch is likely to be; None where it is better observed first."""
+        """A likely observation, by which rows may be made at once; None if observing first is better."""
         ...
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
-        """Every type of every path of every record, against the table's ``schema``; without
-        reading them again, where the tasks have told.
+        """Observe every type of every path of every record, against the table's ``schema``.
+
+        If the tasks have observed all, nothing is read again.
         """
         ...
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """From now on, records that the ``judge`` does not accept, or that have one of the ``conflicts``, are
-        not observed as records, and are among the rejected.
+        """Reject records that the ``judge`` does not accept, or with one of the ``conflicts``, from now on.
+
+        They are not observed as records.
         """
         ...
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks that make the records as rows of ``struct``, by the plan."""
+        """Tasks that convert the records to rows of ``struct``, by the plan."""
         ...
 
     def set_aside(self) -> Rejects | None:
-        """What the tasks that ran last have set aside, which is no record; None where they
-        told nothing. Asked for after `observe`.
+        """The lines and rows that the last run of the tasks set aside.
+
+        None if the tasks reported nothing. To be called after `observe`.
         """
         ...
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
-        """What is no record, with the columns of `REJECTED`; None where all could
-        be read. This reads the batch once more.
+        """The rejected lines and rows, with the columns of `REJECTED`; None if all could be read.
 
-        ``everything``: the reason for which all records are rejected.
+        This reads the batch once more. ``everything``: the reason for which all records are rejected.
         """
         ...

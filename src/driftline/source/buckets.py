@@ -25,9 +25,7 @@ _SECOND = 10**9  # nanoseconds
 
 
 class Listed(NamedTuple):
-    """A file as a listing tells it. ``modified``: nanoseconds since 1970, of
-    a whole second, as not every answer tells more.
-    """
+    """A file in a listing. ``modified``: nanoseconds since 1970, in whole seconds."""
 
     path: Uri
     size: int
@@ -35,17 +33,17 @@ class Listed(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What a URI names: a file, the files of a folder, or of a glob; none where nothing is there."""
+    """The files that a URI names: a file, or those of a folder or glob; none if nothing is there."""
 
     files: Iterator[Listed]
     is_folder: bool = False
 
 
 def listing(source: str) -> Listing:
-    """What a URI names; the path of each file begins as ``source`` does. What a name hides is passed over in
-    folders, as in those of this machine.
+    """List the files that a URI names. The path of each begins as ``source`` does.
 
-    Raises SetupError where the store does not answer, or gives no access.
+    Hidden names are passed over in folders, as on this machine. Raises SetupError if the store does not
+    answer, or denies access.
     """
     system, path = filesystem(source)
     with explaining(source):
@@ -64,8 +62,8 @@ def listing(source: str) -> Listing:
 
 
 def behind(source: str, path: str) -> Iterator[Listed]:
-    """What lies in S3 where a URI points, and sorts behind a path; `may_hold` says what is of it. Raises
-    SetupError.
+    """List the objects in S3 below a URI that sort behind ``path``; not all may match: see `may_hold`.
+    Raises SetupError.
     """
     options = configured(source)
     scheme, _, place = _of_glob(source)[0].partition("://")
@@ -80,11 +78,12 @@ def behind(source: str, path: str) -> Iterator[Listed]:
 
 
 def may_hold(source: str) -> Callable[[str], bool]:
-    """Whether a path may be of what a URI names, by its words alone."""
+    """Return a test for paths: true if the URI could name the path, judged by its name alone."""
     folder = f"{source.rstrip('/')}/"
     base, pattern = _of_glob(source)
 
     def fits(path: str) -> bool:
+        """True if the URI could name this path."""
         if {"", ".", ".."} & set(path.partition("://")[2].split("/")):
             return False  # a key, but no path
         if path.startswith(folder):
@@ -96,7 +95,7 @@ def may_hold(source: str) -> Callable[[str], bool]:
 
 
 def _of_glob(source: str) -> tuple[str, list[str]]:
-    """The folder that a glob begins in, and the steps of its pattern; none where it is no glob."""
+    """The folder at which a glob begins, and the steps of its pattern; no steps for a path."""
     base, steps = source.rstrip("/"), list[str]()
     while has_magic(base):
         base, _, step = base.rpartition("/")
@@ -105,7 +104,7 @@ def _of_glob(source: str) -> tuple[str, list[str]]:
 
 
 def _has_root(system: FileSystem, path: str) -> bool:
-    """Whether there is the bucket, or HDFS's root, as far as it may be asked."""
+    """True if the bucket or HDFS's root exists, or may not be asked."""
     root = "/" if path.startswith("/") else path.partition("/")[0]
     try:
         return bool(system.get_file_info(root).type != FileType.NotFound)
@@ -132,7 +131,7 @@ def _is_shown(steps: Sequence[str]) -> bool:
 
 
 def _fits(pattern: Sequence[str], steps: Sequence[str]) -> bool:
-    """Whether a path is of a glob, each step by step, as in folders of this machine.
+    """True if a path matches a glob step by step, as in folders of this machine.
 
     >>> _fits(["**", "*.json"], ["a", "b", "c.json"]), _fits(["*"], ["a", "b"]), _fits(["*"], [".a"])
     (True, False, False)
@@ -148,5 +147,5 @@ def _fits(pattern: Sequence[str], steps: Sequence[str]) -> bool:
 
 
 def fits_step(pattern: str, name: str) -> bool:
-    """Whether a file's or folder's name fits one step of a glob, other than ``**``."""
+    """True if the name of a file or folder matches one step of a glob, other than ``**``."""
     return fnmatchcase(name, pattern) and name.startswith(".") <= pattern.startswith(".")

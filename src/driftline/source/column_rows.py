@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a file. ``batch``: an array for each field of the reader's struct, in its
-    order, each of the type that `driftline.convert.arrow_type` names. ``source``: the file.
-    ``rejects``: texts among the rows that are none. ``origin``: where a row came from, by its
-    number, if the file alone does not tell.
+    """Some rows of a file.
+
+    ``batch``: an array for each field of the reader's struct, in its order, each of the type that
+    `driftline.convert.arrow_type` names. ``source``: the file. ``rejects``: texts among the rows that are no
+    records. ``origin``: the origin of a row by its number, if the file alone is not enough.
     """
 
     batch: pa.RecordBatch
@@ -48,20 +49,22 @@ class Rows:
 
 
 class ColumnReader(Protocol):
-    """Files of one schema. A reader is sent to tasks, so it is small.
-
-    ``struct``: the types of the columns, by key; ``label``: how reports name where they came from; ``sizes``:
-    the bytes of each part. A part is what one task reads at least.
-    """
+    """Files of one schema in parts, of which a task reads at least one. It is small, to be sent to tasks."""
 
     @property
-    def struct(self) -> Struct: ...
+    def struct(self) -> Struct:
+        """The types of the columns, by key."""
+        ...
 
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """The name of the files in reports."""
+        ...
 
     @property
-    def sizes(self) -> Sequence[int]: ...
+    def sizes(self) -> Sequence[int]:
+        """The bytes of each part."""
+        ...
 
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a part, some at a time."""
@@ -70,9 +73,7 @@ class ColumnReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowTerms:
-    """What rows are held against: what is ``known`` of the table, its settings, and
-    the ``conflicts`` that a row may not have.
-    """
+    """The terms for rows: the table's ``known`` columns, its settings, and ``conflicts`` to reject."""
 
     known: ExpectedField
     settings: Settings
@@ -85,12 +86,12 @@ class RowTerms:
         return rows.batch.filter(pa.array(self.places(rows, struct)))
 
     def places(self, rows: Rows, struct: Struct) -> NDArray[np.bool_]:
-        """Which of the rows have no conflict."""
+        """Flags of the rows without a conflict."""
         accepted: NDArray[np.bool_] = first_conflicts(rows.batch, struct, self.conflicts) < 0
         return accepted
 
     def rejects(self, rows: Rows, struct: Struct, everything: str | None) -> Iterator[Reject]:
-        """What of the rows is set aside; all of them for the reason ``everything``, if there is one."""
+        """The rejected rows, each with its reason; all rows if there is a reason for ``everything``."""
         yield from rows.rejects
         if everything is None and not self.conflicts:
             return
@@ -104,7 +105,7 @@ class RowTerms:
 
 
 class RowsObserver:
-    """Observes rows of one reader. ``label``: how reports name where they came from."""
+    """Observes the rows of one reader. ``label``: the name of its files in reports."""
 
     def __init__(self, struct: Struct, label: str, terms: RowTerms) -> None:
         self.struct, self.terms = struct, terms
@@ -115,7 +116,7 @@ class RowsObserver:
         self._bad: list[MalformedRecord] = []
 
     def feed(self, rows: Rows) -> pa.RecordBatch:
-        """Observes the rows that are accepted, and returns them."""
+        """Observe the accepted rows, and return them."""
 
         batch = self.terms.accepted(rows, self.struct)
         self._observer.feed(batch)
@@ -127,12 +128,12 @@ class RowsObserver:
         return batch
 
     def refused(self, rejects: Sequence[Reject]) -> None:
-        """Counts what is no row."""
+        """Count rejects as malformed."""
         self._refused += len(rejects)
         self._bad += [_bad(reject) for reject in rejects[: REASONS - len(self._bad)]]
 
     def result(self) -> Observation:
-        """What was observed so far."""
+        """The observation so far."""
         seen = self._observer.result()
         tally = replace(
             seen.tally, malformed=self._refused, reasons=tuple(self._bad), excluded=Counter(self._counts)
@@ -146,7 +147,14 @@ def _bad(reject: Reject) -> MalformedRecord:
 
 
 def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: RowTerms) -> Observation:
-    """What rows of one reader are."""
+    """Observe the rows of one reader.
+
+    Args:
+        rows: the rows, some at a time.
+        struct: the types of their columns.
+        label: the name of the files in reports.
+        terms: the terms on which rows are accepted; only those count.
+    """
     observer = RowsObserver(struct, label, terms)
     for batch in rows:
         observer.feed(batch)
@@ -154,8 +162,9 @@ def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: RowTe
 
 
 def has_required(schema: Schema) -> bool:
-    """Whether a table has columns that a row may lack a value for only
-    if all rows have been looked at before.
+    """True if a table has required columns.
+
+    Only once all rows are observed is it known if one lacks a value there, so such a table allows no guess.
     """
     return any(f.required for _, f in schema.walk())
 
@@ -163,8 +172,10 @@ def has_required(schema: Schema) -> bool:
 def converted_rows(
     rows: Iterable[Rows], observer: RowsObserver, converter: Converter, set_aside: SetAside
 ) -> Iterator[pa.RecordBatch]:
-    """The accepted rows as the table's, for as long as its columns take them;
-    all are observed, and the others set aside.
+    """Convert the accepted rows for as long as the table's columns take them.
+
+    All rows go through the ``observer``, and rejected ones to ``set_aside``. If the ``converter``, made for a
+    guess, has no place for a value, no more rows are made.
     """
     taken = True
     for batch in _small_together(_accepted(rows, observer, set_aside)):
@@ -200,18 +211,17 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def rejected_rows(
     rows: Rows, struct: Struct, terms: RowTerms, everything: str | None
 ) -> Iterator[pa.RecordBatch]:
-    """What of the rows is set aside, with the columns of `driftline.source.base.REJECTED`."""
+    """The rejected rows, with the columns of `driftline.source.base.REJECTED`; see `RowTerms.rejects`."""
     rejects = list(terms.rejects(rows, struct, everything))
     if rejects:
         yield reject_batch(rejects)
 
 
 def together(parts: Iterable[Observation], struct: Struct, label: str, terms: RowTerms) -> Observation:
-    """One observation of all parts of what one reader gave. What is
-    declared counts where there is no part, too.
+    """Merge the observations of all parts of one reader.
 
-    What was refused leaves no trace: not the types whose every value
-    was, nor the columns where no row is left.
+    Declared columns count even without a part. Refused rows leave no trace: no types that only they had, and
+    no columns if no row is left.
     """
     whole = merge_observations([Observation(shape_of(struct, Place(label))), *parts])
     for conflict in terms.conflicts:

@@ -51,7 +51,7 @@ class ReaderPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What tasks know of a batch: the readers, all their parts, and what rows are held against."""
+    """The work on a batch, as sent to tasks: the readers, all their parts, and the terms for rows."""
 
     readers: Sequence[ColumnReader]
     parts: Sequence[ReaderPart]
@@ -67,7 +67,7 @@ class Work:
         return self.readers[self.parts[number].reader]
 
     def observed(self, numbers: Iterable[int]) -> Seen:
-        """What the rows of some parts are."""
+        """Observe the rows of some parts, given by their numbers."""
         observers = Observers(self)
         for number in numbers:
             for some in self.rows(number):
@@ -75,7 +75,7 @@ class Work:
         return observers.result()
 
     def together(self, parts: Iterable[Seen]) -> Observation:
-        """One observation of what was seen apart."""
+        """Merge the observations of several tasks."""
         by_reader: dict[int, list[Observation]] = {i: [] for i in range(len(self.readers))}
         for some in parts:
             for reader, observation in some.items():
@@ -105,7 +105,7 @@ class Observers:
         return self._by_reader[place]
 
     def result(self) -> Seen:
-        """What was observed so far."""
+        """The observations so far, by reader."""
         return {place: observer.result() for place, observer in self._by_reader.items()}
 
 
@@ -118,9 +118,9 @@ class PartRows:
     converter: Converter
 
     def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Seen]:
-        """The rows of one task's share; returns what they were."""
+        """The rows of one task's share; returns their observation."""
         observers = Observers(self.work)
-        # Parts of one reader come together, because small ones are converted together.
+        # Parts of one reader stay together, because small ones are converted together.
         for _, numbers in groupby(self.shares[given], lambda number: self.work.parts[number].reader):
             parts = list(numbers)
             rows = chain.from_iterable(map(self.work.rows, parts))
@@ -130,8 +130,10 @@ class PartRows:
 
 @dataclass(slots=True)
 class ColumnFiles:
-    """Files of columns as one batch. ``readers``: or what finds them for a table of which so much is known,
-    by its settings. ``texts``: what stands in the paths of the files.
+    """Files of columns as one batch.
+
+    ``readers``: or a function that finds them for the table's known columns and its settings. ``texts``: the
+    texts in the paths of the files.
     """
 
     spark: SparkSession
@@ -146,12 +148,15 @@ class ColumnFiles:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a person should know of how the files were read."""
+        """Notes for a person on how the files were read."""
         notes: Sequence[str] = getattr(self.readers, "notes", ())
         return notes
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the first rows of each reader say."""
+        """Observe the first rows of each reader.
+
+        Returns None if there are no rows, too many readers, or required columns.
+        """
         if has_required(schema):
             return None
         work = self._work(schema, settings)
@@ -176,6 +181,7 @@ class ColumnFiles:
         return self.begun
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
+        """Observe all rows; observations of tasks for the same schema and settings are reused."""
         same = self.work is not None and (schema, settings) == self.asked
         parts = observed_by(self.begun) if same and not self.conflicts else None
         if parts is None or self.work is None:
@@ -184,12 +190,15 @@ class ColumnFiles:
         return self.work.together(parts)
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
+        """Reject rows by the conflicts alone, without the ``judge``."""
         self.conflicts += tuple(conflicts)
 
     def set_aside(self) -> Rejects | None:
+        """The rows that the tasks set aside; None if they have not run."""
         return None if self.begun is None else Rejects.of(self.begun)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
+        """Read all parts once more for the rejected rows."""
         work = self.work
         assert work is not None, "to be observed first"
         count = len(work.parts)

@@ -1,4 +1,4 @@
-"""What reads values of Kafka by the schemas of a registry."""
+"""Decoders of Kafka's values, by the schemas of a registry."""
 
 from __future__ import annotations
 
@@ -50,12 +50,14 @@ class AvroDecoder:
             self._reader = reader_of(top, named)
 
     def whole(self, payloads: Payloads) -> Whole | None:
+        """Read all payloads as columns; None if the schema must be read one by one. Raises Undecodable."""
         if self._reader is None:
             return None
         numbers, arrays = self._reader.columns(payloads.data, payloads.starts, payloads.ends)
         return Whole(self._only, self._reader.struct, numbers, arrays)
 
     def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
+        """Read one payload; returns the record's name and fields. Raises UnreadableError."""
         file = io.BytesIO(payload)
         try:
             top: Any = schemaless_reader(file, self._schema, None, return_record_name=True)
@@ -73,16 +75,16 @@ KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF"}  # of the formats whose values 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How values are written: ``format`` is one of `KINDS`; sent to tasks."""
+    """The encoding of values: a ``format`` of `KINDS`, and the registry of schemas. It is sent to tasks."""
 
     format: str
     registry: Registry
 
     def decoder(self, number: int) -> WireDecoder:
-        """What reads values of the schema with this id: asked for once in a process.
+        """The decoder for the schema with this id, made once in a process.
 
-        Raises UnreadableError where there is no such schema, or none that a table can have; SetupError
-        where the registry does not answer.
+        Raises UnreadableError if there is no such schema, or none that a table can have; SetupError if the
+        registry does not answer.
         """
         key = (self.format, tuple(sorted(self.registry.settings.items())), number)
         decoder = _decoders.get(key)

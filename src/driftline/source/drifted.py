@@ -1,6 +1,4 @@
-"""Lines of JSON of which some values are not of the usual types: those values are taken out, at any depth of
-records, and what is left is parsed as whole columns.
-"""
+"""Takes unusual values out of lines of JSON, at any depth: the rest can be parsed as whole columns."""
 
 from __future__ import annotations
 
@@ -55,11 +53,10 @@ class UsualRecords:
 def taken_apart(
     lines: Sequence[bytes], looked: Sequence[Looked], drifting: Drifting, takes: FieldDecoders
 ) -> tuple[UsualRecords, list[int]]:
-    """The records of the lines, and the places of those that have to be read whole.
+    """The records of the lines without unusual values, and the places of lines to be read one by one.
 
-    ``looked``: the lines that the observer's decoder did not take; ``drifting``: where values may stand that
-    are not usual; ``takes``: decoders that take usual values alone, but for numbers that a double does not
-    tell.
+    ``looked``: the lines that the observer's decoder did not take; ``drifting``: the paths of unusual values;
+    ``takes``: decoders of usual values alone, except numbers that a double cannot tell apart.
     """
     if not looked:
         return UsualRecords(lines, range(len(lines)), {}), []
@@ -82,7 +79,7 @@ def taken_apart(
 
 
 def _without_unusual(line: bytes, drifting: Drifting, takes: FieldDecoders) -> tuple[bytes, Unusual]:
-    """A record without the values that are not usual, and these. Of a key that stands twice, the last."""
+    """A record without its unusual values, and these. Of a key that occurs twice, the last counts."""
     unusual: Unusual = []
     return _without(line, drifting, takes, (), unusual), unusual
 

@@ -1,5 +1,6 @@
-"""Rows of typed columns with a value that is none of its type: text that is not UTF-8, a decimal with more
-digits than its type has. Such a row is set aside, and the others come in.
+"""Rows of typed columns with a value outside its type: text that is not UTF-8, too many digits.
+
+Such a row is set aside, and the others are taken.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _FAULTS = (
 def checked(
     batch: pa.RecordBatch, struct: Struct, source: str, place: Callable[[int], str] = lambda _: ""
 ) -> Rows:
-    """The rows, by the types of ``struct``, those with a faulty value among the rejects. ``place``: what
-    stands before the reason of a row, by its number.
+    """Check the rows by the types of ``struct``; those with a faulty value become rejects.
+
+    ``place``: a prefix for the reason of a row, by its number.
     """
     reasons: dict[int, str] = {}
     for f, column in zip(struct.fields, batch.columns, strict=True):
@@ -46,7 +48,7 @@ def checked(
 
 
 def _faulty(column: pa.Array, rows: NDArray[np.int64]) -> Iterator[tuple[int, str]]:
-    """Those of the rows with a faulty value, and what is wrong with it, found by halves."""
+    """Find the rows with a faulty value, and the faults, by halves."""
     # A slice of lists would have the values of all.
     fault = _fault(column if len(rows) == len(column) else column.take(pa.array(rows)))
     if fault and len(rows) == 1:

@@ -19,19 +19,19 @@ from driftline.source.folders import below, glob_base, matching, mode, outside
 from driftline.source.pipes import STDIN, is_pipe
 from driftline.source.web import is_url, shown
 
-# The path of the file that a row came from, as SQL: Spark tells it as a URI.
+# SQL of the path of the file that a row came from, which Spark has as a URI.
 ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '/'), '+', '%2B'))"
 
 
 def expand(
     sources: Sequence[str], fmt: str | None = None, lake: str | Path | None = None
 ) -> tuple[str, list[str]]:
-    """The format of the sources, and their files, absolute, in name order; pipes as they were named.
+    """The format of the sources, and their files: absolute, in name order; pipes as they were named.
 
-    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their
-    sub-folders; names that begin with ``_`` or ``.`` are passed over there, as Spark does, and so
-    is what is no file, such as a FIFO, and the folder of the ``lake``. A file that is named twice is one
-    file. Raises UsageError for a path that is not there, a folder without files, files of several formats.
+    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their sub-folders.
+    Names there that begin with ``_`` or ``.`` are passed over, as Spark does, and so are FIFOs and the like,
+    and the folder of the ``lake``. A file that is named twice is one file. Raises UsageError for a missing
+    path, a folder without files, files of several formats.
     """
     if fmt is not None and fmt not in set(FORMATS.values()):
         raise UsageError(
@@ -51,7 +51,7 @@ def expand(
 
 
 def format_of(path: str) -> str:
-    """The format that the ending tells, or those of the files in an archive.
+    """The format that the ending shows, or that of the files in an archive.
 
     >>> format_of("a/b.jsonl.gz")
     'json'
@@ -111,8 +111,9 @@ def _known(path: str) -> bool:
 
 
 class Stamp(NamedTuple):
-    """How a file was; two that differ are two versions of it. ``modified``: nanoseconds since 1970;
-    ``mark``: what a store gives to its content.
+    """The version of a file: two that differ are two versions.
+
+    ``modified``: nanoseconds since 1970; ``mark``: the mark that a store gives to the content.
     """
 
     size: int
@@ -121,7 +122,7 @@ class Stamp(NamedTuple):
 
 
 def stamps(files: Iterable[str]) -> dict[str, Stamp]:
-    """How the files are now, as far as they are there."""
+    """The present versions of the files that exist."""
     files = list(files)
     stamped = zip(files, mapped(_stamp, files), strict=True)
     return {file: stamp for file, stamp in stamped if stamp is not None}
@@ -134,8 +135,10 @@ def _stamp(file: str) -> Stamp | None:
 
 
 def fingerprint(path: str, stamp: Stamp) -> int:
-    """What tells a file as it is now from all others, in 64 bits: where it is, its size, and the mark that a
-    store gives to its content, or when it was changed.
+    """A number of 64 bits that identifies a version of a file.
+
+    It is made of the file's location, its size, and the mark that a store gives to its content, or else the
+    time of its last change.
     """
     etag = stamp.mark.partition(" ")[0]
     version = etag or f"{stamp.modified} {stamp.mark}"
@@ -151,7 +154,7 @@ def _identity(path: str) -> str:
 
 
 def changed(before: Mapping[str, Stamp]) -> str | None:
-    """What has become of the first file that is no longer as it was."""
+    """A sentence about the first file that was changed or deleted; None if all are as ``before``."""
     now = stamps(before)
     for file, stamp in before.items():
         if file not in now:

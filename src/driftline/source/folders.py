@@ -59,7 +59,7 @@ def _matching(path: Path, steps: Sequence[str]) -> Iterator[Path]:
 
 
 def mode(path: Path) -> int:
-    """The mode of what is at a path, or is linked there; 0 where nothing is. Raises SetupError."""
+    """The mode of the file or folder at a path, through links; 0 if nothing is there. Raises SetupError."""
     try:
         return path.stat().st_mode
     except ValueError:  # a name that no file can have

@@ -1,4 +1,4 @@
-"""What a person gave to be taken in: paths, or rows that Python holds."""
+"""Data as a person passes them: paths, or rows that Python holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def as_record(item: Any) -> Mapping[Any, Any] | None:
-    """Return an object's fields by name, or None for what has none.
+    """Return an object's fields by name, None if it has none.
 
     Args:
         item: A dict or other mapping, a dataclass, a Pydantic model, a msgspec struct, a named tuple or a row
@@ -74,7 +74,7 @@ def with_article(noun: str) -> str:
 
 
 def paths_or_rows(data: Any) -> tuple[list[str], Any]:
-    """What a person gave as paths, or else, beside none of them, as rows.
+    """Split a person's data into paths and rows, of which only one is there.
 
     Returns:
         The paths; None, or a table of Arrow's, pandas' or Polars', or an iterator of dicts.
@@ -105,7 +105,7 @@ def paths_or_rows(data: Any) -> tuple[list[str], Any]:
 
 
 def _path_of(file: Any) -> str:
-    """The path of an open file, which is read from its beginning. Raises UsageError where it has none."""
+    """The path of an open file, which is read from its beginning. Raises UsageError if it has none."""
     name = getattr(file, "name", None)
     if isinstance(name, (str, os.PathLike)) and Path(name).is_file():
         return os.fspath(name)
@@ -116,7 +116,7 @@ def _path_of(file: Any) -> str:
 
 
 def given_paths(data: Any) -> list[str]:
-    """The paths that a person gave; none where rows were given, which are not touched."""
+    """The paths that a person passed; none if rows were passed, which are left untouched."""
     if isinstance(data, (str, os.PathLike)):
         return [_path(data)]
     paths = data if isinstance(data, (list, tuple)) else ()
@@ -130,10 +130,10 @@ def _path(given: str | os.PathLike[str]) -> str:
 
 
 def is_table(data: object) -> bool:
-    """Whether the data are a DataFrame that is not Spark's, or come as a stream of Arrow's."""
+    """True if the data are a DataFrame other than Spark's, or come as a stream of Arrow's."""
     return hasattr(data, "__arrow_c_stream__") or is_pandas(data)
 
 
 def is_pandas(data: object) -> bool:
-    """Whether the data are something of pandas."""
+    """True if the data are an object of pandas."""
     return type(data).__module__.partition(".")[0] == "pandas"

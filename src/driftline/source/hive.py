@@ -48,7 +48,7 @@ def path_texts(path: str) -> dict[str, str | None]:
 
 
 def path_fields(files: PathTexts) -> tuple[Field, ...]:
-    """The columns of what stands in the paths: typed as CSV's are, if all texts of a key print so."""
+    """The columns of texts in paths: typed as in CSV, if all texts of a key print so."""
     keys = dict.fromkeys(key for texts in files.values() for key in texts)
     return tuple(_field(key, {texts.get(key) for texts in files.values()}) for key in keys)
 
@@ -68,7 +68,7 @@ def _with_t(texts: pa.Array | pa.Scalar) -> Any:
 
 
 def json_members(files: PathTexts) -> dict[str, tuple[tuple[str, bytes], ...]]:
-    """What stands in the path of each file as keys and values of JSON, which has numbers and text.
+    """The texts in the path of each file as keys and values of JSON, which has numbers and text.
 
     >>> json_members({"a": {"day": "2026-01-01", "n": "7"}})
     {'a': (('day', b'"2026-01-01"'), ('n', b'7'))}
@@ -85,7 +85,7 @@ def json_members(files: PathTexts) -> dict[str, tuple[tuple[str, bytes], ...]]:
 
 
 def partitioned(readers: Sequence[ColumnReader], files: PathTexts) -> Sequence[ColumnReader]:
-    """The readers, whose rows have what stands in the paths of their files, too."""
+    """The readers, with the texts in the paths of their files as further columns."""
     fields = path_fields(files)
     return [PartitionedReader(reader, fields, files) for reader in readers] if fields else readers
 
@@ -107,7 +107,7 @@ class PartitionedReader:
 
     @property
     def label(self) -> str:
-        """How reports name where the rows came from."""
+        """The name of the files in reports."""
         return self.reader.label
 
     @property
@@ -116,7 +116,7 @@ class PartitionedReader:
         return self.reader.sizes
 
     def rows(self, part: int) -> Iterator[Rows]:
-        """The rows of a part. Raises DataError where a column says other than the path of its file."""
+        """The rows of a part. Raises DataError if a column contradicts the path of its file."""
         for rows in self.reader.rows(part):
             yield replace(rows, batch=self._with_texts(rows))
 
@@ -143,8 +143,9 @@ def _repeated(text: str | None, field: Field, count: int) -> pa.Array:
 
 
 def _agreed(column: pa.Array, key: str, text: str, file: str) -> pa.Array:
-    """A column of a file, whose values the path's may begin (a day its moments). Where it has no value, the
-    path has one.
+    """A column of a file that its path has too, filled in from there.
+
+    The path's text may be the beginning of the value, as a day is of its moments.
     """
     try:
         value = pa.scalar(text).cast(column.type)

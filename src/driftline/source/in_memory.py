@@ -1,8 +1,7 @@
-"""What Python holds as a source: DataFrames of pandas and Polars,
-Arrow's tables and readers, records as dicts.
+"""Sources that Python holds: DataFrames of pandas and Polars, Arrow's tables and readers, records as dicts.
 
-What comes from an iterator comes once, yet a batch is read more often, and by tasks: so all is written into
-temporary files of Arrow's first, as columns of the types that tables have, some rows at a time.
+An iterator yields its items once, but a batch is read several times, and by tasks. So all of it is first
+written to temporary files of Arrow's, some rows at a time, as columns of the types that tables have.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from driftline.source.column_rows import Rows
 from driftline.source.given import is_pandas, is_table
 from driftline.source.spool import folder_in
 
-_ROWS = 2**16  # of one batch
+_ROWS = 2**16  # per batch
 Batches: TypeAlias = "Iterator[tuple[Struct, pa.RecordBatch]]"
 
 
@@ -45,11 +44,10 @@ class InMemoryReader:
 
 @contextmanager
 def written(data: Any, room: Path | None = None) -> Iterator[list[InMemoryReader]]:
-    """The data in temporary files, a reader for the rows of each struct; at the end they are deleted.
-    ``room``: where there is room for them, as `place_of` tells.
+    """The data in temporary files, with a reader for the rows of each struct; at the end they are deleted.
 
-    Raises UsageError for what is no record, and for a value that no
-    table has; SetupError where there is no room.
+    ``room``: a folder for them, as `place_of` returns it. Raises UsageError for an item that is no record,
+    and for a value that no table has; SetupError if there is no room.
     """
     with folder_in(room) as folder:
         yield _write(_batches(data), folder)

@@ -1,5 +1,7 @@
-"""Files of JSON: lines, or documents. Tasks observe them, convert them and make the table's rows, in one go
-where the plan is known beforehand, or likely.
+"""Files of JSON: lines, or documents.
+
+Tasks observe them, convert them and write the table's rows, in one pass if the plan is known beforehand, or
+likely.
 """
 
 from __future__ import annotations
@@ -58,12 +60,12 @@ class SplitRows:
     make: JsonRows
 
     def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, list[ObservedSplits]]:
-        """The rows of one task's share; returns what was observed, in parts whose lines count from 1."""
+        """The rows of one task's share; returns its observation, in parts whose lines count from 1."""
         parts: list[ObservedSplits] = []
         lines_of, longest = LineRows(self.make), self.make.settings.max_record_bytes
         for splits in together(self.shares[given]):
             counts: dict[int, int] = {}
-            # Of splits that stand together, each begins with the first line of its file.
+            # Of splits that are grouped, each begins with the first line of its file.
             of_part = partial(_of_part, set_aside, splits[0][0])
             for runs in gathered(_runs(splits, longest, counts), weight):
                 for rows, _ in lines_of.rows(runs, of_part):
@@ -73,7 +75,7 @@ class SplitRows:
 
 
 def weight(run: Run) -> tuple[int, int]:
-    """How many lines a run has, and bytes."""
+    """The number of lines in a run, and of bytes."""
     return len(run.lines), sum(map(len, run.lines))
 
 
@@ -109,9 +111,9 @@ _Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation ans
 class JsonFiles:
     """Files of JSON lines, or documents, as one batch.
 
-    ``seen``: what the plan is made for, and ``first`` what the first of the lines are, where they
-    have been looked at; ``whole``: what the batch is, once that is known, and ``asked`` for what.
-    ``texts``: what stands in the paths of the files.
+    ``seen``: the observation that the plan is made for; ``first``: the shape of the first lines, if they were
+    read. ``whole``: the observation of all lines, once there is one; ``asked``: the schema, the settings and
+    the files' versions that it is for. ``texts``: the texts in the paths of the files.
     """
 
     spark: SparkSession
@@ -128,7 +130,11 @@ class JsonFiles:
     texts: PathTexts = field(default_factory=dict)
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the last batch of the table was, or what the first lines of large files say."""
+        """The observation of the table's last batch, or that of the first lines of large files.
+
+        Returns None for small files, for documents, and if no line is a record: such files are observed
+        first.
+        """
         self._ask(schema, settings)
         seen = likely(schema, settings) if self._size else None
         if seen is None:
@@ -139,7 +145,7 @@ class JsonFiles:
         return seen if seen.tally.records else None
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks that make the rows, and observe all once more."""
+        """Tasks that convert the lines by the plan, and observe them."""
         make = JsonRows.of(plan, struct, self.known, self.seen, settings, self.judge).beginning_with(
             self.first
         )
@@ -151,6 +157,7 @@ class JsonFiles:
         return self.begun
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
+        """Observe all lines; observations for the same schema, settings and files are reused."""
         same = self.asked == (schema, settings, self._stamps()) and self.judge is None
         whole = (self.whole or self._seen_by_tasks()) if same else None
         if whole is None:
@@ -163,10 +170,12 @@ class JsonFiles:
         return whole
 
     def set_aside(self) -> Rejects | None:
+        """The lines that the tasks set aside, numbered within their files; None if they have not run."""
         before = [split.line - 1 for split in self.splits]
         return None if self.begun is None else Rejects.of(self.begun, before)
 
     def rejected(self, everything: str | None = None) -> DataFrame:
+        """Read all lines once more for the rejected ones."""
         assert self.asked is not None
         observer = partial(JsonObserver, self.known, self.asked[1], self.judge)
         shares = _shared(self.splits, self.spark.sparkContext.defaultParallelism)
@@ -176,7 +185,7 @@ class JsonFiles:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a person should know of how the files were read."""
+        """Notes for a person on how the files were read: those with text that is not UTF-8."""
         reasons = () if self.whole is None else self.whole.tally.reasons
         not_utf8 = dict.fromkeys(bad.place.source for bad in reasons if bad.reason.startswith(NOT_UTF8))
         return [
@@ -186,6 +195,7 @@ class JsonFiles:
         ]
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
+        """Reject records by the ``judge`` alone, without the conflicts."""
         self.judge = judge
 
     @property
@@ -202,7 +212,7 @@ class JsonFiles:
             self._split(settings)
 
     def _stamps(self) -> Mapping[str, Stamp]:
-        """How the files of this machine are now. Those of a store are looked at before the commit."""
+        """The versions of the files on this machine; those in a store are checked before the commit."""
         return stamps(file for file in self.files if not is_stored(file))
 
     def _split(self, settings: Settings) -> None:
@@ -223,7 +233,7 @@ class JsonFiles:
         return _shared(self.splits, tasks)
 
     def _first_lines(self, settings: Settings) -> Observation:
-        """What some of the lines hold. They are few, and looked at in this process."""
+        """Observe a few lines of some splits, in this process."""
         first, behind = _heads(self.splits)
         observer = JsonObserver(self.known, settings, self.judge, many=FEWER_KEYS)
         for heads in (first, behind):
@@ -240,7 +250,7 @@ class JsonFiles:
         return observer.result()
 
     def _observed(self, settings: Settings) -> list[ObservedSplits]:
-        """What all splits are; the part with the first of them first."""
+        """Observe all splits, in parts; the part with the first split is first."""
         observe, sc = partial(_observe_share, self.known, settings, self.judge), self.spark.sparkContext
         if is_small(sc, self._size):
             return observe(list(enumerate(self.splits)))
@@ -250,7 +260,7 @@ class JsonFiles:
         return sorted(chain.from_iterable(parts), key=lambda part: part.first)
 
     def _seen_by_tasks(self) -> Observation | None:
-        """What the tasks observed, if they have run."""
+        """The observation of the tasks; None if they have not run."""
         parts = observed_by(self.begun)
         return None if parts is None else self._numbered([part for task in parts for part in task])
 
@@ -267,9 +277,7 @@ class JsonFiles:
 
 
 def _heads(splits: Sequence[Split]) -> tuple[list[Split], list[Split]]:
-    """The first lines of all, as far as it is known which lines of their files they are; and the first ones
-    at even distances behind them.
-    """
+    """The first lines of the splits whose line numbers are known, and those at even distances behind them."""
     first = list(_first(splits, _FIRST))
     rest = splits[len(first) :]
     step = max(1, len(rest) // _HEADS)
@@ -307,7 +315,7 @@ def _rejected(
     everything: str | None,
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """In a task: what of its shares is no record."""
+    """In a task: the rejected lines of its shares."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for _, split in shares[number]:

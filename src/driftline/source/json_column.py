@@ -33,6 +33,7 @@ class _TextColumn(PlainTexts):
     line: int = field(default=1)
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
+        """The texts of a batch as one run; null and blank ones are no records."""
         lines = [b"" if text is None else text.encode() for text in batch.column(0).to_pylist()]
         origin = Origin(self.column)
         yield Run(lines, self.column, self.line, lambda at, why: Reject(origin, lines[at], why))

@@ -1,6 +1,4 @@
-"""Records that stand in a DataFrame as texts of JSON: observed,
-converted and rejected in tasks, batch by batch.
-"""
+"""Records in a DataFrame of JSON texts: observed, converted and rejected in tasks, batch by batch."""
 
 from __future__ import annotations
 
@@ -36,30 +34,32 @@ _Seen = tuple[Observation, int]  # of a task: what its texts are, and how many r
 
 
 class Texts(Protocol):
-    """How the texts stand in the rows of a frame; it is sent to the tasks."""
+    """The texts in the rows of a frame, and their origins. It is sent to the tasks."""
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
         """The texts of an Arrow batch, one a row, in its order; an empty one is no record."""
         ...
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
-        """Rows of the table with what goes along from those rows of the batch that they were made of."""
+        """The rows with the metadata of the texts that they were made of, which are ``at`` these places."""
         ...
 
 
 class PlainTexts:
-    """Texts beside which nothing goes along."""
+    """Texts without metadata."""
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
+        """The rows, unchanged."""
         return rows
 
 
 @dataclass(slots=True)
 class JsonFrame:
-    """A DataFrame whose rows are texts of JSON, one record each. ``frame``: the columns that ``texts`` reads,
-    the text first; ``nulls``: how many rows have none, once they were observed.
+    """A DataFrame whose rows are texts of JSON, one record each.
 
-    ``asked``: what was observed last was observed against; ``seen``: what a plan is made for.
+    ``frame``: the columns that ``texts`` reads, the text first; ``nulls``: the number of null texts, once
+    observed. ``asked``: the schema and settings of the last observation; ``seen``: the observation that a
+    plan is made for.
     """
 
     frame: DataFrame
@@ -74,7 +74,7 @@ class JsonFrame:
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the last batch of the table was, or what the first records say."""
+        """The observation of the table's last batch, or that of the first records; None if there are none."""
         self._ask(schema, settings)
         seen = likely(schema, settings)
         if seen is None:
@@ -85,6 +85,7 @@ class JsonFrame:
         return seen if seen.tally.records else None
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
+        """Observe all texts; observations of tasks for the same schema and settings are reused."""
         same = self.asked == (schema, settings) and self.judge is None
         parts = observed_by(self.begun) if same else None
         if parts is None:
@@ -97,17 +98,21 @@ class JsonFrame:
         return whole
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        """Tasks that convert the texts by the plan, and observe them."""
         make = JsonRows.of(plan, struct, self.known, self.seen, settings, self.judge)
         self.begun = FrameTasks([(self.frame, _TextRows(self.texts, make))])
         return self.begun
 
     def set_aside(self) -> Rejects | None:
+        """The texts that the tasks set aside; None if they have not run."""
         return None if self.begun is None else Rejects.of(self.begun)
 
     def rejected(self, everything: str | None = None) -> DataFrame:
+        """Read the frame once more for the rejected texts."""
         return self.frame.mapInArrow(partial(_rejected, self.texts, self._observer(), everything), REJECTED)
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
+        """Reject records by the ``judge`` alone, without the conflicts."""
         self.judge = judge
 
     def _ask(self, schema: Schema, settings: Settings) -> None:
@@ -115,7 +120,7 @@ class JsonFrame:
         self.asked, self.begun = (schema, settings), None
 
     def _observed(self, frame: DataFrame, many: int = MANY_KEYS) -> list[_Seen]:
-        """What the texts of a frame are, by task."""
+        """Observe the texts of a frame, in a part for each task."""
         observed = partial(_observed, self.texts, self._observer(many))
         collected = frame.mapInArrow(observed, "seen binary").collect()
         return [pickle.loads(row.seen) for row in collected]  # noqa: S301  our own bytes
@@ -134,6 +139,7 @@ class _TextRows:
     def rows(
         self, given: Iterator[pa.RecordBatch], set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, _Seen]:
+        """Convert the texts batch by batch; returns the observation, and the number of null texts."""
         lines, nulls = LineRows(self.make), 0
         for batch in given:
             nulls += batch.column(0).null_count
@@ -163,6 +169,7 @@ def _rejected(
     observer = observer_of()
 
     def rejects() -> Iterator[Reject]:
+        """The rejected texts of all batches."""
         for batch in batches:
             for run in texts.runs(batch):
                 judged = observer.feed(run.lines, run.source, run.line)

@@ -1,7 +1,7 @@
 """Lines of JSON as rows of a table, in tasks.
 
-A task decodes its lines as observing does. Those that hold nothing but the usual types are parsed
-as whole columns; others, too, without the values that are of another type.
+A task decodes its lines as observing does. Lines with only usual types are parsed as whole columns, others
+too, after their unusual values were taken out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from driftline.write import SetAside
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEW = 64  # lines that are not halved any more to find the one that the parser refuses
+_FEW = 64  # lines that are no longer halved in search of one that the parser refuses
 _BATCH = 16 * 2**20  # bytes of rejected text in one Arrow batch
 
 Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the places of their lines
@@ -43,10 +43,12 @@ Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the plac
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """How lines become rows. ``usual``: what Arrow parses the fields as; ``drifting``: where values of other
-    types stand, too; ``known``: what the table has, or is to have; ``expected``: what the plan was made
-    for; ``before``: what is observed already, and need not be looked at; ``judge``: says which records are
-    refused.
+    """The way from lines to rows; it is sent to tasks.
+
+    ``usual``: the types as which Arrow parses the fields; ``drifting``: the fields that also have values of
+    other types; ``known``: the table's present or future columns; ``expected``: the shape that the plan was
+    made for; ``before``: what is observed already, and need not be observed again; ``judge``: refuses
+    records.
     """
 
     converter: Converter
@@ -73,9 +75,18 @@ class JsonRows:
         settings: Settings,
         judge: AdmissionCheck | None,
     ) -> JsonRows:
-        """By a plan that was made for what was ``seen``, for the columns of ``struct``."""
+        """Make it by a plan.
+
+        Args:
+            plan: the plan.
+            struct: the columns that the plan fills.
+            known: the table's columns.
+            seen: the observation that the plan was made for.
+            settings: the table's.
+            judge: refuses records; None: all are accepted.
+        """
         route, expected = lean(plan.route), folded(seen.shape)
-        # A part of the batch may have too few keys of a map to tell that it is one.
+        # A part of the batch may have too few keys of a map to show that it is a map.
         known = known if judge is not None else foreseen(known, expected)
         usual = usual_struct(route)
         drifting = drifting_keys(expected, usual, [route], settings.contract)
@@ -83,12 +94,12 @@ class JsonRows:
         return cls(converter, usual, drifting, known, expected, settings, judge)
 
     def beginning_with(self, first: RecordShape) -> JsonRows:
-        """The same where it is known what the ``first`` of the lines hold."""
+        """A copy for lines whose ``first`` have this shape."""
         # Whether the keys of an object are data is not known of the first lines alone.
         return replace(self, before=first.having(lambda key: not self.expected.fields[key].has_maps))
 
     def observer(self) -> JsonObserver:
-        """A new observer, which tells the lines that are not of the usual types."""
+        """A new observer, which reports the lines that are not of the usual types."""
         # What the plan was made for had its keys apart, so that a part of it must not forget them sooner.
         many = MANY_KEYS if self.judge is not None else max(MANY_KEYS, self.expected.most_keys + 1)
         return JsonObserver(self.known, self.settings, self.judge, self._usual, many, self.before)
@@ -96,7 +107,7 @@ class JsonRows:
     def of_lines(
         self, lines: Sequence[bytes], looked: Sequence[Looked], fields: FieldDecoders
     ) -> Iterator[Rows]:
-        """The rows of those of the lines that are records. ``looked``, ``fields``: the observer's."""
+        """The rows of the records among the lines. ``looked``, ``fields``: the observer's."""
         records, alone = taken_apart(lines, looked, self.drifting, fields)
         yield from self._whole(lines, records)
         yield from self._single(lines, alone)
@@ -134,8 +145,10 @@ def _restored(values: bytes) -> JsonRows:
 
 
 class Run(NamedTuple):
-    """Texts of one ``source``, in the order that they have there. ``line``: of the first of them, or of each
-    where they do not follow one another; ``reject``: makes a reject of one of them by its place, and why.
+    """Texts of one ``source``, in its order.
+
+    ``line``: the number of the first text, or of each if they do not follow one another; ``reject``: makes a
+    reject of a text, by its place and the reason.
     """
 
     lines: Sequence[bytes]
@@ -145,9 +158,9 @@ class Run(NamedTuple):
 
 
 class LineRows:
-    """In a task: observes lines of JSON, makes rows of the records, and sets aside what is none.
+    """In a task: observes lines of JSON, converts the records, and sets the other lines aside.
 
-    Once a line brings more than the plan was made for, no more rows are made.
+    Once a line has more than the plan was made for, no more rows are made.
     """
 
     def __init__(self, make: JsonRows) -> None:
@@ -156,7 +169,7 @@ class LineRows:
         self._as_expected, self._learnt = True, -1
 
     def rows(self, runs: Sequence[Run], set_aside: SetAside) -> Iterator[Rows]:
-        """The rows of some lines, which are converted together: their places count through all runs."""
+        """The rows of some lines, converted together: their places count through all runs."""
         observer = self._observer
         lines: list[bytes] = []
         judged: list[Looked] = []
@@ -175,7 +188,7 @@ class LineRows:
             yield from self._make.of_lines(lines, judged, observer.fields)
 
     def observed(self) -> Observation:
-        """What all lines were since this was asked last."""
+        """The observation of the lines since the last call."""
         # What is known of lines to come was expected when these began.
         self._learnt = min(self._learnt, 0)
         return self._observer.taken()
@@ -184,8 +197,9 @@ class LineRows:
 def rejected_of(
     lines: Sequence[bytes], judged: Sequence[Looked], everything: str | None = None
 ) -> Iterator[tuple[int, Why]]:
-    """Those of the lines, by place, that are no records of the table's, and why; all that are
-    not blank, for the reason ``everything``.
+    """The rejected lines by place, with the reasons.
+
+    With a reason for ``everything``, all lines are rejected that are not blank.
     """
     reasons = {place: why for place, why in judged if why is not None}
     for place in range(len(lines)) if everything is not None else reasons:

@@ -101,12 +101,17 @@ class _OldLeaf(LeafNode):
     rebase: Read = rebased_dates
 
     def arrays(self, values: Values) -> list[pa.Array]:
+        """One array, rebased to today's calendar."""
         return [self.rebase(array) for array in LeafNode.arrays(self, values)]
 
 
 @dataclass(frozen=True, slots=True)
 class JulianCalendar:
-    """What of a file is counted by the old calendar: dates and timestamps, or Parquet's old timestamps."""
+    """The use of the old calendar in a file.
+
+    ``dates``: dates and timestamps are by it; ``int96``: Parquet's old timestamps are. ``zone``: that of the
+    writer.
+    """
 
     dates: bool
     int96: bool
@@ -128,7 +133,7 @@ class JulianCalendar:
         return None
 
     def avro_leaves(self) -> dict[str, LeafNode]:
-        """What reads integers of Avro's logical types, by the names that `unread` gives these."""
+        """Nodes for integers of Avro's logical types in the old calendar, by `unread`'s names for these."""
         moments = partial(rebased_moments, zone=self.zone)
         millis = _OldLeaf(TIMESTAMP, (int,), lambda millis: millis * 1000, rebase=moments)
         leaves = {
@@ -143,6 +148,7 @@ def unread(schema: str | bytes) -> str:
     """A schema of Avro by which dates and timestamps are read as integers: Python has no year 0."""
 
     def renamed(node: dict[str, Any]) -> dict[str, Any]:
+        """The node, with another name for a logical type that counts days or time."""
         logical = node.get("logicalType")
         if logical in ("date", "timestamp-millis", "timestamp-micros"):
             return {**node, "logicalType": f"{_UNREAD}{logical}"}
@@ -152,8 +158,9 @@ def unread(schema: str | bytes) -> str:
 
 
 def calendar_of(footer: Mapping[bytes, bytes] | None) -> JulianCalendar | None:
-    """The old calendar, as far as a file's metadata say that it was written by it. Raises UsageError for a
-    time zone that is not known.
+    """The old calendar, if a file's metadata name it as the writer's.
+
+    Raises UsageError for an unknown time zone.
     """
     footer = footer or {}
     version = footer.get(_SPARK + b"version")

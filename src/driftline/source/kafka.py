@@ -66,8 +66,10 @@ _NO_TEXT = b'""'  # observed in place of an empty value, which is no record eith
 
 
 class KafkaJson(JsonFrame):
-    """A micro-batch with the columns of Spark's Kafka source. ``metadata``: these go along, in one column.
-    ``schemas``: before each text stands the id of a schema, which says no more than the text does.
+    """A micro-batch with the columns of Spark's Kafka source.
+
+    ``metadata``: these columns go along, as one. ``schemas``: each text follows the id of a schema, which
+    adds nothing to the text.
     """
 
     def __init__(self, frame: DataFrame, metadata: bool = False, *, schemas: bool = False) -> None:
@@ -76,15 +78,16 @@ class KafkaJson(JsonFrame):
 
     @property
     def columns(self) -> tuple[Field, ...]:
-        """What the source fills by itself."""
+        """The column of the metadata, if they go along: the source fills it itself."""
         return (METADATA_COLUMN,) if self.metadata else ()
 
     @property
     def tombstones(self) -> int:
-        """How many of the values are null."""
+        """The number of null values."""
         return self.nulls
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        """Tasks as for any frame; the metadata go to the table's column for them."""
         assert isinstance(self.texts, _Values)
         self.texts = _Values(self.texts.schemas, metadata_column(struct) if self.metadata else None)
         return super().tasks(plan, struct, settings)
@@ -100,6 +103,7 @@ class _Values:
     own: Field | None = None
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
+        """The texts of a batch, in a run for each stretch of one partition; a null value is no text."""
         values, offsets = batch.column(0).to_pylist(), batch.column(3).to_pylist()
         texts = [_payload(value) for value in values] if self.schemas else values
         lines = [b"" if v is None else v if v.strip() else _NO_TEXT for v in texts]
@@ -111,11 +115,12 @@ class _Values:
             yield Run(lines[start:stop], origin.place.source, numbers, reject)
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
+        """The rows, with their metadata if the table has a column for them."""
         return rows if self.own is None else with_metadata(rows, batch.column("metadata"), at, self.own)
 
 
 def with_metadata(rows: pa.RecordBatch, metadata: pa.Array, at: Sequence[int], own: Field) -> pa.RecordBatch:
-    """Rows of the table with those of the metadata in its column ``own`` that stand ``at`` these places."""
+    """Rows of the table with their metadata, taken ``at`` these places, in the column ``own``."""
     assert isinstance(own.type, Struct)
     metadata, column = metadata.take(pa.array(at, pa.int64())), arrow_field(own)
     known = {f.name for f in metadata.type}
@@ -140,7 +145,7 @@ def metadata_column(struct: Struct) -> Field | None:
 
 
 def _payload(value: bytes | None) -> bytes | None:
-    """The text behind the id of a schema; an empty one where there is no such id."""
+    """The text behind the id of a schema; empty if there is no such id."""
     try:
         return None if value is None else framed(value)[1]
     except UnreadableError:
@@ -155,7 +160,7 @@ def _reject(values: Sequence[bytes], offsets: Sequence[int], run: Origin, at: in
 
 
 def _reject_framed(values: Sequence[bytes], offsets: Sequence[int], run: Origin, at: int, why: Why) -> Reject:
-    """A record keeps its text, which a replay reads; what is none, all its bytes."""
+    """The reject of a framed value: the text of a record, which a replay reads, else all bytes."""
     origin = run._replace(offset=offsets[at])
     try:
         payload = framed(values[at])[1]

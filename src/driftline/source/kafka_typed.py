@@ -51,7 +51,7 @@ _WRONG = (
 
 @dataclass(slots=True)
 class ObservedRecords:
-    """What a task saw: by kind of records their columns and what these hold, and how many values are null."""
+    """A task's observations: the columns and contents of each kind of records, and a count of null values."""
 
     kinds: dict[Key, tuple[Struct, Observation]]
     nulls: int
@@ -68,7 +68,7 @@ class Alike:
 
 
 class KafkaValues:
-    """In a task: decodes values, and observes what they are."""
+    """In a task: decodes values, and observes them."""
 
     def __init__(self, wire: Wire, terms: RowTerms) -> None:
         self._wire, self._terms = wire, terms
@@ -83,14 +83,14 @@ class KafkaValues:
         return self._observers[key]
 
     def seen(self) -> ObservedRecords:
-        """What was observed so far."""
+        """The observations so far."""
         return ObservedRecords(
             {key: (one.struct, one.result()) for key, one in self._observers.items()}, self.nulls
         )
 
     @no_search()
     def decoded(self, batch: pa.RecordBatch) -> tuple[list[Alike], list[Reject]]:
-        """The records of a batch of Kafka's, by what they are; and what is none."""
+        """The records of a batch of Kafka's, by kind, and the rejects."""
         self.nulls += batch.column(0).null_count
         whole, left = self._whole(batch)
         single, rejects = self._single(batch, left)
@@ -118,7 +118,7 @@ class KafkaValues:
         return alike, np.flatnonzero(left).tolist()
 
     def _single(self, batch: pa.RecordBatch, rows: Sequence[int]) -> tuple[list[Alike], list[Reject]]:
-        """The records of these rows, read one by one; and what is none."""
+        """The records of these rows, read one by one, and the rejects."""
         values, topics = (batch.column(i).take(pa.array(rows, pa.int64())).to_pylist() for i in range(2))
         records: dict[Key, Records] = defaultdict(lambda: ([], []))
         rejects: list[Reject] = []
@@ -187,7 +187,7 @@ def _arrays(
 
 
 def label_of(key: Key) -> str:
-    """How reports name where records alike came from."""
+    """The name in reports of the records of one kind."""
     return f"{key[0]}, schema"
 
 
@@ -210,15 +210,19 @@ class KafkaTyped:
 
     @property
     def columns(self) -> tuple[Field, ...]:
-        """What the source fills by itself."""
+        """The column of the metadata, if they go along: the source fills it itself."""
         return (METADATA_COLUMN,) if self.metadata else ()
 
     @property
     def frame(self) -> DataFrame:
+        """The micro-batch with the columns that tasks read."""
         return selected(self.source, self.metadata)
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the last batch of the table was, or what the first records' schemas say."""
+        """The observation of the table's last batch, or that of the first records.
+
+        Returns None if there are no records, or if the table has required columns.
+        """
         self._ask(schema, settings)
         if has_required(schema):
             return None
@@ -228,6 +232,7 @@ class KafkaTyped:
         return heads if heads.tally.records else None
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
+        """Observe all values; observations of tasks for the same schema and settings are reused."""
         same = self.asked == (schema, settings) and not self.conflicts
         parts = observed_by(self.begun) if same else None
         if parts is None:
@@ -239,18 +244,22 @@ class KafkaTyped:
         return whole
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
+        """Reject records by the conflicts alone, without the ``judge``."""
         self.conflicts += tuple(conflicts)
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        """Tasks that decode the values, convert them by the plan, and observe them."""
         converter = Converter(struct, lean(plan.route), settings)
         own = metadata_column(struct) if self.metadata else None
         self.begun = FrameTasks([(self.frame, _TypedRows(self.wire, self._terms(settings), converter, own))])
         return self.begun
 
     def set_aside(self) -> Rejects | None:
+        """The values that the tasks set aside; None if they have not run."""
         return None if self.begun is None else Rejects.of(self.begun)
 
     def rejected(self, everything: str | None = None) -> DataFrame:
+        """Read the micro-batch once more for the rejected values."""
         reject = partial(_rejected, self.wire, self._terms(Settings()), everything)
         return self.frame.mapInArrow(reject, REJECTED)
 
@@ -278,6 +287,11 @@ class _TypedRows:
     def rows(
         self, given: Iterator[pa.RecordBatch], set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, ObservedRecords]:
+        """Convert the values batch by batch; returns their observation.
+
+        If the plan, made for a guess, has no place for a value, no more rows are made, but all values are
+        still observed.
+        """
         values, taken = KafkaValues(self.wire, self.terms), True
         for batch in given:
             alike, rejects = values.decoded(batch)
@@ -324,7 +338,7 @@ def _rejected(
 
 
 def _together(parts: Iterable[ObservedRecords], terms: RowTerms) -> Observation:
-    """One observation of what tasks saw. Of schemas, the one with the lower id came first."""
+    """Merge the observations of tasks. Of schemas, the one with the lower id counts as the first."""
     kinds: dict[Key, tuple[Struct, list[Observation]]] = {}
     for part in parts:
         for key, (struct, seen) in part.kinds.items():

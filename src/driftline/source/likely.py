@@ -1,4 +1,4 @@
-"""What the last batches were: those of a capture are likely to be alike."""
+"""Observations of the last batches: the batches of a capture are likely to be alike."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _last: Recent[tuple[Schema, Settings], Observation] = Recent(16)
 
 
 def likely(schema: Schema, settings: Settings) -> Observation | None:
-    """What the last batch for such a table was; None for one without columns."""
+    """The observation of the last batch for such a table; None for a table without columns."""
     return _last.get((schema, settings)) if schema.struct.fields else None
 
 
 def remember(schema: Schema, settings: Settings, seen: Observation) -> None:
-    """What a batch was."""
+    """Keep the observation of a batch, if it has records."""
     if seen.tally.records:
         _last.put((schema, settings), seen)

@@ -1,4 +1,4 @@
-"""A source whose files go by other names: those that a person gave."""
+"""A source whose files have other names in reports: those that a person used."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def named(source: Source, names: Mapping[str, str], originals: Mapping[str, Stamp] | None = None) -> Source:
-    """The source, in all that it tells of its files, with these names for them. ``originals``: files that
-    are not read where they are, or were not unpacked, as they were before.
+    """The source, with these names for its files in all reports.
+
+    ``originals``: the versions of files that are copied or unpacked before they are read.
     """
     if not names:
         return source
@@ -32,7 +33,7 @@ def named(source: Source, names: Mapping[str, str], originals: Mapping[str, Stam
 
 @dataclass(slots=True)
 class Named:
-    """Another source, told of by ``names`` for its files' paths."""
+    """Another source, with ``names`` for its files' paths in reports."""
 
     source: Source
     names: Mapping[str, str]
@@ -50,36 +51,42 @@ class Named:
 
     @property
     def columns(self) -> Sequence[Field]:
-        """What the source fills by itself."""
+        """The columns that the source fills itself."""
         columns: Sequence[Field] = getattr(self.source, "columns", ())
         return columns
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a person should know of how the files were read."""
+        """The source's notes, with the names of the files."""
         notes: Sequence[str] = getattr(self.source, "notes", ())
         for path, name in self.names.items():
             notes = [note.replace(path, name) for note in notes]
         return notes
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+        """The source's guess, with the names of the files."""
         seen = self.source.guess(schema, settings)
         return None if seen is None else seen.placed(self._named)
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
+        """The source's observation, with the names of the files."""
         return self.source.observe(schema, settings).placed(self._named)
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
+        """Have the source reject records."""
         self.source.refuse(judge, conflicts)
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        """The source's tasks."""
         return self.source.tasks(plan, struct, settings)
 
     def set_aside(self) -> Rejects | None:
+        """The lines and rows that the source set aside, with the names of the files."""
         rejects = self.source.set_aside()
         return None if rejects is None else rejects.named(self.names)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
+        """The source's rejected records, with the names of the files."""
         from pyspark.sql import functions as F
 
         frame = self.source.rejected(everything)

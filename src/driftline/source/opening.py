@@ -1,4 +1,4 @@
-"""What a person has at hand, opened as a source: a DataFrame, files, a pipe, rows that Python holds."""
+"""Opens a person's data as a source: a DataFrame, files, a pipe, rows that Python holds."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ def opened(
     strings: bool = False,
     shared: str | None = None,
 ) -> Iterator[Source]:
-    """`open_source` for what may be a pipe, an archive, or rows that Python holds: those are there as long as
-    the source is used. ``shared``: the lake's folder, which all tasks see, if it is known.
+    """Open data as `open_source` does, or a pipe, an archive, or rows that Python holds.
+
+    Temporary files exist as long as the source is used. ``shared``: the lake's folder, which all tasks see,
+    if known.
     """
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
@@ -74,7 +76,11 @@ def open_source(
     json_column: str | None = None,
     strings: bool = False,
 ) -> Source:
-    """One batch of a DataFrame of Spark's, or of files, of which none is a pipe or an archive."""
+    """One batch of a DataFrame of Spark's, or of files, of which none is a pipe or an archive.
+
+    ``format``: of the files, by default by their endings; ``json_column``: the frame's column of JSON
+    records; ``strings``: cells of CSV stay text.
+    """
     if hasattr(data, "selectExpr"):
         frame = cast("DataFrame", data)
         if json_column is None:

@@ -1,7 +1,7 @@
-"""What Spark's reader of ORC cuts without a word: what is finer than a microsecond in timestamps.
+"""Checks ORC files for timestamps finer than a microsecond, which Spark's reader cuts without a word.
 
-Arrow's reader keeps it, but refuses years before 1678 and after 2262, which files do have (9999-12-31). So
-Spark reads ORC, and Arrow looks whether anything would be lost.
+Arrow's reader keeps them, but refuses years before 1678 and after 2262, which files do have (9999-12-31). So
+Spark reads ORC, and Arrow checks that nothing would be lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
-    """Raises DataError for the first column that has a timestamp which Spark would cut."""
+    """Raise DataError for the first column with a timestamp that Spark would cut."""
     sizes, context = [_size(file) for file in files], spark.sparkContext
     if is_small(context, sum(sizes)):
         finer = dict(enumerate(map(finer_column, files)))
@@ -39,7 +39,7 @@ def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
 
 
 def finer_column(path: str) -> str | None:
-    """The first column that has a timestamp finer than a microsecond, as far as Arrow reads the file."""
+    """The first column with a timestamp finer than a microsecond, if Arrow can read the file that far."""
     try:
         file = orc.ORCFile(path)
         names: list[str] = [f.name for f in file.schema if _has_timestamps(f.type)]

@@ -52,10 +52,7 @@ class OldTimestamps:
         return list(self._old)
 
     def exact(self, number: int, micros: pa.Array, nanos: pa.Array) -> pa.Array:
-        """A column that was read both ways as that of the two which is exact.
-
-        Raises DataError where neither is.
-        """
+        """A column that was read both ways, in the way that is exact. Raises DataError if neither is."""
         old = self._old[number]
         pairs = list(zip(_old_values(micros, iter(old)), _old_values(nanos, iter(old)), strict=True))
         if all((fine // 1000 == wide).all() for wide, fine in pairs):
@@ -102,6 +99,7 @@ def _replaced(type_: pa.DataType, old: Iterator[bool], instead: pa.DataType) -> 
     """The type with ``instead`` for each of its leaves, in order, that is an ``old`` timestamp."""
 
     def inner(field: pa.Field) -> pa.Field:
+        """The field, with the types inside it replaced."""
         return field.with_type(_replaced(field.type, old, instead))
 
     if pa.types.is_struct(type_):
@@ -128,8 +126,8 @@ def _old_values(array: pa.Array, old: Iterator[bool]) -> list[NDArray[np.int64]]
     return [array.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)] if next(old) else []
 
 
-_BATCH = 16 * 2**20  # bytes of one batch of rows, about
-_ROWS = 2**17  # of one batch, at most
+_BATCH = 16 * 2**20  # bytes per batch of rows, about
+_ROWS = 2**17  # per batch, at most
 
 
 class RowGroup(NamedTuple):

@@ -1,7 +1,4 @@
-"""Sources that are no files to be read again and again, in tasks too: what comes through a pipe, which comes
-once, and to this process alone, what is behind a URL, and what is in an archive. It is written into temporary
-files first.
-"""
+"""Sources that tasks cannot read again and again: pipes, URLs and archives are copied to temporary files."""
 
 from __future__ import annotations
 
@@ -28,8 +25,9 @@ _CHUNK = 2**20  # bytes that are held at once
 
 
 def is_pipe(source: str) -> bool:
-    """Whether the source can be read by this process alone, and once:
-    standard input, a FIFO, a descriptor. Raises SetupError for what there is no access to.
+    """True if only this process can read the source, and only once: standard input, a FIFO, a descriptor.
+
+    Raises SetupError for a source without access.
     """
     return source == STDIN or bool(_OF_THIS_PROCESS.fullmatch(source)) or S_ISFIFO(mode(Path(source)))
 
@@ -38,12 +36,11 @@ def is_pipe(source: str) -> bool:
 def spooled(
     files: Sequence[str], kind: str | None = None, room: Path | None = None
 ) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The files, temporary ones in place of each pipe, URL and archive, and the names that those stand for,
-    by path; at the end they are deleted. ``kind``: the format that is taken of archives;
-    ``room``: where there is room for them, as `place_of` tells.
+    """The files, with temporary copies of pipes, URLs and archives, and the names of these by path.
 
-    Errors that name a temporary file name what it stands for. Raises UsageError for a pipe that cannot be
-    read, DataError for a broken archive, SetupError where there is no room for what comes.
+    The copies are deleted at the end. ``kind``: the format to take from archives; ``room``: a folder for
+    copies, as `place_of` returns it. Errors name the original in place of the copy. Raises UsageError for an
+    unreadable pipe, DataError for a broken archive, SetupError if there is no room.
     """
     if not any(_is_spooled(file, kind) for file in files):
         yield list(files), {}
@@ -69,8 +66,9 @@ def _is_spooled(file: str, kind: str | None) -> bool:
 
 
 def _spooled(file: str, kind: str | None, place: Path) -> dict[str, str]:
-    """What is not to be read where it is, in files at the place, and the
-    name of each; nothing for another file.
+    """Copy a file that cannot be read where it is to ``place``; returns each copy with its name.
+
+    Nothing is returned for another file. Of an archive each file of the ``kind`` is a copy.
     """
     if not _is_spooled(file, kind):
         return {}
@@ -87,7 +85,7 @@ def _spooled(file: str, kind: str | None, place: Path) -> dict[str, str]:
 
 
 def _copy(pipe: str, path: Path) -> None:
-    """Writes what comes through the pipe, or is in the store."""
+    """Write the contents of a pipe, or of a file in a store, to a file."""
     try:
         source = _opened(pipe)
     except OSError as error:

@@ -31,7 +31,7 @@ _PATIENCE = 60  # seconds for the compiler
 
 
 class ProtobufDecoder:
-    """Reads values of a file of message types. Raises UsageError for one that is none."""
+    """Reads values of a file of message types. Raises UsageError for text that is no such file."""
 
     def __init__(self, schema: Registered) -> None:
         pool = descriptor_pool.DescriptorPool()
@@ -45,9 +45,14 @@ class ProtobufDecoder:
         self._types: dict[tuple[int, ...], tuple[Any, MessageType]] = {}
 
     def whole(self, payloads: Payloads) -> Whole | None:
+        """None: messages are read one by one."""
         return None
 
     def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
+        """Read one payload; returns the message's type and fields.
+
+        Raises UnreadableError also for fields and extensions that the schema lacks: they would be lost.
+        """
         places, start = _places(payload)
         if places not in self._types:
             self._types[places] = self._type(places)
@@ -96,7 +101,7 @@ def _places(payload: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _varints(payload: bytes) -> Iterator[tuple[int, int]]:
-    """Zigzag numbers, each with where it ends."""
+    """Zigzag numbers, each with its end."""
     number = shift = 0
     for end, byte in enumerate(payload, 1):
         number |= (byte & 0x7F) << shift
@@ -123,7 +128,7 @@ def _files(schema: Registered) -> Iterator[FileDescriptorProto]:
 
 
 def _descriptor(text: str, name: str) -> FileDescriptorProto | None:
-    """A file's descriptor out of base64; None where it is no such text."""
+    """A file's descriptor from base64; None for other text."""
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):
@@ -147,7 +152,10 @@ def _common(name: str, done: set[str]) -> Iterator[FileDescriptorProto]:
 
 
 def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
-    """What protoc makes of the texts."""
+    """Compile the texts of a schema, by file name, with protoc.
+
+    Raises UsageError for text that is no schema, SetupError without the compiler.
+    """
     with TemporaryDirectory(prefix="driftline-") as folder:
         for name, text in texts.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:

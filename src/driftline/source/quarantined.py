@@ -26,6 +26,7 @@ def quarantined(frame: DataFrame) -> JsonFrame:
 
 class _Raw(PlainTexts):
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
+        """The texts of a batch, in a run for each stretch of one original source."""
         texts, *places = (column.to_pylist() for column in batch.columns)
         raw = [text.encode() for text in texts]
         origins = [Origin(*place) for place in zip(*places, strict=True)]

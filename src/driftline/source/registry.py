@@ -1,4 +1,4 @@
-"""A schema registry, asked by Confluent's API: the schemas that values of Kafka were written with."""
+"""A schema registry with Confluent's API: the schemas that values of Kafka were written with."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SETTINGS = (
 )  # fmt: skip
 _PAUSES = (0.5, 1, 2, 4, 8)  # seconds before each further try
 _PATIENCE = 10  # seconds for an answer
-_LONGEST = 2**26  # bytes of one
+_LONGEST = 2**26  # bytes of a schema
 _UNKNOWN = (40401, 40402, 40403)  # what Confluent's API says of a subject, a version, an id that is not there
 
 
@@ -48,15 +48,15 @@ class Registered:
 
 @dataclass(frozen=True)
 class Registry:
-    """A registry, as `confluent_kafka.schema_registry` is told of one; sent to tasks."""
+    """A registry, with the settings of `confluent_kafka.schema_registry`; it is sent to tasks."""
 
     settings: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Registry:
-        """Raises UsageError for what is wrong with the settings.
+        """The registry that settings describe. Raises UsageError for invalid ones.
 
-        The authority's certificate is read here; others have to be where the tasks run, too.
+        The authority's certificate is read here; other files have to be where the tasks run, too.
         """
         for key in settings:
             if key not in _SETTINGS:
@@ -117,7 +117,7 @@ class Registry:
         request = Request(f"{bare.rstrip('/')}{place}")  # noqa: S310  http and https alone, by `of`
         request.add_header("Accept", "application/vnd.schemaregistry.v1+json, application/json")
         if login := self._login(parts.username, parts.password):
-            request.add_unredirected_header("Authorization", login)  # nobody else is to have it
+            request.add_unredirected_header("Authorization", login)  # it must not reach another host
         with self._opener.open(request, timeout=_PATIENCE) as response:
             answer = json.loads(response.read(_LONGEST))
         if not isinstance(answer, dict) or "schema" not in answer:
@@ -125,7 +125,7 @@ class Registry:
         return answer
 
     def _judged(self, url: str, place: str, error: HTTPError) -> str:
-        """What a refusal says; raises where another try would not help."""
+        """The reason in the registry's answer; raises if another try would not help."""
         with error:
             try:
                 answer = json.loads(error.read(_LONGEST))
@@ -176,9 +176,7 @@ class Registry:
 
 
 def _distrust(error: object) -> str:
-    """What TLS has against the other side, or that side against us: another try would not help. "" for other
-    errors.
-    """
+    """The reason that TLS failed for good, by a certificate or a setting of one side; "" for other errors."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate does not count: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):

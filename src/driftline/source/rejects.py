@@ -1,4 +1,4 @@
-"""What is no record of the table's: a text or a row, why, and where it stood."""
+"""Rejected records: the raw text or row, the reason, and the origin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPES: dict[str, str] = dict(tuple(pair.split()) for pair in REJECTED.split(", 
 
 
 class Origin(NamedTuple):
-    """Where one record came from: a line of a file, or an offset of a topic's partition."""
+    """The origin of one record: a line of a file, or an offset of a topic's partition."""
 
     source: str | None = None
     line: int | None = None
@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """What is set aside. ``raw``: its text, or its bytes where they are none."""
+    """A rejected record. ``raw``: its text, or its bytes if they are no text."""
 
     origin: Origin
     raw: bytes

@@ -1,4 +1,4 @@
-"""What tasks have set aside while they made rows: read again, as rows of a quarantine."""
+"""Rejects that tasks wrote while they made rows: read again, as rows of a quarantine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PART = "part"  # the column with the number of the part that a line was counted 
 class Rejects:
     """Files with the columns of `driftline.source.base.REJECTED`, and perhaps a `PART`.
 
-    ``lines``: how many lines stand before each part in its file; ``names``: other names for files.
+    ``lines``: the number of lines before each part in its file; ``names``: other names for files.
     """
 
     files: Sequence[AsideFile]
@@ -33,18 +33,18 @@ class Rejects:
 
     @classmethod
     def of(cls, tasks: RowTasks, lines: Sequence[int] = ()) -> Rejects | None:
-        """Those of tasks that have run; None where they have not."""
+        """The rejects of tasks; None if they have not run."""
         if tasks.outcomes is None:
             return None
         return cls([outcome.aside for outcome in tasks.outcomes if outcome.aside is not None], lines)
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rejects."""
         return sum(file.rows for file in self.files)
 
     def named(self, names: Mapping[str, str]) -> Rejects:
-        """The same, whose files have other names."""
+        """The same rejects, with other names for their files."""
         return replace(self, names=names)
 
     def tasks(self, spark: SparkSession, struct: Struct, constants: Mapping[str, Any]) -> RowTasks:
@@ -63,6 +63,7 @@ class _RejectRows:
     constants: Mapping[str, Any]
 
     def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, None]:
+        """Read the reject files of one task's share as rows of the quarantine. Nothing is set aside here."""
         for number in self.shares[given]:
             with self.rejects.files[number].open() as file:
                 reader = pa.ipc.open_file(file)

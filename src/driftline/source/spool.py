@@ -1,4 +1,4 @@
-"""Folders for what comes once and is read by tasks: here, or where all workers of a cluster see them."""
+"""Folders for data that come once and are read by tasks: here, or where all workers of a cluster see them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _HINT = f"{VARIABLE} names a folder that all workers see: what comes once, or li
 
 
 def place_of(spark: SparkSession, shared: str | None) -> Path | None:
-    """Where such folders are made: in the folder that DRIFTLINE_SPOOL names; on a cluster in the
-    ``shared`` one, a path or URI, if it is on a disk. None: among this machine's temporary files.
+    """The folder for temporary files that tasks read; None: that of this machine's temporary files.
+
+    The variable DRIFTLINE_SPOOL may name it. On a cluster it is the ``shared`` one, a path or URI, if on a
+    disk.
     """
     if named := os.environ.get(VARIABLE):
         return Path(named).absolute()
@@ -36,7 +38,7 @@ def place_of(spark: SparkSession, shared: str | None) -> Path | None:
 
 @contextmanager
 def folder_in(place: Path | None) -> Iterator[Path]:
-    """A folder for as long as it is used. Raises SetupError where none can be made."""
+    """A folder that exists as long as it is used. Raises SetupError if none can be created."""
     if place is None:
         with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
             yield Path(os.path.realpath(folder))
@@ -55,7 +57,7 @@ def folder_in(place: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def told_where(spark: SparkSession, place: Path | None) -> Iterator[None]:
-    """Errors of tasks that do not see what lies on this machine say what to do."""
+    """Add advice to errors of tasks that cannot see files of this machine."""
     try:
         yield
     except DriftlineError as error:
@@ -65,9 +67,7 @@ def told_where(spark: SparkSession, place: Path | None) -> Iterator[None]:
 
 
 def leftovers(place: str | None, older_than: float, *, dry_run: bool) -> list[Orphan]:
-    """Deletes what processes that were killed have left in a folder, if nobody has touched it for so many
-    seconds; returns it.
-    """
+    """Delete the folders of killed processes, untouched for so many seconds; returns them."""
     disk = None if place is None else on_disk(place)
     if disk is None:
         return []

@@ -76,8 +76,10 @@ _TYPES = {
 
 @dataclass(slots=True)
 class TypedFrames:
-    """DataFrames of one batch, each with a schema of its own and a label for
-    reports: the first of its files, or empty. ``partitioned``: the same, with what stands in paths.
+    """DataFrames of one batch, each with a schema of its own and a label for reports.
+
+    The label is the first of its files, or empty. ``partitioned``: the same, with the texts in the files'
+    paths.
     """
 
     frames: Sequence[tuple[str, DataFrame]]
@@ -90,7 +92,10 @@ class TypedFrames:
     begun: FrameTasks | None = None
 
     def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """What the last batch of the table was, or what the frames declare."""
+        """The observation of the table's last batch if it covers the frames' schemas, or else these schemas.
+
+        Returns None if the table has required columns. The schemas count as one record.
+        """
         self._ask(schema, settings)
         if has_required(schema):
             return None
@@ -99,6 +104,7 @@ class TypedFrames:
         return last if last is not None and last.shape.covers(declared.shape) else declared
 
     def observe(self, schema: Schema, settings: Settings) -> Observation:
+        """Observe all rows; observations of tasks for the same schema and settings are reused."""
         same = self.asked == (schema, settings) and not self.conflicts
         observed = observed_by(self.begun) if same else None
         parts = None if observed is None else [part for part in observed if part is not None]
@@ -111,9 +117,11 @@ class TypedFrames:
         return seen
 
     def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
+        """Reject rows by the conflicts alone, without the ``judge``."""
         self.conflicts += tuple(conflicts)
 
     def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+        """Tasks that convert the rows of each frame by the plan, and observe them."""
         terms = RowTerms(self.known, settings, self.conflicts)
         converter = Converter(struct, lean(plan.route), settings)
         self.begun = FrameTasks(
@@ -125,9 +133,11 @@ class TypedFrames:
         return self.begun
 
     def set_aside(self) -> Rejects | None:
+        """The rows that the tasks set aside; None if they have not run."""
         return None if self.begun is None else Rejects.of(self.begun)
 
     def rejected(self, everything: str | None = None) -> DataFrame | None:
+        """Read the frames once more for the rejected rows."""
         terms, frames = RowTerms(self.known, Settings(), self.conflicts), []
         for label, frame in self.frames:
             reject = partial(_rejected, terms, everything, frame.columns)
@@ -156,7 +166,7 @@ class TypedFrames:
 
 @dataclass(frozen=True, slots=True)
 class _FrameRows:
-    """Makes rows of the table from those of a frame, whose last column is the file that each came from."""
+    """Makes rows of the table from those of a frame, whose last column is the file of each."""
 
     number: int
     label: str
@@ -167,6 +177,7 @@ class _FrameRows:
     def rows(
         self, given: Iterator[pa.RecordBatch], set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, _Seen | None]:
+        """Convert the rows file by file; returns the frame's number and observation, None without rows."""
         observer: RowsObserver | None = None
         for batch in given:
             for file, some in _by_file(batch):
@@ -177,8 +188,9 @@ class _FrameRows:
 
 
 def with_texts(frames: Sequence[tuple[str, DataFrame]], texts: PathTexts) -> list[tuple[str, DataFrame]]:
-    """Frames of a file each, and columns of what stands in the files' paths. Where a file has such a column
-    too, that counts, and what it lacks is filled in; other values fail the batch.
+    """Frames of a file each, with columns for the texts in the files' paths.
+
+    If a file has such a column, that counts; nulls are filled in, and other values fail the batch.
     """
     fields = path_fields(texts)
     return [(file, reduce(partial(_with_text, file, texts[file]), fields, frame)) for file, frame in frames]
@@ -205,7 +217,7 @@ def _with_text(file: str, texts: Mapping[str, str | None], frame: DataFrame, fie
 
 
 def _with_file(frame: DataFrame, label: str) -> DataFrame:
-    """The frame, and as its last column the file that a row came from, null where it is none."""
+    """The frame with the file of each row as its last column, null if there is none."""
     from pyspark.sql import functions as F
 
     return numbered(frame.select("*", F.expr(ROW_FILE if label else "cast(null as string)")))

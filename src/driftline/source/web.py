@@ -21,7 +21,7 @@ _BUSY = (408, 425, 429)
 
 
 def is_url(source: str) -> bool:
-    """Whether this is the URL of a file.
+    """True for the URL of a file.
 
     >>> is_url("https://example.com/a.json"), is_url("s3://bucket/a.json")
     (True, False)
@@ -30,7 +30,7 @@ def is_url(source: str) -> bool:
 
 
 def passes(code: int) -> bool:
-    """Whether a server that answers with this code of HTTP may soon answer otherwise.
+    """True if a server that answers with this HTTP status may answer otherwise soon.
 
     >>> passes(503), passes(429), passes(404)
     (True, True, False)
@@ -39,7 +39,7 @@ def passes(code: int) -> bool:
 
 
 def shown(url: str) -> str:
-    """The URL as reports name it, without what may be secret.
+    """The URL as reports name it, without parts that may be secret.
 
     >>> shown("https://me:pw@example.com/a.json.gz?token=x#y")
     'https://example.com/a.json.gz'
@@ -49,10 +49,10 @@ def shown(url: str) -> str:
 
 
 def fetch(url: str, path: Path) -> None:
-    """Writes the file of a URL. What passes is waited for.
+    """Write the file of a URL; passing errors are waited for.
 
-    Raises UsageError where there is no such file or no access, SetupError where the
-    server does not give it, or there is no room for it.
+    Raises UsageError if there is no such file or no access, SetupError if the server fails, or there is no
+    room.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -72,7 +72,7 @@ class _CutOffError(OSError):
 
 
 class _NoRoomError(OSError):
-    """What comes cannot be written."""
+    """The file that is fetched cannot be written."""
 
 
 def _fetch(url: str, path: Path) -> None:
@@ -107,7 +107,7 @@ def _with_login(url: str) -> tuple[str, urllib.request.OpenerDirector]:
 
 
 def _pause_after(error: Exception, attempt: int) -> float | None:
-    """The seconds until the next try; None where one would be in vain."""
+    """The seconds until the next attempt; None if one would be in vain."""
     if isinstance(error, _NoRoomError):
         return None
     pause = min(_LONGEST, _PAUSE * 2 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311  no secret

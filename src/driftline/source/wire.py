@@ -20,8 +20,9 @@ _HEAD = 5  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Payloads:
-    """What is behind the headers of values: in ``data`` from ``starts`` to ``ends``. ``schemas``: the id of
-    each one's, or -1 where there is no header.
+    """The bytes behind the headers of values: ``data`` from ``starts`` to ``ends``.
+
+    ``schemas``: the id of each value's schema, -1 if there is no header.
     """
 
     data: NDArray[np.uint8]
@@ -31,7 +32,7 @@ class Payloads:
 
     @classmethod
     def of(cls, values: pa.Array) -> Payloads:
-        """Of the binary values that a batch of Kafka has."""
+        """The payloads of the binary values in a batch of Kafka's."""
         values = pa.concat_arrays([values.cast(pa.binary())])  # which begins with its buffers
         _, places, text = values.buffers()
         offsets = np.frombuffer(places or bytes(4), np.int32)[: len(values) + 1].astype(np.int64)
@@ -43,6 +44,7 @@ class Payloads:
         return cls(data, starts + _HEAD, ends, np.where(has_head, numbers, -1))
 
     def some(self, rows: NDArray[np.int64]) -> Payloads:
+        """The payloads of these rows."""
         return replace(self, starts=self.starts[rows], ends=self.ends[rows], schemas=self.schemas[rows])
 
 
@@ -63,13 +65,15 @@ class UnreadableError(Exception):
 
 
 class WireDecoder(Protocol):
-    """What reads the values of one schema. ``nodes``: its kinds of records, by name."""
+    """A decoder for the values of one schema."""
 
     @property
-    def nodes(self) -> Mapping[str, RecordNode]: ...
+    def nodes(self) -> Mapping[str, RecordNode]:
+        """The kinds of records met so far, by name."""
+        ...
 
     def whole(self, payloads: Payloads) -> Whole | None:
-        """As many of the payloads as can be read at once; None where none can."""
+        """Those payloads that can be read at once; None if none can."""
         ...
 
     def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
@@ -78,10 +82,10 @@ class WireDecoder(Protocol):
 
 
 def framed(value: bytes) -> tuple[int, bytes]:
-    """The schema's id and what is behind it. Raises UnreadableError.
+    r"""The schema's id and the bytes behind it. Raises UnreadableError.
 
     >>> framed(bytes([0, 0, 0, 1, 2, 7]))
-    (258, b'\\x07')
+    (258, b'\x07')
     """
     if value[:1] != b"\0":
         begins = f"it begins with byte 0x{value[0]:02X}, not 0x00" if value else "it is empty"

@@ -1,3 +1,1 @@
-"""Spark SQL for what reads tables: values as other types, columns
-folded into one, what would be lost by it.
-"""
+"""Spark SQL for reading tables: values as other types, columns folded into one, the losses of that."""

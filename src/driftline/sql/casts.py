@@ -100,6 +100,7 @@ def _instant(x: str, t: Primitive, unit: str | None) -> str:
     """
 
     def micros(v: str) -> str:
+        """SQL of the microseconds since 1970 that the integer ``v`` is, by the unit or by its size."""
         by = {
             "s": f"try_multiply({v}, 1000000L)",
             "ms": f"try_multiply({v}, 1000L)",

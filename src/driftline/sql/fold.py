@@ -1,6 +1,4 @@
-"""The columns of a field as SQL of one column: each value from the
-column that is nearest to what was sent.
-"""
+"""The columns of a field as SQL of one column: each value from the column nearest to the original."""
 
 from __future__ import annotations
 
@@ -145,6 +143,7 @@ def _double(x: str) -> str:
     digits = f"length(regexp_replace(regexp_replace({x}, '[eE].*', ''), '[-.]', ''))"
 
     def held(d: str) -> str:
+        """SQL of the double ``d``, null where it is not the number that the text says."""
         few = f"{digits} <= 15 and (abs({d}) between 1e-300 and 1e300 or not {x} rlike '[1-9]')"
         printed = f"try_cast({x} as decimal(38,18)) = try_cast(cast({d} as string) as decimal(38,18))"
         short = f"not {x} rlike '[eE]' and length(regexp_extract({x}, '[.]([0-9]+)', 1)) <= 18"
@@ -243,8 +242,9 @@ class Fold:
 
 
 def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str:
-    """A column's value without the instants that routing made of numbers, which another column of the field
-    has as they were sent (seed rule 10).
+    """A column's value without the instants that routing made of numbers.
+
+    Another column of the field has these as they were sent (seed rule 10).
     """
     numbers = [(other.type, y) for other, y in columns if _routed(other.type, column.type)]
     if isinstance(column.type, Primitive):
@@ -310,6 +310,7 @@ def _joined(a: str, b: str) -> str:
     k, v, w = variable("k"), variable("v"), variable("w")
 
     def zipped(x: str, y: str) -> str:
+        """SQL of the entries of two maps, or of the one that is not null."""
         return f"if({x} is null, {y}, if({y} is null, {x}, map_zip_with({x}, {y}, ({k}, {v}, {w}) -> coalesce({v}, {w}))))"
 
     return bind(a, lambda x: bind(b, lambda y: zipped(x, y)))
@@ -327,6 +328,7 @@ def _merged(a: str, b: str, dim: int) -> str:
     """Two lists of one value, position by position: what one of them has no place for, the other may have."""
 
     def zipped(x: str, y: str) -> str:
+        """SQL of two lists merged by element; if one is null, the other, and of different sizes the first."""
         e, f = variable(), variable()
         inner = f"coalesce({e}, {f})" if dim == 1 else _merged(e, f, dim - 1)
         same = f"size({x}) = size({y})"

@@ -77,11 +77,13 @@ class Folding:
 
     def _fold(self, number: int, site: FieldSite) -> Callable[[str], str]:
         def entry(prefix: str) -> str:
+            """SQL of an array with the record's struct, empty where the record does not have the field."""
             folded = self._one(site, prefix)
             columns = [(c.type, prefix + name(c.name)) for c in site.folded]
             has_value = " or ".join(f"{x} is not null" for _, x in columns)
 
             def told(one: str) -> str:
+                """SQL of the struct, for the folded value ``one``."""
                 lost = [self._lost(t, x, one) for t, x in columns]
                 texts = (f"if({no}, {_text(t, x)}, null)" for no, (t, x) in zip(lost, columns, strict=True))
                 listed = f"array({', '.join(lost)})"
@@ -150,6 +152,7 @@ def _beyond(x: str, one: str, dim: int) -> str:
         return f"({x} is not null and {one} is null)"
 
     def compared(v: str, w: str) -> str:
+        """SQL, true where the list ``v`` has a value that ``w`` lacks."""
         e, f, b = variable(), variable(), variable()
         pairs = f"zip_with({v}, {w}, ({e}, {f}) -> {_beyond(e, f, dim - 1)})"
         return f"coalesce(if({w} is null, {_has_value(v, dim)}, exists({pairs}, {b} -> {b})), false)"

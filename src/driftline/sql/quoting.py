@@ -91,6 +91,7 @@ def spark_type(type_: Type) -> str:
 
 
 def null(type_: Type) -> str:
+    """A null of the type."""
     return f"cast(null as {spark_type(type_)})"
 
 

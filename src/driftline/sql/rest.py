@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST = 1_000  # paths
 _SAMPLE = 200  # characters
-_AT_ONCE = 10_000  # paths that a task counts before it tells of them
+_AT_ONCE = 10_000  # paths that a task counts before it reports them
 
 Counts = dict[str, tuple[int, str]]  # by path: how many values, and one of them
 

@@ -100,7 +100,11 @@ class StatisticsInputs:
 
 
 def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], known: StatisticsInputs) -> Stats:
-    """A table's statistics."""
+    """The statistics of the table ``name``.
+
+    ``mark``: the prefix of evolved columns' docs; ``fields``: the drifted ones; ``known``: metadata, history,
+    scans.
+    """
     metadata, scanned = known.metadata, known.exact
     origins = added(known.history) if known.history else {}
     numbers: dict[int, Numbers] = {}
@@ -154,8 +158,8 @@ Origins = Mapping[int, tuple[SeenIn | None, Rule | None]]
 def _number(
     f: Field, known: StatisticsInputs, origins: Origins, out: dict[int, Numbers], *, rows: bool = True
 ) -> None:
-    """The numbers of a column and of what is inside it. ``rows``: it has
-    one value a row, as it has not in a list.
+    """Add the numbers of a column and of those inside it. ``rows``: it has one value a row, unlike in a
+    list.
     """
     inside = children(f.type)
     single = rows and isinstance(f.type, Primitive | Struct)

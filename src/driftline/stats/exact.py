@@ -38,6 +38,7 @@ class Link:
     map: bool = False
 
     def sql(self, root: str) -> str:
+        """SQL of the list, or of the map's entries as a list, from ``root``."""
         array = _joined(root, self.steps)
         return f"map_entries({array})" if self.map else array
 
@@ -62,6 +63,7 @@ class ColumnPlace:
     inside: int | None
 
     def sql(self, roots: Roots) -> str:
+        """SQL of the column, from the root of its innermost list."""
         return _joined(roots[self.chain], self.steps)
 
 
@@ -80,7 +82,10 @@ def exact(
     drifted: Sequence[Siblings],
     progress: Callable[[str], None] = lambda _: None,
 ) -> Exact:
-    """Scan the rows. ``progress`` is called with what is being counted."""
+    """Scan the rows of ``frame`` for the counts of all columns, and the own values of ``drifted`` fields.
+
+    ``progress``: called with the present step.
+    """
     places = list(_inside(schema.struct, (), (), (), None))
     with configured(frame.sparkSession, LOOK):
         progress("counting records")
@@ -145,8 +150,9 @@ def _passes(asked: Sequence[tuple[Chain, T]], at_once: int) -> Iterator[tuple[li
 
 
 def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) -> tuple[DataFrame, Roots]:
-    """One row for each element of the lists at the end of the chains, all of them side by side, and what they
-    are called. ``paths``: what is asked for, the rest is left out, for it makes Spark slow.
+    """One row for each element of the lists at the end of the chains, side by side, and the names of these.
+
+    ``paths``: the columns to keep; all others are left out, for they make Spark slow.
     """
     frame = frame.select(*dict.fromkeys(name(path[0]) for path in paths))
     roots: dict[Chain, str] = {(): ""}

@@ -11,7 +11,7 @@ from driftline.core.columns.statistics import iso
 from driftline.runtime.shown import Shown
 from driftline.stats.model import Event, Stats
 
-DAYS = 7  # whose drift is told
+DAYS = 7  # whose drift is reported
 _DAY = 86_400_000  # milliseconds
 
 
@@ -29,7 +29,7 @@ class LakeStats(Shown):
 
     @property
     def records(self) -> int | None:
-        """Of all tables; None where those of one are not known."""
+        """The records of all tables; None if those of one are unknown."""
         counts = [one.records for one in self.tables]
         return None if None in counts else sum(count or 0 for count in counts)
 
@@ -64,5 +64,5 @@ class LakeStats(Shown):
 
 
 def last_drift(stats: Stats) -> int | None:
-    """When a field of the table last drifted, in milliseconds; None where none did, or that is not known."""
+    """The time of the last drift of a field, in milliseconds; None if there was none, or that is unknown."""
     return max((event.at for event in stats.events if event.steps and event.at is not None), default=None)

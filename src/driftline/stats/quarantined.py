@@ -11,7 +11,7 @@ from driftline.stats.model import WaitingRecords
 if TYPE_CHECKING:
     from driftline.formats.base import CatalogTable
 
-REASONS = 50  # that are told, those of most records first
+REASONS = 50  # that are reported, those of most records first
 _SAMPLE = 200  # characters
 
 

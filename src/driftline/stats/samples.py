@@ -57,7 +57,7 @@ def by_bounds(
 
 
 def _batch(table: CatalogTable, statistics: TableStatistics, column: Field) -> DataFrame:
-    """The rows of the batch that brought the column, where that is known; else all rows."""
+    """The rows of the batch that brought the column; all rows if that is unknown."""
     snapshots = statistics.counts.snapshots
     place = statistics.counts.first_place(column.id)
     if place is None or place == 0 or not snapshots[place].born:

@@ -25,6 +25,7 @@ class Siblings:
 
     @property
     def places(self) -> tuple[Path, ...]:
+        """The paths of the columns."""
         return tuple((*self.path[:-1], c.name) for c in self.columns)
 
     def below(self, column: Field) -> list[Field]:

@@ -1,4 +1,4 @@
-"""What of two sides that meet by key finds no counterpart: records without a row, rows without a record.
+"""Compares two sides that meet by key: records without a row, and rows without a record.
 
 All of it runs in tasks, and knows no Spark; `job` has it done.
 """
@@ -44,7 +44,7 @@ def pair(
     given: dict[tuple[int, int], int] = {}
 
     def place(record: int, n: int, asked: set[int]) -> int:
-        """Finds rows for up to ``n`` of a record, where need be by moving another record to another row."""
+        """Find rows for up to ``n`` of a record, where need be by moving another record to another row."""
         for how, row in product((2, 1), range(len(left))):
             if row in asked or fits(row, record) != how:
                 continue
@@ -81,7 +81,7 @@ _Keyed = tuple[tuple[int, int], Any]  # by the key, and the side that it is of
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What both sides are compared by. ``schema``: as JSON text."""
+    """The terms of the comparison, the same for both sides. ``schema``: as JSON text."""
 
     schema: str
     mark: str
@@ -95,7 +95,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What tasks do with the records of the source, with the rows of the table and with its quarantine."""
+    """The work of tasks on the source's records, the table's rows and its quarantine."""
 
     meeting: Meeting
     left_out: Sequence[Sequence[str]]
@@ -103,7 +103,7 @@ class Comparison:
 
     @classmethod
     def by(cls, terms: Terms) -> Comparison:
-        """By these terms."""
+        """The comparison by these terms."""
         struct = from_json(json.loads(terms.schema)).struct
         record = TableStruct.of(struct, terms.mark, terms.defaults)
         meeting = Meeting(record, Slot.of(struct, record, terms.floats), terms.how)
@@ -114,7 +114,7 @@ class Comparison:
         return Comparison.by, (self.terms,)
 
     def keyed_records(self, reads: Iterable[Read]) -> Iterator[_Keyed]:
-        """The source's records by the key under which they meet rows; what is none, by its text."""
+        """The source's records by the key under which they meet rows; rejects by their text."""
         allow_depth()
         for r in reads:
             if r.record is None:
@@ -124,7 +124,7 @@ class Comparison:
                 yield (key(self.meeting.of_record(record)), _RECORD), (r.place, packed(record), None)
 
     def without(self, record: Any) -> Any:
-        """The record without what is excluded."""
+        """The record without its excluded fields."""
         for path in self.left_out:
             _forget(record, path)
         return record
@@ -166,8 +166,9 @@ class Comparison:
     def left(
         self, places: dict[bytes, list[SourcePlace]], stored: Counter[bytes]
     ) -> Iterator[tuple[int, int, Any]]:
-        """Of the records and rows that met under one key, the records without a row, and the other way
-        round: the kind, how many, and what is left.
+        """Compare the records and rows that met under one key.
+
+        Yields the kind, the number and the content of records without a row, and of rows without a record.
         """
         payloads = list(places)
         records, rows_ = list(map(unpacked, payloads)), list(map(unpacked, stored))
@@ -175,6 +176,7 @@ class Comparison:
         unproven: dict[tuple[int, int], list[RowDifference]] = {}
 
         def holds(row: int, record: int) -> int:
+            """2 if the row holds the record, 1 if all differences are unproven, else 0."""
             differences = apart(self.meeting, rows_[row], records[record])
             if not all(d.unproven for d in differences):
                 return 0
@@ -205,7 +207,7 @@ class Comparison:
                     yield EXTRA, unused, ExtraRows(unused, shown(unpacked(payload)), "the table", n - unused)
 
     def fingerprint(self, raw: bytes) -> bytes:
-        """Of a quarantined text, or of a source's that is no record."""
+        """The fingerprint of a quarantined text, or of a source's text that is no record."""
         try:
             # A row of a typed source may have text that is not UTF-8.
             errors = "strict" if self.terms.fmt in TEXTS else "surrogateescape"
@@ -218,8 +220,9 @@ class Comparison:
             )
 
     def fingerprint_of(self, record: Any) -> bytes:
-        """The same for a record and its copy in quarantine; JSON
-        stands there as it came, the others may not.
+        """The fingerprint of a record that its copy in quarantine has, too.
+
+        JSON is quarantined as it came, other formats perhaps not.
         """
         text = exactly(record) if self.terms.fmt == "json" else "\n".join(loosely(record))
         return text.encode(errors="surrogateescape")
@@ -231,7 +234,7 @@ class Comparison:
 
 
 def _forget(value: Any, path: Sequence[str]) -> None:
-    """Takes out of a record what is at the path."""
+    """Remove the value at the path from a record."""
     if isinstance(value, list):
         for item in value:
             _forget(item, path)
@@ -242,5 +245,5 @@ def _forget(value: Any, path: Sequence[str]) -> None:
 
 
 def allow_depth() -> None:
-    """Lets Python go as deep as records do."""
+    """Raise Python's recursion limit to the depth of records."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEP))

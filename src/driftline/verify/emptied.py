@@ -33,6 +33,7 @@ class Listless:
 
     @property
     def paths(self) -> set[Path]:
+        """The paths of the lists that the rows lack."""
         return {d.keys for d in self.differences}
 
     def lost(self, first: Mapping[tuple[str, Path], SourcePlace] | None) -> Iterator[MissingRecords]:
@@ -43,6 +44,7 @@ class Listless:
         """
 
         def had_column(place: SourcePlace) -> bool:
+            """True if all lists at a place had columns by then; without knowledge of the files, too."""
             if first is None:
                 return True
             starts = (first.get((place.file, path)) for path in self.paths)
@@ -56,9 +58,7 @@ class Listless:
 def lost_lists(
     unproven: RDD[Listless], reads: RDD[Read], without: Callable[[Any], Any], *, typed: bool
 ) -> RDD[MissingRecords]:
-    """Those of the records whose lists the table had columns for.
-    ``typed``: a source's columns are the table's.
-    """
+    """The records whose lists had a column in the table. ``typed``: a source's columns are the table's."""
     if typed:
         return unproven.flatMap(lambda x: x.lost(None))
     paths: dict[str, set[Path]] = {}

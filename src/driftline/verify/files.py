@@ -45,7 +45,7 @@ class SourcePlace:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A record of a file; None with the bytes and a reason where they are none."""
+    """A record of a file; None, with the bytes and a reason, if they are no record."""
 
     place: SourcePlace
     record: dict[str, Any] | None
@@ -72,7 +72,10 @@ class FilePart:
 def parts(
     files: Sequence[str], fmt: str, longest: int = LONGEST, dialect: CsvDialect = _NOTHING
 ) -> list[FilePart]:
-    """The files in pieces of at most a size for one task; only plain files of lines are cut."""
+    """Cut files into pieces, each of at most one task's size; only plain files of JSON lines are cut.
+
+    ``longest``: bytes that a record of JSON may have; ``dialect``: of CSV.
+    """
     out = []
     for file in files:
         size = _size(file)
@@ -104,8 +107,9 @@ def grouped(pieces: Sequence[FilePart], cores: int) -> list[list[FilePart]]:
 
 
 def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]:
-    """The part's records, and what is none, in order; of JSON only those that begin in ``lines``, where
-    these are given.
+    """The records of the part, and its texts that are none, in order.
+
+    ``lines``: of JSON, only the records that begin in these lines.
     """
     if part.fmt == "csv":
         yield from _csv(part.file, part.dialect)
@@ -164,6 +168,7 @@ def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:
         f.seek(begin)
 
         def own_lines() -> Iterator[bytes]:
+            """The lines that begin in the part, without a byte order mark."""
             at = begin
             for line, size in lines_of(f, part.longest):
                 if at >= part.end:  # type: ignore[operator]
@@ -176,7 +181,7 @@ def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:
 
 
 def _begins_with_a_record(file: str, longest: int) -> bool:
-    """Whether the first line that is not blank is a JSON object by itself."""
+    """True if the first line that is not blank is a JSON object by itself, or if all are blank."""
     with opened(file) as f:
         for line, _ in lines_of(f, longest):
             raw = line.removeprefix(BOM_UTF8).strip(_BLANK)

@@ -55,12 +55,13 @@ class ColumnShape:
 
     @classmethod
     def of_all(cls, record: TableStruct) -> tuple[ColumnShape | None, ...]:
-        """Those of a record's columns; None for one with a type that Spark may not hand over in Arrow."""
+        """The shapes of a record's columns; None for a type that Spark may not hand over in Arrow."""
         shapes = (cls.of(column, column.dim) for _, column in record.columns.values())
         return tuple(None if shape is None or shape.levels > _LEVELS else shape for shape in shapes)
 
     @classmethod
     def of(cls, column: TableColumn, dim: int) -> ColumnShape | None:
+        """The shape of a column inside ``dim`` lists; None if Spark may not hand its type over in Arrow."""
         if dim:
             element = cls.of(column, dim - 1)
             if element is None:
@@ -191,7 +192,7 @@ def _number(column: pa.Array) -> pa.Array:
 
 
 def _lengths(lengths: pa.Array, blocks: Blocks) -> np.ndarray[Any, Any]:
-    """Adds the lengths to the block, -1 for null; returns them, 0 for null."""
+    """Add the lengths to the block, -1 for null; returns them, 0 for null."""
     known = pc.fill_null(lengths, -1).to_numpy(zero_copy_only=False).astype(np.int32)
     blocks.append(known.reshape(-1, 1).view(np.uint8))
     lengths_of_values: np.ndarray[Any, Any] = np.maximum(known, 0)

@@ -101,7 +101,7 @@ def _avro_head(file: IO[bytes]) -> Any:
     return reader(file).metadata["avro.schema"]
 
 
-_HEADS = {"parquet": _parquet_head, "avro": _avro_head}  # ORC's do not tell all of Spark's types
+_HEADS = {"parquet": _parquet_head, "avro": _avro_head}  # ORC's do not show all of Spark's types
 
 
 def _read(row: dict[str, Any]) -> Read:
@@ -139,7 +139,7 @@ def _passed(type_: DataType, any_text: bool) -> DataType:
 
 
 def _plain(type_: DataType, any_text: bool) -> Plain | None:
-    """What makes a value of Spark's plain; None where it is so already."""
+    """The function that makes values of a Spark type plain; None if they are plain already."""
     from pyspark.sql import types as T
 
     plain = partial(_plain, any_text=any_text)
@@ -173,6 +173,7 @@ def _struct(names: Sequence[str], type_: StructType, any_text: bool) -> Plain:
     fields = [(name, _plain(f.dataType, any_text)) for name, f in zip(names, type_.fields, strict=True)]
 
     def struct(row: Any) -> dict[str, Any]:
+        """The row as a dict of its fields that are not null."""
         return {
             name: x if plain is None else plain(x)
             for (name, plain), x in zip(fields, row, strict=True)

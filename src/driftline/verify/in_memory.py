@@ -19,11 +19,11 @@ from driftline.verify.source_values import Single
 from driftline.verify.typed_files import values_of
 
 PICKLED = "pickled"  # the format of these files
-_ROWS = 20_000  # of one file
+_ROWS = 20_000  # per file
 
 
 def write(data: Any, folder: Path) -> dict[str, str]:
-    """Writes the records of a table, or dicts, into files of the
+    """Write the records of a table, or dicts, into files of the
     folder; their paths, with a name for each.
     """
     records = map(_record, _records(data))
@@ -101,7 +101,7 @@ def _plain(value: Any) -> Any:
 
 
 def _moment(value: datetime) -> Any:
-    """In UTC; as text of nine digits what is finer than a microsecond, which pandas has."""
+    """An instant in UTC; one of pandas' that is finer than a microsecond as text of nine digits."""
     zoned = value.tzinfo is not None
     value = value.astimezone(UTC) if zoned else value
     plain = datetime(

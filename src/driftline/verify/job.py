@@ -119,7 +119,7 @@ def _moment_kind(text: str) -> Any:
     return value and (type(value), isinstance(value, datetime) and value.tzinfo)
 
 
-_FLOATS = 2  # what `floats_in` says where no schema tells
+_FLOATS = 2  # the result of `floats_in` without a schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +149,10 @@ def verify(
     exactly: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Checks that the table or its quarantine has each record of the files ``sources`` as often as they.
+    """Check that the table or its quarantine has each record of the files ``sources``, equally often.
 
-    ``exactly``: and that neither has more than that. ``names``: of files that lie elsewhere. ``fmt``: json,
-    csv, parquet, avro or orc. Errors of reading (a file that is away or broken) are raised as they come.
+    ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
+    by path.
     """
     properties = table.properties
     # A task has a working directory of its own.
@@ -188,7 +188,7 @@ def verify(
 def _values_in_paths(
     sources: Sequence[str], names: Mapping[str, str], fmt: str, properties: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return what the paths of the sources say of their records (Hive's partitions); empty if nothing."""
+    """The values in the paths of the sources (Hive's partitions); empty if there are none."""
     if fmt == PICKLED or properties.get("driftline.hive") == "off":
         return {}
     values = path_values({source: names.get(source, source) for source in sources}, fmt)
@@ -229,7 +229,7 @@ def _quarantined(spark: SparkSession, quarantine: str | DataFrame | None) -> RDD
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """Finds what the table and its quarantine lack of the records that ``reads`` are of."""
+    """Finds the records of ``reads`` that the table and its quarantine lack."""
 
     comparison: Comparison
     reads: RDD[Read]

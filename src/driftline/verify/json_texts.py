@@ -1,6 +1,4 @@
-"""JSON as plain Python reads it, numbers as written: lines, and documents that stand over several, or of
-which one has several.
-"""
+"""JSON as plain Python reads it, numbers as written: lines, and documents of several lines."""
 
 from __future__ import annotations
 
@@ -30,9 +28,9 @@ class MalformedText(Exception):
 
 
 class Text(NamedTuple):
-    """A text that is to be a record, and the number of its first line.
+    """A text that should be a record, and the number of its first line.
 
-    Of one that is longer than records may be, no more than tells that.
+    A text longer than records may be is cut, but still longer than that.
     """
 
     line: int
@@ -57,8 +55,9 @@ _STRUCTURE = json.JSONDecoder(parse_float=str, parse_int=str)
 
 
 def parse(raw: bytes, errors: str = "strict") -> dict[str, Any]:
-    """The one JSON object that the text is; of duplicate keys the last counts. ``errors``: what becomes of
-    bytes that are not UTF-8. Raises Malformed.
+    """The one JSON object that the text is; of duplicate keys the last counts. Raises MalformedText.
+
+    ``errors``: the treatment of bytes that are not UTF-8.
 
     >>> parse(b'{"a": 1.50, "b": [1], "b": [2]}')
     {'a': Decimal('1.50'), 'b': [2]}
@@ -94,8 +93,9 @@ def _levels(value: Any) -> int:
 
 
 def lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
-    """The lines from where the file stands, with their line feeds, and
-    their sizes; of one longer than ``longest`` bytes a byte more than that.
+    """The lines from the file's present position, with their line feeds and sizes.
+
+    A line longer than ``longest`` bytes is cut to one byte more.
     """
     most = longest + 2
     while line := file.readline(most):
@@ -142,7 +142,7 @@ def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
 
 
 def _is_array(head: bytes, *, is_whole: bool) -> bool:
-    """Whether a file that begins so is one array."""
+    """True if a file with this beginning is one array."""
     body = head.strip(_BLANK)
     if not body.startswith(b"["):
         return False
@@ -150,7 +150,7 @@ def _is_array(head: bytes, *, is_whole: bool) -> bool:
 
 
 def _is_of_objects(head: bytes, longest: int, *, is_whole: bool) -> bool:
-    """Whether a file that begins so has objects over several lines."""
+    """True if a file with this beginning has objects over several lines."""
     body = head.strip(_BLANK)
     first, _, behind = body.partition(b"\n")
     if not body.startswith(b"{") or not behind or _is_a(dict, first):
@@ -161,7 +161,7 @@ def _is_of_objects(head: bytes, longest: int, *, is_whole: bool) -> bool:
 
 
 def _is_of_values(head: bytes) -> bool:
-    """Whether the first line of a file that begins so has an object, and another one behind it."""
+    """True if the first line has an object and another one behind it."""
     first = head.strip(_BLANK).partition(b"\n")[0].decode("latin-1")
     with suppress(ValueError, RecursionError):
         _, end = _STRUCTURE.raw_decode(first)
@@ -223,7 +223,7 @@ class _Elements:
         return raw.encode("latin-1")
 
     def _pass(self, blanks: re.Pattern[str]) -> str:
-        """Goes on behind the blanks; the character that stands there."""
+        """Pass over blanks; returns the character behind them."""
         while True:
             passed = blanks.match(self._chars, self._at)
             self._go(passed.end() if passed else self._at)
@@ -231,7 +231,7 @@ class _Elements:
                 return self._chars[self._at : self._at + 1]
 
     def _end(self) -> int | None:
-        """Where the value ends that begins here; None where it is no JSON, or too long to be held."""
+        """The end of the value that begins here; None if it is no JSON, or longer than a record may be."""
         while True:
             end = None
             with suppress(ValueError, RecursionError):
@@ -242,7 +242,10 @@ class _Elements:
                 return end
 
     def _broken(self) -> bytes:
-        """What is no JSON, or too long, up to where its braces are closed; of a long one how it begins."""
+        """Pass over text that is no JSON, or too long, until its braces are closed.
+
+        Returns the text; of one that is too long, its beginning.
+        """
         raw, depth, in_text, is_closed = "", 0, False, False
         while True:
             end = self._at
@@ -269,7 +272,7 @@ class _Elements:
         self._at = at
 
     def _more(self) -> bool:
-        """Holds more of the text, and no more of what is behind; False where there is none."""
+        """Read more of the text, and drop the part behind; False at its end."""
         data = self._file.read(max(_BLOCK, len(self._chars) - self._at))
         if data:
             self._chars, self._at = self._chars[self._at :] + data.decode("latin-1"), 0
@@ -285,7 +288,10 @@ class _Following(_Elements):
             yield Text(line, self._broken() if end is None else self._taken(end))
 
     def _broken(self) -> bytes:
-        """What is no JSON, or too long, up to the next line that begins with a brace."""
+        """Pass over text that is no JSON, or too long, to the next line that begins with a brace.
+
+        Returns the text; of one that is too long, its beginning.
+        """
         raw = ""
         while True:
             following = _LINE.search(self._chars, self._at + 1)

@@ -1,4 +1,4 @@
-"""Records that no row holds: what is missing of them, by the row that is nearest."""
+"""Records that no row holds, and their differences from the nearest row."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ packed = partial(pickle.dumps, protocol=5)
 
 
 def unpacked(payload: bytes) -> Any:
+    """Unpickle a payload that another task has pickled."""
     return pickle.loads(payload)  # noqa: S301  our own, from another task
 
 
 @dataclass(frozen=True, slots=True)
 class MissingRecords:
-    """``n`` equal records that no row holds, the first at ``place``; ``record`` None: a text that is none.
+    """``n`` equal records that no row holds, the first at ``place``; ``record`` None for other texts.
 
     ``differences``: from the nearest row, if one is known.
     """
@@ -57,12 +58,13 @@ class ExtraRows:
     held: int
 
     def listed(self) -> Mismatch:
+        """The rows as an item of the report."""
         times = f"{self.n + self.held} times in {self.where}, {self.held} times in the source"
         return Mismatch("", "", self.text, times if self.held else f"in {self.where}, not in the source")
 
 
 def order(x: MissingRecords) -> Any:
-    """As they stand in the source."""
+    """A sort key: the order in the source."""
     return x.place.file, x.place.start, x.place.line
 
 
@@ -98,8 +100,10 @@ def fewest(differences: Iterable[list[RowDifference]]) -> tuple[RowDifference, .
 def nearest(
     meeting: Meeting, sample: Sequence[MissingRecords], reads: RDD[Read], stored: RDD[dict[str, Any]]
 ) -> Iterator[MissingRecords]:
-    """The sample, each with its differences from the row that shares
-    most values, if it shares half of them.
+    """Add to each record of the sample its differences from the nearest row.
+
+    That is the one with most of the record's values, at least half of them, that no other record of the
+    source matches. ``reads``: the source's records; ``stored``: the table's rows.
     """
     records = {
         i: unpacked(x.record) for i, x in enumerate(sample) if x.record and not x.why and not x.differences

@@ -54,6 +54,7 @@ class Slot:
         return out
 
     def child(self, key: str) -> Slot | None:
+        """The slot of a key in records or maps; None if there is none."""
         return self.fields.get(key) or self.values
 
     def _add(self, struct: Struct, record: TableStruct, many: bool) -> None:
@@ -75,7 +76,7 @@ class Slot:
                 self._add(inner, column.record, False)
             case Map() if column.value is not None:
                 self.values = self.values or Slot()
-                # Sibling maps hold one key's value, as siblings do, but no column stands beside another.
+                # Sibling maps hold one key's value, as siblings do, but no column has siblings.
                 self.values._add_type(inner.value, column.value, True)
 
     def _merge(self, other: Slot) -> None:

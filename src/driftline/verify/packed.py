@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from driftline.errors import DataError
 
-_HEAD = 16  # bytes that tell how a file is packed
+_HEAD = 16  # bytes that show how a file is packed
 _OF_ENCODING = 4  # and its encoding
 _BLOCK = 2**20
 _FRAMES = b"\xff\x06\0\0sNaPpY"
@@ -35,7 +35,7 @@ _ENCODINGS: tuple[tuple[bytes, str], ...] = (
 )  # fmt: skip
 _BLOCKS = {".snappy": "snappy", ".lz4": "lz4_raw"}  # Hadoop's, which begin with a length
 
-# What a file that is cut off, or has other bytes in it, is told by.
+# Errors by which a file is recognised that is cut off, or has foreign bytes.
 _BROKEN = (OSError, EOFError, ValueError, IndexError, StructError, zlib.error, lzma.LZMAError)
 
 _Reader = Callable[[IO[bytes]], Iterator[bytes]]
@@ -49,9 +49,11 @@ class Stream(io.RawIOBase):
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
+        """True: it is read as a file."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as the present piece goes; 0 at the end."""
         while not self._left:
             piece = next(self._pieces, None)
             if piece is None:
@@ -148,7 +150,7 @@ def _plain(packed: bytes, size: int, codec: str) -> bytes:
 
 def _encoding(head: bytes) -> str | None:
     found = next((encoding for sign, encoding in _ENCODINGS if head.startswith(sign)), None)
-    # Without a mark, the second character tells too: JSON's is of one byte and a zero.
+    # Without a mark, the second character decides: JSON's is one byte and a zero.
     second = {"utf-16-le": head[3:4], "utf-16-be": head[2:3]}.get(found or "", b"\0")
     return found if second == b"\0" else None
 

@@ -35,10 +35,12 @@ class TableColumn:
 
     @property
     def variant(self) -> bool:
+        """True if the column is a VARIANT."""
         return self.type is not None and self.type.name == "variant"
 
     @classmethod
     def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> TableColumn:
+        """The column of this type. ``prefix``: of marks; ``defaults``: of nested fields, by id."""
         dim, inner = peel(type_)
         match inner:
             case Struct():
@@ -64,6 +66,7 @@ class TableStruct:
 
     @classmethod
     def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> TableStruct:
+        """The columns of a struct. ``prefix``: of marks; ``defaults``: of all fields, by id."""
         own = rest_column(struct)
         out = cls({}, rest=own.name if own is not None else None)
         for f in struct.fields:

@@ -1,8 +1,7 @@
-"""Parquet and Avro as plain Python, value by value: a struct is a dict
-of what is not null, an instant is in UTC.
+"""Parquet and Avro as plain Python: a struct is a dict of its fields that are not null, an instant is in UTC.
 
-What no column of a table holds as it is stands as the rules spell it: a time, and an instant finer than a
-microsecond, as text, a map whose keys are records as a list of entries.
+A value that no column holds as it is, is spelled as the rules do: a time, and an instant finer than a
+microsecond, as text; a map whose keys are records as a list of entries.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from driftline.verify.julian import OldDays, day, old_days
 from driftline.verify.source_values import Pairs, Single, Untyped
 
 _EPOCH = datetime(1970, 1, 1)  # the zone is added where there is one
-_ROWS = 5_000  # of one batch
+_ROWS = 5_000  # per batch
 _FAR = 2**63 * 1000  # nanoseconds, of a moment that is text in the table
 _LISTS = (
     pa.types.is_list,
@@ -48,8 +47,9 @@ def read_columns(path: str, fmt: str) -> Iterator[Read]:
 
 
 def readable(path: str, fmt: str) -> bool:
-    """Whether `read_columns` reads the file: it has no codec for some of Avro's, and takes its metadata for
-    text.
+    """True if `read_columns` can read the file.
+
+    It lacks some of Avro's codecs, and takes Avro's metadata for text.
     """
     if fmt != "avro":
         return fmt == "parquet"
@@ -76,8 +76,10 @@ def floats_in(path: str, fmt: str) -> int:
 
 
 class _Kind(NamedTuple):
-    """What the file says of a leaf. ``old``: by which calendar its days are counted, if not today's;
-    ``word``: its bytes are a word of an ENUM.
+    """The facts that a file states about a leaf.
+
+    ``old``: the calendar by which its days are counted, if not today's; ``word``: its bytes are a word of an
+    ENUM.
     """
 
     int96: bool = False
@@ -86,6 +88,7 @@ class _Kind(NamedTuple):
 
     @classmethod
     def of(cls, leaf: Any, old: OldDays | None) -> _Kind:
+        """The facts about a leaf of Parquet's schema; ``old``: the calendar of its file."""
         int96 = leaf.physical_type == "INT96"
         counted = old if old is not None and (old.int96 if int96 else old.days) else None
         return cls(int96, counted, leaf.converted_type == "ENUM")
@@ -158,7 +161,7 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any
 
 
 def _is_untyped(type_: pa.DataType) -> bool:
-    """Whether no value but null can stand in it, so that it has no column."""
+    """True if a type holds nothing but null, so that it makes no column."""
     if pa.types.is_struct(type_):
         return all(_is_untyped(f.type) for f in type_)
     return pa.types.is_null(type_) or (
@@ -286,6 +289,7 @@ def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:
     from fastavro import block_reader, parse_schema, schemaless_reader
 
     def counted(node: dict[str, Any]) -> dict[str, Any]:
+        """The node, with another name for a logical type that counts days or time."""
         is_old = node.get("logicalType") in ("date", "timestamp-millis", "timestamp-micros")
         return {**node, "logicalType": _UNREAD + node["logicalType"]} if is_old else node
 
@@ -307,7 +311,7 @@ class _AvroSchema:
         self._old = old
 
     def plain(self, schema: Any) -> Plain:
-        """What makes a value of the schema plain."""
+        """The function that makes values of the schema plain."""
         if isinstance(schema, list):
             return self._union([branch for branch in schema if branch != "null"])
         if isinstance(schema, str):
@@ -334,6 +338,7 @@ class _AvroSchema:
         inner = [(f["name"], self.plain(f["type"])) for f in fields]
 
         def plain(record: Any) -> dict[str, Any]:
+            """The record as a dict of its fields that are not null."""
             values = record[1] if type(record) is tuple else record
             return {name: read(values[name]) for name, read in inner if values.get(name) is not None}
 
@@ -344,6 +349,7 @@ class _AvroSchema:
         plains = [self.plain(branch) for branch in branches]
 
         def plain(value: Any) -> Any:
+            """The value, made plain by the branch that it belongs to."""
             kind = (
                 value[0]
                 if type(value) is tuple

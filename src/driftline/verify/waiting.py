@@ -45,7 +45,7 @@ class RowRest:
                 self.values[at] = value if spelled is None else _typed(value, type_of(spelled))
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Each value in a record of its own, without the lists that it is in."""
+        """Each value in a record of its own, without the lists around it."""
         for at, value in self.values.items():
             nested = value
             for key in reversed([step for step in at if isinstance(step, str)]):
@@ -77,7 +77,7 @@ class RowRest:
         return any(self._same(_at(self.values[at[:end]], at[end:]), v, self._typed[at[:end]]) for end in ends)
 
     def agrees(self, at: Steps, record: Any) -> bool:
-        """True if the record has at the path what the rest has."""
+        """True if the record has the same value at the path as the rest."""
         return self._same(self.values[at], _at(record, at), self._typed[at])
 
     def _same(self, stored: Any, v: Any, typed: bool) -> bool:

@@ -29,7 +29,7 @@ RECORD, ROW, OTHER = range(3)  # kinds of pieces: other records have no fingerpr
 _AT = 8  # bytes of a place
 _LINES = 2**40  # of a part of a file
 
-Piece = tuple[int, bytes, bytes]  # its kind, fingerprints, and where the records stand
+Piece = tuple[int, bytes, bytes]  # the kind, fingerprints and places of its records
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,10 @@ def _keys(pieces: Iterable[Piece]) -> np.ndarray[Any, Any]:
 
 
 def scattered(kind: int, keys: bytes, at: bytes, buckets: int) -> list[tuple[int, Piece]]:
-    """Cut a piece by fingerprints, so that equal ones meet in one bucket."""
+    """Cut a piece by its fingerprints (``keys``) into ``buckets``, so that equal ones meet in one.
+
+    ``kind``: of the records; ``at``: their places, if known.
+    """
     if buckets == 1 or kind == OTHER:
         return [(0, (kind, keys, at))]
     pairs = np.frombuffer(keys, np.uint64).reshape(-1, WIDTH // 8)
@@ -244,7 +247,7 @@ class ColumnMatching:
         self._own: bytes | None = None  # the fingerprints of all records
 
     def unmatched(self) -> Unmatched | None:
-        """Records without a row, and rows without a record; None where these are too many."""
+        """Records without a row, and rows without a record; None if there are too many."""
         if self._size <= _FEW:
             return self._unmatched_here()
         records = self._context.parallelize(self._tasks, max(1, len(self._tasks)))

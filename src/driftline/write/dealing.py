@@ -21,12 +21,12 @@ from driftline.write.folder import BatchFolder
 from driftline.write.keys import Key
 
 _RUN = 32 * 2**20  # bytes of rows that are sorted at a time
-_MARK = 2**20  # bytes of a slice for which it tells a sort key
+_MARK = 2**20  # bytes of a slice for each recorded sort key
 _PIECE = 64 * 2**20  # bytes of rows that are sorted in the second round
 _LEAST = 16 * 2**20  # bytes for which a task of the second round pays
 
 Partition: TypeAlias = tuple[Any, ...]
-# Of one row; compares as the rows are sorted. What is in it last tells all rows apart.
+# The sort key of a row. Its last part is unique, so that no two rows are equal.
 SortKey: TypeAlias = tuple[Any, ...]
 
 
@@ -69,7 +69,7 @@ class Distribution:
         return all(key.parts for key in self.partition) and all(key.sorts for key in self.sort)
 
     def deal(self, batches: Iterable[pa.RecordBatch], folder: BatchFolder, name: str) -> list[Slice]:
-        """Writes the rows into a file of the ``folder``, in runs; returns its slices."""
+        """Write the rows into a file of the ``folder``, in runs; returns its slices."""
         slices: list[Slice] = []
         file = writer = None
         try:
@@ -181,7 +181,7 @@ class Distribution:
     def _between(
         self, rows: pa.RecordBatch, one: Slice, low: SortKey | None, high: SortKey | None
     ) -> pa.RecordBatch:
-        """Those of a slice's rows whose key is not less than ``low``, and less than ``high``."""
+        """The rows of a slice whose key is not less than ``low``, and less than ``high``."""
         key_of, numbers = self._key_of(rows, (one.file, one.number)), range(len(rows))
         start = 0 if low is None else bisect_left(numbers, low, key=key_of)
         end = len(rows) if high is None else bisect_left(numbers, high, key=key_of)

@@ -1,4 +1,4 @@
-"""The folder of one batch alone: for what tasks hand on to others, and data files yet to be moved."""
+"""The folder of one batch alone: for files that tasks pass to other tasks, and data files yet to be moved."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchFolder:
-    """On a disk that all tasks see, by its path; or in a store, by its URI, with the ``options`` of
-    `stores.filesystem`.
+    """A folder of one batch: on a disk that all tasks see, by its path; or in a store, by its URI.
+
+    ``options``: of the store, as `stores.filesystem` takes them.
     """
 
     path: str
@@ -39,10 +40,11 @@ class BatchFolder:
 
     @property
     def name(self) -> str:
+        """The folder's own name."""
         return self.path.rpartition("/")[2]
 
     def check(self) -> None:
-        """Raises SetupError where this machine does not see it."""
+        """Raise SetupError if this machine does not see the folder."""
         if self.disk is not None and not self.disk.is_dir():
             raise SetupError(
                 f"a task on {socket.gethostname()} does not see the folder {self.path}",
@@ -69,9 +71,8 @@ class Located(Protocol):
         ...
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """The options by which tasks reach the store of the location.
-
-        None if it is in none, or they cannot.
+        """The options by which tasks reach the store of the location; None if it is in none, or
+        unreachable.
         """
         ...
 

@@ -66,7 +66,7 @@ class MetricsCollector:
         self._bounds: dict[int, tuple[Any, Any]] = {}
 
     def feed(self, batch: pa.RecordBatch) -> None:
-        """Looks at some of the rows."""
+        """Take in the values of some rows."""
         columns: dict[tuple[str, ...], pa.Array] = {}
         for leaf in self._floats:
             self._floats_of(leaf, _column(batch, leaf.path, columns))
@@ -258,6 +258,7 @@ class FileSettings:
         """
 
         def size(name: str, default: int) -> int:
+            """A size among the properties, in bytes."""
             return int(properties.get(_PREFIX + name, default))
 
         named = {key.removeprefix(_PREFIX) for key in properties if key.startswith(_PREFIX)}
@@ -278,7 +279,7 @@ class FileSettings:
 def _available(codec: str) -> bool:
     try:
         return bool(pa.Codec.is_available(codec))
-    except ValueError:  # it is none at all
+    except ValueError:  # it is no number
         return False
 
 
@@ -379,6 +380,7 @@ class _Writer:
         return int(self._file.tell())
 
     def write(self, batch: pa.RecordBatch) -> None:
+        """Gather a batch; a full row group is written."""
         self._collector.feed(batch)
         self._gathered.append(batch)
         self._bytes += batch.nbytes
@@ -397,7 +399,7 @@ class _Writer:
         return WrittenFile(self._new.path, size, footer.num_rows, offsets, self._collector.result(footer))
 
     def abandon(self) -> None:
-        """Takes the file away, which is not whole: a deleted one takes room for as long as it is open."""
+        """Close and delete the unfinished file: an open file takes room even when deleted."""
         self._writer.is_open = False
         with suppress(OSError):  # a store may be what has failed
             self._file.close()

@@ -30,7 +30,7 @@ class TaskDestination(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Takes a file away, which is whole, but of an attempt that failed."""
+        """Delete a whole file of an attempt that failed."""
         ...
 
 
@@ -47,11 +47,11 @@ class Destination(Protocol):
         ...
 
     def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
-        """The files, where the table has them. After an error there is none."""
+        """Return the files in their places in the table. After an error none is left there."""
         ...
 
     def clear(self) -> None:
-        """Takes away, after an error, what tasks may have left where the table has its files. Never fails."""
+        """After an error, delete files of tasks from the table's own folders. Never fails."""
         ...
 
 
@@ -64,9 +64,11 @@ class InFolder:
     needs_partitions = False
 
     def target(self, partitions: Iterable[Partition]) -> TaskDestination:
+        """The folder of the batch, for all partitions."""
         return _Folder(self.folder)
 
     def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
+        """Move the files to their places in the table; after an error, those that were moved are deleted."""
         placed: list[WrittenFile] = []
         try:
             for file in files:
@@ -100,13 +102,16 @@ class InStore:
     _prefixes: dict[Partition, str] = field(default_factory=dict)
 
     def target(self, partitions: Iterable[Partition]) -> TaskDestination:
+        """The prefixes of all partitions so far; they are kept for `clear`."""
         self._prefixes.update({partition: self.prefix(self.batch, partition) for partition in partitions})
         return _Store(self.options, dict(self._prefixes))
 
     def settled(self, files: Iterable[WrittenFile]) -> list[WrittenFile]:
+        """The files, which are in their places already."""
         return list(files)
 
     def clear(self) -> None:
+        """Delete all objects with the batch's prefixes."""
         for prefix in self._prefixes.values():
             self.sweep(prefix)
 
@@ -116,11 +121,13 @@ class _Folder:
     folder: BatchFolder
 
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
+        """A new file, named by the task, the attempt, the batch and the file's number."""
         name = f"{number:05d}-{attempt}-{self.folder.name}-{file:05d}.parquet"
         path = f"{self.folder.path}/{name}"
         return NewFile(path, self.folder.create(name), partial(self.remove, path))
 
     def remove(self, path: str) -> None:
+        """Delete a file, if it is there."""
         Path(path).unlink(missing_ok=True)
 
 
@@ -130,11 +137,13 @@ class _Store:
     prefixes: Mapping[Partition, str]
 
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
+        """A new object below its partition's prefix, named by the task, the attempt and the file's number."""
         uri = f"{self.prefixes[partition]}-{number:05d}-{attempt}-{file:05d}.parquet"
         stream = stores.created(uri, self.options)
         return NewFile(uri, stream, partial(self.remove, uri), partial(stores.explaining, uri, self.options))
 
     def remove(self, path: str) -> None:
+        """Delete an object."""
         system, place = stores.filesystem(path, self.options)
         system.delete_file(place)
 

@@ -121,9 +121,11 @@ class PartTasks:
 
     @property
     def alone(self) -> bool:
+        """True if there is one task."""
         return len(self.sizes) == 1
 
     def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
+        """Run the tasks; a single small one in this process."""
         context, task = self.spark.sparkContext, partial(_task, self.maker, work, folder)
         if self.alone and is_small(context, sum(self.sizes)):
             outcomes = [_in_this_process(task)]
@@ -133,6 +135,7 @@ class PartTasks:
         return [outcome.result for outcome in outcomes]
 
     def frame(self, struct: Struct) -> DataFrame:
+        """A frame with a partition for each task."""
         count = len(self.sizes)
         return mapped(self.spark.range(0, count, 1, count), partial(_rows_of_parts, self.maker), struct)
 
@@ -146,9 +149,11 @@ class FrameTasks:
 
     @property
     def alone(self) -> bool:
+        """False: their number is Spark's to decide."""
         return False
 
     def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
+        """Run the tasks of all frames in one job."""
         with deep_recursion(DEEPEST):
             tasks = [
                 frame.mapInArrow(partial(_frame_task, maker, work, folder), "outcome binary")
@@ -160,6 +165,7 @@ class FrameTasks:
         return [outcome.result for outcome in outcomes]
 
     def frame(self, struct: Struct) -> DataFrame:
+        """The rows of all frames in one."""
         frames = [mapped(frame, partial(_rows_of_frame, maker), struct) for frame, maker in self.frames]
         return reduce(_union, frames)
 
@@ -199,7 +205,7 @@ def number_and_attempt(folder: BatchFolder) -> tuple[int, int]:
 
 
 class _Aside:
-    """The file of what a task sets aside; it is there once there is something."""
+    """The file of records that a task sets aside; created for the first of them."""
 
     def __init__(self, folder: BatchFolder) -> None:
         number, attempt = number_and_attempt(folder)
@@ -217,6 +223,7 @@ class _Aside:
         self._size += batch.nbytes
 
     def close(self) -> AsideFile | None:
+        """Finish the file; None if nothing was set aside."""
         if self._writer is None:
             return None
         self._writer.close()

@@ -92,6 +92,7 @@ def _parts(
     for part in parts:
 
         def new(_: int, partition: Partition = part.partition) -> NewFile:
+            """A new file of the partition, with the attempt's next number."""
             return create(partition, next(numbers))
 
         for file in write_files(plan.dealing.rows(part, folder), plan, new):
@@ -99,6 +100,6 @@ def _parts(
 
 
 def _creating(folder: BatchFolder, target: TaskDestination) -> Callable[[Partition, int], NewFile]:
-    """Makes a task's files, by partition and number: no other attempt has the same."""
+    """Make a task's files, by partition and number: no other attempt has the same."""
     number, attempt = number_and_attempt(folder)
     return lambda partition, file: target.create(partition, number, attempt, file)

@@ -77,6 +77,7 @@ class Entry:
         return next((r for r in self.record.rules if r.path == path), None)
 
     def to_dict(self) -> dict[str, Any]:
+        """The entry as `--json` prints it."""
         before, after = self.before, self.after
         return {
             "at": self.time.isoformat() if self.time else None,
@@ -156,12 +157,14 @@ def sort_text(version: Version) -> list[str]:
 
 
 def partition_field(definition: Definition, f: PartitionField) -> str:
+    """A partition field in SQL, with its name if that is not the usual one."""
     column = definition.name_of(f.source)
     shown = f.transform.of(column)
     return shown if f.name == f.transform.field_name(column) else f"{shown} as {f.name}"
 
 
 def sort_key(definition: Definition, key: SortKey) -> str:
+    """A sort key in SQL, with its direction."""
     if isinstance(key, SortExpression):
         text = key.text(definition.name_of)
     else:

@@ -104,7 +104,7 @@ def is_among(now: Mapping[str, str], drafted: Mapping[str, str]) -> bool:
 
 
 def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What is kept of a change for as long as it is remembered, and is only one change's."""
+    """The entries of a change that identify it, and never change while it is remembered."""
     return tuple(entry.get(key) for key in ("at", "by", "id", "batch"))
 
 

@@ -64,7 +64,7 @@ def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
     ]
     if not rules:
         return {}
-    # What is plain is told last, and left out first.
+    # Plain rules come last, and are left out first.
     rules.sort(key=lambda r: r.rule == "first-sight")
     count = len(rules)
     while len(text := _batch(batch, rules[:count], len(rules) - count)) > LIMIT:

@@ -104,6 +104,7 @@ class _Widest:
                     self.optional.add(f.id)
 
     def of(self, type_: Type) -> Type:
+        """The type with the widest type of each column inside it."""
         match type_:
             case Struct(fields):
                 return Struct(tuple(self.field(f) for f in fields))
@@ -118,6 +119,7 @@ class _Widest:
                 return type_
 
     def field(self, f: Field) -> Field:
+        """The field with its widest type; required only if it always was."""
         type_ = self.types.get(f.id, f.type) if isinstance(f.type, Primitive) else self.of(f.type)
         return replace(f, type=type_, required=f.required and f.id not in self.optional)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from driftline.core.changelog.record import BATCH
 
-KEEP = 100  # snapshots of the main branch, where nobody says
+KEEP = 100  # snapshots of the main branch, by default
 SLOT = 10 * 60_000  # milliseconds, of which one snapshot stays
 SPAN = 5 * 24 * 60 * 60_000  # milliseconds: Iceberg's default age
 FEW = 10  # nothing is done for less

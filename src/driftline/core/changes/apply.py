@@ -73,7 +73,7 @@ class SchemaDraft:
     renamed: set[int] = field(default_factory=set)
 
     def make(self, change: ColumnChange) -> None:
-        """Makes the change. Raises DataError, KeyError where the schema does not allow it."""
+        """Make the change. Raises DataError, KeyError where the schema does not allow it."""
         match change:
             case AddColumn(within=True):
                 return
@@ -222,10 +222,12 @@ class _Ids:
         self.last = last
 
     def next(self) -> int:
+        """The next free id."""
         self.last += 1
         return self.last
 
     def fresh(self, column: Field) -> Field:
+        """The column with new ids, its own before those inside it."""
         return replace(column, id=self.next(), type=self._type(column.type))
 
     def _type(self, type_: Type) -> Type:

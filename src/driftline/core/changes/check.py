@@ -112,6 +112,7 @@ class Checker:
     # --------------------------------------------------------------------------------------------
 
     def add(self, change: AddColumn) -> AddColumn | None:
+        """Check a new column; None if it exists and may. Raises UsageError, DataError."""
         parent = self.at(change.parent) if change.parent else Field("", self.draft.schema.struct)
         name, column = change.column.name, change.column
         if not isinstance(parent.type, Struct):
@@ -134,6 +135,10 @@ class Checker:
         return change
 
     def drop(self, change: DropColumn) -> DropColumn | None:
+        """Check that a column can be dropped; None if it is absent and may be. Raises UsageError, DataError.
+
+        A struct keeps at least one field, and the columns of a row's key stay.
+        """
         try:
             self.draft.find(change.path)
         except KeyError:
@@ -165,7 +170,7 @@ class Checker:
         return change
 
     def identifier(self, path: Path) -> None:
-        """Raises DataError if the column cannot be part of a row's key."""
+        """Raise DataError if the column cannot be part of a row's key."""
         column = self.at(path)
         below = [self.draft.find(path[:i]) for i in range(1, len(path))]
         why = ""
@@ -204,6 +209,7 @@ class Checker:
         return column
 
     def position(self, parent: Path, to: Position, name: str) -> None:
+        """Raise if the field cannot stand there: DataError after itself, UsageError after a missing one."""
         if to.after is None:
             return
         if to.after == name:
@@ -217,7 +223,7 @@ class Checker:
             )
 
     def not_identifier(self, column: Field, path: Path, asked: str) -> None:
-        """Raises DataError if the column is part of a row's key, or contains one that is."""
+        """Raise DataError if the column is part of a row's key, or contains one that is."""
         inside = {f.id for _, f in Schema(Struct((column,))).walk()}
         if inside & self.draft.schema.identifiers:
             whose = "is" if column.id in self.draft.schema.identifiers else "holds"
@@ -227,12 +233,12 @@ class Checker:
             )
 
     def default_allowed(self, given: bool) -> None:
-        """Raises DataError if a default is ``given`` to a table whose format has none."""
+        """Raise DataError if a default is ``given`` to a table whose format has none."""
         if given and self.format_version < 3:
             raise DataError(f"a table of format v{self.format_version} has no defaults, v3 has them", UPGRADE)
 
     def type_allowed(self, path: Path, type_: Type) -> None:
-        """Raises DataError if the table cannot have a column of the type."""
+        """Raise DataError if the table cannot have a column of the type."""
         match type_:
             case Primitive(name):
                 if name in V3_TYPES and self.format_version < 3:

@@ -170,7 +170,7 @@ def _time(value: Literal) -> str | None:
 
 
 # A literal as the default of a column, in Iceberg's JSON, by the name of the column's type; None or
-# ValueError where it is none, or not exactly.
+# ValueError if it is none, or not exact.
 _CONVERSIONS: Mapping[str, Callable[[Primitive, Literal], Default]] = {
     "boolean": lambda _, value: value if isinstance(value, bool) else None,
     "int": lambda type_, value: _whole(value, _BITS[type_.name]),

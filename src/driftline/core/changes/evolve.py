@@ -120,6 +120,7 @@ class _Evolution:
             self.now = replace(self.now, format_version=max(3, self.now.format_version))
 
     def make(self, step: int, change: TableChange) -> None:
+        """Check a change, and make it as one or several changes of columns. Raises UsageError, DataError."""
         change = spelled(self.draft, change)
         match change:
             case WidenColumn(path, type_) if children(type_):
@@ -156,6 +157,7 @@ class _Evolution:
                 raise AssertionError(change)
 
     def checker(self) -> Checker:
+        """A checker for changes to the present draft."""
         return Checker(self.draft, self.now.format_version, self.nulls_of)
 
     def column(self, step: int, change: ColumnChange) -> None:
@@ -194,6 +196,7 @@ class _Evolution:
         return after
 
     def path_before(self, column: int) -> tuple[str, ...]:
+        """The path of a column before all changes; empty for a new one."""
         return self.now.path_of(column) or ()
 
     # Layout
@@ -222,6 +225,11 @@ class _Evolution:
         raise AssertionError(change)
 
     def field(self, term: Term, name: str, among: tuple[PartitionField, ...]) -> PartitionField:
+        """The partition field for a term, under ``name`` or the usual name.
+
+        Raises DataError if one of the fields ``among`` has the term or the name, or another column has the
+        name.
+        """
         source = self.source(term)
         name = name or term.transform.field_name(dotted(term.path))
         for other in among:
@@ -255,6 +263,7 @@ class _Evolution:
         return column.id
 
     def existing(self, asked: str | Term) -> PartitionField:
+        """The partition field that a person names, by its name, its column or its term. Raises UsageError."""
         if isinstance(asked, Term):
             source = self.source(asked)
             fields = [f for f in self.now.partition if (f.source, f.transform) == (source, asked.transform)]
@@ -305,6 +314,12 @@ class _Evolution:
 
 
 def shown(term: Term) -> str:
+    """A term in SQL.
+
+    >>> from driftline.core.schema.partitioning import Transform
+    >>> shown(Term(("at",), Transform("day")))
+    'day(at)'
+    """
     return term.transform.of(dotted(term.path))
 
 

@@ -45,13 +45,20 @@ class LayoutReader(TypeReader):
         return Term(column, Transform(name, n))
 
     def named_as(self) -> str:
+        """Read ``AS`` and a name, if they are there; else ""."""
         return self.name("the partition field's name") if self.got("AS") else ""
 
     def partition_field(self) -> str | Term:
+        """Read a partition field: a name, which may be a field's or a column's, or a term."""
         term = self.term()
         return dotted(term.path) if term.transform == IDENTITY else term
 
     def write(self) -> Iterator[TableChange]:
+        """Read the clauses after ``WRITE`` into a sort order and, if they imply one, a distribution.
+
+        >>> [type(change).__name__ for change in LayoutReader("ORDERED BY id").write()]
+        ['SetSortOrder', 'SetDistribution']
+        """
         hashed = local = False
         order: tuple[SortTerm, ...] | None = None
         while True:
@@ -79,6 +86,7 @@ class LayoutReader(TypeReader):
             yield SetDistribution("range")
 
     def sort_term(self) -> SortTerm:
+        """Read a column or a transform of one, and its direction."""
         return self.directed(self.term("; a DuckLake is sorted by other expressions with SET SORTED BY (…)"))
 
     def sort_expression(self) -> SortTerm:
@@ -111,6 +119,7 @@ class LayoutReader(TypeReader):
         return text + self.sql[begin : max(begin, self.last.stop)]
 
     def ends(self) -> bool:
+        """True at the end of a term: of the text, the list or the statement, or at a direction."""
         at_end = self.tokens[self.at].kind is TokenKind.end
         return at_end or any(self.sees(word) for word in (",", ")", ";", "ASC", "DESC", "NULLS"))
 

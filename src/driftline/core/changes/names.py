@@ -10,7 +10,7 @@ from driftline.errors import UsageError
 
 
 def named(name: str) -> None:
-    """Raises UsageError for a name that some engine could not give a column."""
+    """Raise UsageError for a name that some engine could not give a column."""
     if why := unsafe(name):
         raise UsageError(
             f"{name!r} cannot be a column's name: {why}", f"name it {safe(name)!r}" if name else None

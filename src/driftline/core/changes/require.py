@@ -33,7 +33,7 @@ NullsOf: TypeAlias = Callable[[Path, Field], NullCount]
 
 
 def require(path: Path, column: Field, nulls_of: NullsOf | None) -> None:
-    """Raises DataError if the column contains nulls, or may."""
+    """Raise DataError if the column contains nulls, or may."""
     refusal = f"{dotted(path)} is optional, and cannot become required"
     if nulls_of is None:
         raise DataError(refusal, f"rows may hold null there; {WAY_OUT}")

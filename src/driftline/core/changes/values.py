@@ -60,6 +60,7 @@ class AddColumn:
 
     @property
     def path(self) -> Path:
+        """The path of the new column."""
         return (*self.parent, self.column.name)
 
     @property
@@ -70,6 +71,7 @@ class AddColumn:
 
     @property
     def type(self) -> Type:
+        """The type of the new column."""
         return self.column.type
 
 

@@ -57,7 +57,11 @@ class FieldSite:
         ]
 
     def settled(self, now: Struct, rest: Sequence[str], to: Type, prefix: str) -> Struct:
-        """Arrange ``now``, which also has the columns of `new`, so that these replace the folded ones."""
+        """Arrange ``now``, which also has the columns of `new`, so that these replace the folded ones.
+
+        ``rest``: the names of columns that stay for values that do not convert; ``to``: the requested type;
+        ``prefix``: that of marks.
+        """
         key, gone = self.family.key, {f.name for f in (*self.folded, *self.new(rest, to, prefix))}
         columns = {f.name: f for f in now.fields}
         staying = [f for f in now.fields if f.name not in gone]
@@ -117,7 +121,10 @@ class Resolution:
 
 
 def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None = None) -> Resolution:
-    """Find the field, and its columns that convert to ``to``. Raises UsageError."""
+    """Find the field at ``path`` of the data, and its columns that convert to ``to``.
+
+    Raises UsageError if there is no such field, or nothing to fold.
+    """
     settings = settings or Settings()
     keys = tuple(step for step in path if step != "element") or path
     places = tuple(_places(schema.struct, path, (), settings.mark))
@@ -186,7 +193,7 @@ class _Place:
     def folding(self, one: MergedField) -> FieldSite:
         """Divide the columns into those that become the ``one`` and those that stay beside it."""
         folded = [c for c in self.family.columns if _folds(c.type, one)]
-        # The field's own column first: the resolved one stands in its place.
+        # The field's own column first: the resolved one takes its place.
         folded.sort(key=lambda c: c.name != safe(self.family.key))
         beside = tuple(c for c in self.family.columns if c not in folded)
         return FieldSite(self.parent, self.family, tuple(folded), beside, self.struct)

@@ -92,6 +92,7 @@ class MergedField:
 
     @property
     def type(self) -> Type:
+        """The type of the one column, without ids."""
         if self.fields is not None:
             return wrap(Struct(tuple(Field(m.name, m.one.type, doc=m.doc) for m in self.fields)), self.dim)
         if self.value is not None and self.key is not None:
@@ -244,6 +245,7 @@ def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
     types = [peel(c.type)[1] for c in columns]
 
     def rank(column: Field) -> tuple[bool, bool, int, int]:
+        """The sort key of a column: structs before a map last, then the requested type, then by width."""
         dim, inner = peel(column.type)
         wider = sum(
             isinstance(inner, Primitive) and isinstance(t, Primitive) and fits(inner, t) for t in types

@@ -26,6 +26,7 @@ class CommittedBatch:
     records: int
 
     def to_dict(self) -> dict[str, Any]:
+        """The batch as `--json` prints it."""
         return {"at": iso(self.at), "batch": self.id, "records": self.records}
 
 
@@ -37,6 +38,7 @@ class SeenIn:
     batch: str | None
 
     def to_dict(self) -> dict[str, Any]:
+        """The batch and time as `--json` prints them."""
         return {"at": iso(self.at), "batch": self.batch}
 
 
@@ -68,7 +70,7 @@ class Numbers:
         return self.values / self.of if self.values is not None and self.of else None
 
 
-RECORDS = 0  # stands for a column id: the records of the files themselves
+RECORDS = 0  # in place of a column id: the records of the files themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class Counts:
 
     @property
     def recent(self) -> tuple[CommittedBatch, ...]:
+        """The last batches, oldest first."""
         return tuple(s.batch for s in self.snapshots if s.slot is not None)
 
     @property
@@ -137,6 +140,7 @@ class Counts:
 
     @property
     def records(self) -> int:
+        """The number of records in all files."""
         return sum(c.values for c in self.files.values())
 
     def values(self, column: int, schema: int | None) -> int | None:
@@ -165,7 +169,7 @@ class Counts:
         counts = self._counts(column)
         latest = max((c.last for c in counts if c.last is not None), default=None)
         born = max((c.last_born for c in counts if c.last_born is not None), default=None)
-        # Files that were written anew may hold older values, and do not tell from when.
+        # Rewritten files may hold older values, and do not show from when.
         first = None if any(c.foreign for c in counts) else self.first_place(column)
         return self._at(first), self._at(born if born == latest else None)
 

@@ -17,7 +17,7 @@ from driftline.core.schema.types import Path
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a planning step found.
+    """The findings of one planning step.
 
     ``changes`` to the schema, a column before its contents; ``conflicts``: what policies refuse; ``untyped``:
     fields without a type so far; ``new_maps``: objects that become maps, and why; ``last``: for each field

@@ -11,7 +11,7 @@ from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Path, Primitive, dotted, wrap
 
-_ALIKE = 3  # paths that differ in one step, from which on they are told in one line
+_ALIKE = 3  # paths that differ in one step, from which on one line reports them
 
 
 def notes_of_maps(maps: Mapping[Path, MapVerdict]) -> list[str]:

@@ -32,7 +32,7 @@ class Recent(Generic[K, V]):
         return None
 
     def put(self, key: K, value: V) -> None:
-        """Remembers a value."""
+        """Remember a value."""
         older = [item for item in self._items if not _same(item[0], key)]
         self._items = [(key, value), *older[: self._most - 1]]
 

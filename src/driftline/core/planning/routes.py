@@ -62,6 +62,7 @@ class ColumnRoute:
 
     @property
     def facet(self) -> Facet:
+        """The column's type as a facet."""
         return facet_of(self.type)
 
 
@@ -96,7 +97,7 @@ class FieldRoute:
     def waiting_maps(self) -> frozenset[int]:
         """The dimensions of the maps that no column takes."""
         taken = {facet for column in self.columns for facet in column.takes}
-        # One that is planned for by its values alone may have no column as deep as it stands.
+        # A map that is planned for by its values alone may have no column for its dimension.
         facets = self.beyond | self.shape.facets.keys()
         return frozenset(facet.dim for facet in facets - taken if isinstance(facet.base, MapOf))
 
@@ -274,7 +275,7 @@ def _same_column(column: ColumnRoute, guess: ColumnRoute, seen: frozenset[Facet]
 
 
 def lost_names(route: RecordRoute, names: Mapping[Path, int]) -> Counter[Path]:
-    """How often records had the empty key, by path, except in maps, which keep it.
+    """Count the records with the empty key, by path; maps keep that key, so it is not counted there.
 
     ``names``: counts as observed, before all maps were known: their paths contain the maps' keys.
     """

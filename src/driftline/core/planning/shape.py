@@ -103,6 +103,7 @@ class Seen:
         )
 
     def merge(self, other: Seen) -> Seen:
+        """The annotations of both, with the first place and its sample."""
         first = min(self, other, key=lambda s: (s.place, not s.sample, s.sample))
         return Seen(
             first.place,
@@ -142,6 +143,7 @@ class FieldShape:
         return replace(self, facets={})
 
     def add(self, facet: Facet, seen: Seen) -> None:
+        """Add a facet, or merge its annotations into those it has."""
         known = self.facets.get(facet)
         self.facets[facet] = seen if known is None else known.merge(seen)
 
@@ -174,6 +176,7 @@ class FieldShape:
         return max((*records, *values), default=0)
 
     def merge(self, other: FieldShape) -> FieldShape:
+        """Merge two shapes of one field into a new one."""
         out = FieldShape(
             min(self.place, other.place),
             dict(self.facets),

@@ -14,6 +14,7 @@ def closed(schema: Schema, fillable: Schema) -> Schema:
     ids = {f.id for _, f in fillable.walk()}
 
     def of(type_: Type, id_: int) -> Type:
+        """The type with each column inside it that is not fillable closed."""
         match type_:
             case Struct(fields):
                 return Struct(tuple(replace(f, type=of(f.type, f.id)) for f in fields))

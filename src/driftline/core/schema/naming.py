@@ -197,6 +197,7 @@ class Names:
 
     @classmethod
     def of(cls, struct: Struct) -> Names:
+        """The names of a struct's fields."""
         return cls({caseless(f.name) for f in struct.fields})
 
     def free(self, name: str) -> bool:

@@ -108,6 +108,7 @@ class SortField:
 
     @property
     def columns(self) -> tuple[int, ...]:
+        """The ids of the columns that the field sorts by."""
         return (self.source,)
 
 
@@ -125,6 +126,7 @@ class SortExpression:
 
     @property
     def columns(self) -> tuple[int, ...]:
+        """The ids of the columns that the expression names, in its order."""
         return tuple(part for part in self.parts if isinstance(part, int))
 
     def text(self, name_of: Callable[[int], str]) -> str:

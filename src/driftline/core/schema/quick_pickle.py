@@ -23,6 +23,7 @@ def pickled_by_fields(cls: type[_Class]) -> type[_Class]:
     values = attrgetter(*names)
 
     def reduced(one: Any) -> tuple[type, tuple[Any, ...]]:
+        """The call that makes an equal object: the class, and the values of its fields."""
         return cls, values(one) if len(names) > 1 else (values(one),)
 
     cls.__reduce__ = reduced  # type: ignore[assignment]

@@ -19,7 +19,7 @@ _SELECTORS = {
 
 
 def must_take_records(name: str) -> None:
-    """Raises UsageError for a quarantine: what it holds comes with the records of its table."""
+    """Raise UsageError for a quarantine: what it holds comes with the records of its table."""
     table = name.removesuffix(QUARANTINE)
     if table != name:
         raise UsageError(f"{name} is the quarantine of {table}", hint=f"ingest into {table}")

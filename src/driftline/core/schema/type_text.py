@@ -111,6 +111,7 @@ class TypeReader(Words):
     """A cursor that reads types."""
 
     def type(self) -> Type:
+        """Read a type, as the driftline type that holds it."""
         return held(self.exact_type())
 
     def exact_type(self) -> Type:
@@ -181,6 +182,7 @@ class TypeReader(Words):
         return ")"
 
     def decimal(self, token: Word) -> Primitive:
+        """Read the digits of a decimal; dialects have different defaults, so there is none."""
         if not self.got("("):
             self.stop(
                 "how many digits? dialects differ in what a decimal has by itself",
@@ -199,6 +201,7 @@ class TypeReader(Words):
         return decimal(precision, scale)
 
     def struct(self, close: str) -> Struct:
+        """Read the fields of a struct up to the closing bracket ``close``."""
         fields: list[Field] = []
         while True:
             token = self.now

@@ -21,7 +21,7 @@ class TokenKind(Enum):
     number = auto()
     bytes = auto()
     symbol = auto()
-    other = auto()  # a character that stands in expressions alone
+    other = auto()  # a character of expressions alone
     end = auto()
 
 
@@ -110,6 +110,7 @@ class Words:
 
     @property
     def now(self) -> Word:
+        """The word under the cursor; raises UsageError for a character that has no meaning."""
         token = self.tokens[self.at]
         if token.kind is TokenKind.other:
             self.stop(f"{token.value!r} has no meaning here", token=token)
@@ -122,9 +123,11 @@ class Words:
 
     @property
     def last(self) -> Word:
+        """The word read last."""
         return self.tokens[self.at - 1]
 
     def next(self) -> Word:
+        """Read a word. At the end the cursor stays."""
         token = self.now
         self.at += token.kind is not TokenKind.end
         return token
@@ -144,14 +147,22 @@ class Words:
         return is_next
 
     def need(self, *words: str) -> None:
+        """Read these keywords or symbols; raises UsageError if one is missing."""
         for word in words:
             if not self.got(word):
                 self.stop(f"{word} is missing {self.here()}")
 
     def here(self) -> str:
+        """The cursor's place, for an error: before a word, or at the end.
+
+        >>> words = Words("ADD x")
+        >>> words.got("ADD"), words.here(), words.name(), words.here()
+        (True, "before 'x'", 'x', 'at the end')
+        """
         return "at the end" if self.done else f"before {self.now.value!r}"
 
     def stop(self, message: str, hint: str | None = None, token: Word | None = None) -> NoReturn:
+        """Raise a UsageError that points at ``token``, or else at the word under the cursor."""
         token = token or self.now
         raise UsageError(f"{message}\n{pointed(self.sql, token.start, token.stop)}", hint)
 
@@ -169,6 +180,7 @@ class Words:
         return out
 
     def name(self, sought: str = "a name") -> str:
+        """Read a name, quoted or not. ``sought``: the name's role, for errors."""
         token = self.now
         if token.kind is TokenKind.text:
             self.stop(f"{sought} stands in backticks or double quotes, or in none")
@@ -184,11 +196,13 @@ class Words:
         return tuple(out)
 
     def number(self) -> int:
+        """Read a whole number."""
         if self.now.kind is not TokenKind.number or not self.now.value.isdecimal():
             self.stop(f"a whole number is missing {self.here()}")
         return int(self.next().value)
 
     def text(self, sought: str) -> str:
+        """Read text in single quotes. ``sought``: its role, for errors."""
         if self.now.kind is not TokenKind.text:
             self.stop(f"{sought} in single quotes is missing {self.here()}")
         return self.next().value

@@ -135,7 +135,7 @@ class DuckLakeDraft:
         intent.properties = {**after.properties, **self._record}
         intent.layout = self._from.layout, self._layout
         required = {f.id for f in state.schema.struct.fields if f.required}
-        # What statistics have told holds for the rows that they knew.
+        # Statistics are valid only for the rows that they were made of.
         intent.pinned = self.pinned or any(
             f.required and f.id not in required for f in after.schema.struct.fields
         )
@@ -188,7 +188,7 @@ def _same_inside(before: Definition, after: Definition, key: SortExpression, tab
 
 
 def rename_table(table: DuckLakeTable, name: str) -> None:
-    """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
+    """Give the table another name, ``namespace.table``. Raises UsageError, DataError."""
     namespace, _ = split(name)
     if namespace != split(table.name)[0]:
         raise DataError(

@@ -45,10 +45,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CatalogDatabase:
-    """Where a DuckLake's catalog is. ``kind``: duckdb, sqlite or
-    postgres; ``target``: a path or libpq's text.
+    """The location of a DuckLake's catalog.
 
-    ``data``: the folder of the files, for a lake that is yet to be made.
+    ``kind``: duckdb, sqlite or postgres; ``target``: a path or libpq's text. ``data``: the folder of the
+    files, for a lake that does not exist yet.
     """
 
     kind: str
@@ -57,9 +57,9 @@ class CatalogDatabase:
 
     @classmethod
     def of(cls, text: str, lake: Path) -> CatalogDatabase:
-        """What ``catalog = "…"`` says: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
+        """Parse the setting ``catalog``: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
 
-        >>> Catalog.of("sqlite", Path("/lake"))
+        >>> CatalogDatabase.of("sqlite", Path("/lake"))
         CatalogDatabase(kind='sqlite', target='/lake/catalog.sqlite', data='/lake/data/')
         """
         kind, _, target = text.partition(":")
@@ -83,11 +83,11 @@ class CatalogDatabase:
         return _PASSWORD.sub(r"\1***", f"{self.kind}:{self.target}")
 
     def exists(self) -> bool:
-        """Whether there is a database to look into; a server's is not asked."""
+        """True if there is a database file, or the catalog is on a server, which is not asked."""
         return self.kind == "postgres" or Path(self.target).is_file()
 
     def engine(self) -> str:
-        """Which DuckDB, with which extensions. Raises SetupError where one of them is not there."""
+        """DuckDB's version and extensions, for people. Raises SetupError if an extension is missing."""
         import duckdb
 
         names = ("ducklake", *_EXTENSIONS[self.kind])
@@ -95,7 +95,7 @@ class CatalogDatabase:
             return f"DuckDB {duckdb.__version__} with {', '.join(names)}"
 
     def make(self) -> None:
-        """Makes the catalog where there is none, by DuckDB's own extension."""
+        """Create the catalog with DuckDB's own extension, if there is none."""
         if self.kind != "postgres":
             if self.exists():
                 return
@@ -104,9 +104,10 @@ class CatalogDatabase:
         self.by_duckdb("SELECT 1")
 
     def by_duckdb(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Runs one statement by DuckDB itself, with the lake attached as ``lk``."""
+        """Run one statement in DuckDB itself, with the lake attached as ``lk``."""
 
         def once() -> list[tuple[Any, ...]]:
+            """Run the statement on a connection of its own."""
             with self._attached() as connection:
                 return connection.execute(sql, list(parameters)).fetchall()
 
@@ -127,24 +128,25 @@ class CatalogDatabase:
                 connection.execute("DETACH lk")
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """What ``work`` reads, in one transaction. Raises SetupError where the catalog cannot be opened."""
+        """The result of ``work`` in one read transaction. Raises SetupError if the catalog does not open."""
 
         def once() -> T:
+            """Do the work on a connection of its own."""
             with self._open(writes=False) as connection:
                 return work(connection)
 
         return self._retried(once)
 
     def write(self, work: Callable[[Connection], T], landed: Callable[[Connection], bool]) -> T:
-        """Do ``work`` in one transaction, begun anew with fresh eyes where someone else was faster.
+        """Do ``work`` in one transaction, and from the start again if someone else was faster.
 
-        An error from the COMMIT on, or while the database is closed behind it, does not tell its
-        outcome: then ``landed`` looks into the catalog, whether it has the transaction. Raises
-        UnknownError where that cannot be known either.
+        The outcome of an error in COMMIT, or in closing the database after it, is unknown: then ``landed``
+        looks for the transaction in the catalog. Raises UnknownError if that fails too.
         """
         import duckdb
 
         def once() -> T:
+            """Do the work and commit it; an error of the commit counts only if the work did not land."""
             done: list[T] = []
             try:
                 with self._open(writes=True) as connection:
@@ -159,8 +161,10 @@ class CatalogDatabase:
         return self._retried(once)
 
     def _check_landed(self, landed: Callable[[Connection], bool], error: Exception) -> None:
-        """Raises SetupError, or the ``error`` of a conflict, where the catalog does not have a
-        transaction whose COMMIT ended in it; UnknownError where it may.
+        """Raise SetupError, or the ``error`` of a conflict, if the catalog lacks a transaction whose COMMIT
+        failed.
+
+        Raises UnknownError if it may have it.
         """
         try:
             if self.read(landed):
@@ -245,12 +249,15 @@ class Connection:
         self.kind = kind
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement without a result."""
         self._raw.execute(sql, list(parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
         return self._raw.execute(sql, list(parameters)).fetchall()
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        """The first row of a query; None if there is none."""
         return self._raw.execute(sql, list(parameters)).fetchone()
 
     def arrow(self, sql: str) -> Any:
@@ -258,7 +265,7 @@ class Connection:
         return self._raw.execute(sql).to_arrow_table()
 
     def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Adds rows to one of the catalog's tables; columns that are not named stay null."""
+        """Add rows to one of the catalog's tables; columns that are not named stay null."""
         if not rows:
             return
         import pyarrow as pa

@@ -52,8 +52,9 @@ def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
         below.setdefault(row.parent, []).append(row)
 
     def field(row: ColumnRow) -> Field:
+        """The field of a row; a nested one is never required."""
         type_ = nested(row)
-        # DuckDB sets NOT NULL of nested fields at random, and holds nobody to it.
+        # DuckDB sets NOT NULL of nested fields at random, and does not enforce it.
         required = not row.nullable and row.parent is None
         initial = write = None
         if isinstance(type_, Primitive):
@@ -62,6 +63,7 @@ def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
         return Field(row.name, type_, row.id, required, docs.get(row.id), initial, write)
 
     def nested(row: ColumnRow) -> Type:
+        """The type of a row, with the rows below it."""
         inner = below.get(row.id, [])
         match row.type.lower():
             case "struct":
@@ -79,15 +81,17 @@ def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
 
 
 def rows_of(schema: Schema, before: Schema, known: Sequence[ColumnRow], table: str) -> list[ColumnRow]:
-    """The rows that describe ``schema``, what did not change since ``before`` as in ``known``.
+    """The rows that describe ``schema``; those that did not change since ``before`` are taken from ``known``.
 
-    Raises DataError for what DuckLake cannot have: a type, a promotion that loses values, a name twice.
+    Raises DataError for a schema that DuckLake cannot have: a type, a promotion that loses values, a name
+    twice.
     """
     rows = {row.id: row for row in known}
     fields = {f.id: f for _, f in before.walk()}
     out: list[ColumnRow] = []
 
     def add(type_: Type, path: Path, parent: int | None) -> None:
+        """Append the rows of the fields inside a type."""
         below = children(type_)
         _unique(below, fields, path, table)
         orders = _orders([f.id for f in below], rows)

@@ -46,7 +46,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def commit(connection: Connection, intents: Sequence[TableCommit], message: CommitMessage) -> int:
-    """Writes the snapshot; returns its id. Raises CommitConflict where a
+    """Write the snapshot; returns its id. Raises CommitConflict where a
     table is no longer as it was planned for.
     """
     head = _next(connection)
@@ -73,7 +73,7 @@ def landed(connection: Connection, message: CommitMessage) -> bool:
 
 
 def rename(connection: Connection, name: str, to: str, message: CommitMessage) -> None:
-    """Gives a table another name in its namespace. Raises UsageError, DataError."""
+    """Rename a table within its namespace; ``message``: of the snapshot. Raises UsageError, DataError."""
     head = _next(connection)
     table = find(connection, name, head.snapshot)
     if table is None:
@@ -191,7 +191,7 @@ def _table(
 
 
 def _emptied(connection: Connection, snapshot: int, table: int) -> None:
-    """Takes all rows out of the table."""
+    """Take all rows out of the table."""
     places = ["ducklake_data_file", "ducklake_delete_file"]
     for place in places:
         connection.execute(

@@ -43,7 +43,10 @@ def from_text(text: str | None, type_: Primitive) -> Default:
 
 
 def write_default(text: str | None, kind: str | None, dialect: str | None, type_: Primitive) -> Default:
-    """The default of new rows: a value, or a DuckDB expression, which includes values in other dialects."""
+    """The default of new rows: a value, or a DuckDB expression, which includes values in other dialects.
+
+    ``text``, ``kind`` and ``dialect`` are the catalog's; ``type_`` is the column's.
+    """
     if text is None or (text == "NULL" and kind != "expression"):
         return None
     if kind == "expression":
@@ -115,7 +118,7 @@ def _bytes(text: str) -> bytes:
 
 
 def defaults_ever(connection: Connection, table: int) -> dict[int, frozenset[Literal]]:
-    """The defaults that each column of the table has had, by its id, as far as its snapshots are there."""
+    """The defaults that columns of the table have had in its known snapshots, by column id."""
     rows = connection.rows(
         "SELECT column_id, column_type, initial_default, default_value, default_value_type, default_value_dialect FROM meta.ducklake_column WHERE table_id = ? "
         "AND (initial_default IS NOT NULL OR default_value <> 'NULL')",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """Of one leaf column in one file: ``low`` and ``high`` as DuckDB prints them, None where not known."""
+    """The statistics of a leaf column in one file. ``low``, ``high``: as DuckDB prints them, if known."""
 
     size: int
     values: int
@@ -48,6 +48,7 @@ def leaves(schema: Schema) -> dict[str, tuple[int, Primitive]]:
     out: dict[str, tuple[int, Primitive]] = {}
 
     def walk(type_: Type, id_: int, path: str) -> None:
+        """Add the leaf columns inside a type, whose path in Parquet is ``path``."""
         match type_:
             case Primitive():
                 out[path] = (id_, type_)
@@ -146,6 +147,12 @@ def _bounds(
 
 
 def order_of(type_: Primitive) -> Any:
+    """The key function that sorts DuckLake's text of this type's values as the values themselves.
+
+    >>> from driftline.core.schema.types import LONG
+    >>> sorted(["10", "-9", "9"], key=order_of(LONG))
+    ['-9', '9', '10']
+    """
     match type_.name:
         case "int" | "long" | "decimal":
             return Decimal
@@ -184,7 +191,7 @@ def moved(spark: SparkSession, source: str, target: str) -> None:
 
 
 def removed(spark: SparkSession, folder: str) -> None:
-    """Deletes a folder with all that is in it."""
+    """Delete a folder with everything in it."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(folder)
     session: Any = spark._jsparkSession
@@ -202,7 +209,7 @@ def local(path: str) -> Path | None:
 
 
 def unchanged(paths: Mapping[str, int], table: str) -> None:
-    """Check that the registered files still have their registered size, where that is cheap to find out.
+    """Check that the registered files still have their registered size, if that is cheap to find out.
 
     Raises DataError, which names the file.
     """

@@ -1,7 +1,7 @@
-"""Rows that DuckDB keeps in the catalog itself, as they are too few for a file.
+"""Rows that DuckDB keeps in the catalog itself because they are too few for a file.
 
-They stand in a table of their own for each form that the DuckLake table has had; a database that
-lacks a type of DuckDB's holds it as text.
+They are in a table of their own for each column layout that the DuckLake table has had. A database without
+one of DuckDB's types holds it as text.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _WIDEST = {"duckdb": 100_000, "sqlite": 1900, "postgres": 1500}  # columns
 
 @dataclass(frozen=True, slots=True)
 class InlinedRows:
-    """Rows as an Arrow table, each column and field named ``__f`` and
-    its id; ``columns``: those of their form.
+    """Rows as an Arrow table, with each column and field named ``__f`` and its id. ``columns``: those of
+    the rows.
     """
 
     columns: tuple[ColumnRow, ...]
@@ -106,7 +106,10 @@ def _read(row: ColumnRow, below: dict[int | None, list[ColumnRow]], kind: str, s
 
 
 def for_spark(x: str, row: ColumnRow, below: dict[int | None, list[ColumnRow]], depth: int = 0) -> str:
-    """The value with its fields named by id; what Spark has as text, as text."""
+    """SQL of DuckDB for the value ``x`` of a column, with fields named by id; text where Spark reads text.
+
+    ``below``: the rows of columns by their parent; ``depth``: of lambdas around ``x``.
+    """
     inner = below.get(row.id, [])
     e = f"e{depth}"
     match row.type.lower():
@@ -160,11 +163,7 @@ def duckdb_name(name: str) -> str:
 def renew_inlined_table(
     connection: Connection, table: int, schema: int, version: int, columns: Sequence[ColumnRow]
 ) -> None:
-    """Gives DuckDB's few rows a place in the table's new form, and takes those away that hold none.
-
-    DuckDB does the same with its own changes. Without it, it would write into the place of an earlier form,
-    or make one whose form it does not find again.
-    """
+    """Create the inlined table for the new columns, and drop those without rows, as DuckDB does."""
     for name, old in connection.rows(
         "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
     ):

@@ -40,7 +40,7 @@ def orphans(spark: SparkSession, catalog: CatalogDatabase, older_than: float) ->
 
 
 def clean(spark: SparkSession, catalog: CatalogDatabase, older_than: float) -> list[Orphan]:
-    """Deletes the orphans, and the folders that they leave empty; returns them."""
+    """Delete the orphans, and the folders that they leave empty; returns them."""
     gone = orphans(spark, catalog, older_than)
     delete(spark, gone)
     return gone
@@ -147,7 +147,7 @@ class DuckLake:
         return DuckLakeTable(self.spark, self.catalog, name)
 
     def sql(self, query: str) -> DataFrame:
-        """Runs a statement that reads: Spark's SQL cannot write a DuckLake. Raises UsageError for another."""
+        """Run a statement that reads: Spark's SQL cannot write a DuckLake. Raises UsageError for another."""
         return sql(self.spark, self.catalog, query)
 
     def tables(self) -> list[str]:
@@ -155,7 +155,7 @@ class DuckLake:
         return [".".join(parts) for parts in tables(self.catalog)]
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
-        """Deletes the files that no snapshot has, last touched more than
+        """Delete the files that no snapshot has, last touched more than
         ``older_than`` seconds ago; returns them.
         """
         return (orphans if dry_run else clean)(self.spark, self.catalog, older_than)

@@ -52,7 +52,7 @@ class CatalogLayout:
 
 
 def layout(connection: Connection, table: int, at: int, schema: Schema) -> CatalogLayout:
-    """The layout of the table's new files."""
+    """The layout of the table's new files at snapshot ``at``."""
     current = next(iter(_specs(connection, table, schema, f"AND {live('i')}", [at, at]).items()), None)
     keys = tuple(
         key_of(str(expression), direction == "DESC", nulls == "NULLS_FIRST", schema)
@@ -135,8 +135,10 @@ def text_of(transform: Transform, field: Field, table: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LayoutUpdate:
-    """The layout of a table ``before`` and ``after`` a snapshot, whose columns are those of ``schema`` and
-    whose rows are of ``table`` and ``snapshot``, by their ids. ``name``: the table's.
+    """The layout of a table ``before`` and ``after`` a snapshot.
+
+    ``schema``: its columns; ``table``, ``snapshot``: the ids for its rows in the catalog; ``name``: the
+    table's.
     """
 
     table: int
@@ -148,7 +150,7 @@ class LayoutUpdate:
 
 
 def set_layout(connection: Connection, change: LayoutUpdate, catalog_id: int) -> int:
-    """Writes what changed; returns the next free catalog id."""
+    """Write what changed; returns the next free catalog id."""
     before, after = change.before, change.after
     if [(f.source, f.transform) for f in before.partition] != [
         (f.source, f.transform) for f in after.partition

@@ -32,7 +32,7 @@ def taken(connection: Connection, table: int, files: Collection[int]) -> set[int
 
 
 def remember(connection: Connection, table: int, snapshot: int, files: Sequence[int]) -> None:
-    """Adds the files to those that the table has taken, and forgets the oldest."""
+    """Add the files to those that the table has taken; the oldest are dropped."""
     if not files:
         return
     connection.execute(

@@ -22,9 +22,10 @@ Row = tuple[int, str, int, int | None]  # own number, name in the file, field id
 def mapping_of(
     connection: Connection, table: int, schema: Schema, snapshot: int, free: int
 ) -> tuple[int | None, int]:
-    """The mapping of files that are written with this schema, created if needed, and the next free id.
+    """The mapping of files that are written with this schema, created if needed.
 
-    None for a schema whose files need none.
+    ``snapshot``: that of a new mapping; ``free``: the next free id of the catalog. Returns the mapping's id,
+    None for a schema whose files need none, and the next free id after it.
     """
     if not any(isinstance(f.type, List | Map) for _, f in schema.walk()):
         return None, free
@@ -79,6 +80,7 @@ def _rows(schema: Schema) -> list[Row]:
     rows: list[Row] = []
 
     def add(type_: Type, parent: int | None) -> None:
+        """Append the rows of the fields inside a type."""
         for child in children(type_):
             number = len(rows)
             # DuckDB names an element by the group around it.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _HELPER = "__driftline_p"
-_LONG = 60  # characters of a value that may stand in a path
+_LONG = 60  # characters of a value in a path, at most
 _PARTS = {"year": "year", "month": "month", "day": "dayofmonth", "hour": "hour"}
 _SEGMENT = 255  # characters of a folder's name that file systems take
 _NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -25,7 +25,7 @@ _NAMES = ("UnresolvedRelation", "UnresolvedTableOrView", "UnresolvedTable")
 
 
 def sql(spark: SparkSession, catalog: CatalogDatabase, text: str) -> DataFrame:
-    """Runs a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot,
+    """Run a statement whose tables are named ``namespace.table``, with ``VERSION AS OF`` a snapshot,
     or ``TIMESTAMP AS OF`` a time, if asked.
 
     Raises UsageError for one that does more than read, DataError for
@@ -47,7 +47,7 @@ def sql(spark: SparkSession, catalog: CatalogDatabase, text: str) -> DataFrame:
                 pairs = [pair for pair in pairs if _like(pair[1], str(plan.pattern().get()))]
             return spark.createDataFrame(pairs, "namespace string, tableName string")
     units = text.encode("utf-16-le")  # as Java counts
-    # From the end, so that what stands before keeps its place. A subquery is met twice.
+    # From the end, so that the text before keeps its place. A subquery is met twice.
     for relation in sorted(set(_relations(plan)), key=lambda r: -r.start):
         view = _view(spark, catalog, relation)
         if view is not None:
@@ -71,7 +71,7 @@ def _like(name: str, pattern: str) -> bool:
 
 
 def _foreign(catalog: CatalogDatabase, name: tuple[str, ...], kind: str) -> None:
-    """Raises DataError where the lake has a view, or a macro, of this name."""
+    """Raise DataError where the lake has a view, or a macro, of this name."""
     parts = _short(name)
     if len(parts) != 2 or not catalog.exists():
         return

@@ -1,8 +1,8 @@
 """Reads a DuckLake table as a DataFrame: by field id, whatever names and types its files have.
 
-Spark's own reader by field id gives wrong answers for swapped names, and where a filter or a nested selection
-meets them. So the files are read under names that nobody uses, ``__f`` and the id, and get their names by a
-cast.
+Spark's own reader by field id gives wrong answers for swapped names if a filter or a nested selection uses
+them. So the files are read under names that nobody uses, ``__f`` and the id, and a cast gives them their
+names.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Columns:
         )
 
     def special(self, type_: Primitive) -> bool:
+        """True if the type needs an expression of its own: a UUID, or a type that Spark cannot read."""
         return type_.name == "duckdb_uuid" or self.refused(type_, "") is not None
 
     def refused(self, type_: Type, where: str) -> str | None:
@@ -101,6 +102,7 @@ class Columns:
         """
 
         def child(f: Field, x: str) -> str:
+            """SQL of a field inside the value ``x``, or of its default if the files lack it."""
             has_value = (
                 f.id in names if names is not None else (has is None or f.id in has) and f.id not in missing
             )
@@ -127,6 +129,7 @@ class Columns:
                 return self.leaf(type_, x, text=has is not None)
 
     def leaf(self, type_: Primitive, x: str, *, text: bool) -> str:
+        """SQL of a leaf's value: a UUID of 16 bytes as its text, all else as it is."""
         if type_.name == "duckdb_uuid" and not text:
             h = f"lower(hex({x}))"
             cuts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
@@ -136,10 +139,11 @@ class Columns:
         return x
 
     def spark(self, type_: Type, where: str) -> DataType:
+        """The Spark type of the column in the result. Raises DataError for one that Spark cannot read."""
         return _readable(type_, f"{self.table}.{where}")
 
     def by_id(self, struct: Struct, shelf: ScanGroup) -> StructType:
-        """The struct as it is asked of the files: names and metadata by id, without what is missing."""
+        """The struct to read from files: names and metadata by id, without the missing columns."""
         from pyspark.sql.types import StringType, StructField, StructType
 
         fields_there = [
@@ -166,6 +170,7 @@ class Columns:
                 return self.leaf_asked(f.id, now, shelf)
 
     def leaf_asked(self, id_: int, now: Primitive, shelf: ScanGroup) -> DataType:
+        """The Spark type to read a leaf as: that of the group's files, bytes for a UUID."""
         from pyspark.sql.types import BinaryType
 
         earlier = dict(shelf.types).get(id_)
@@ -177,6 +182,9 @@ class Columns:
         from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
         def of(f: Field) -> DataType:
+            """The Spark type of a field, with only those fields inside that the files have and Spark can
+            read.
+            """
             inside = children(f.type)
             match f.type:
                 case Struct(fields):
@@ -194,13 +202,14 @@ class Columns:
 
 
 def target(struct: Struct, table: str) -> StructType:
+    """The Spark type of the table's rows. Raises DataError for a column that Spark cannot read."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(f.name, _readable(f.type, f"{table}.{f.name}")) for f in struct.fields])
 
 
 def _readable(type_: Type, where: str) -> DataType:
-    """The type as Spark has it; text for what it cannot read, which fails when it is asked for."""
+    """The Spark type; text for a type that Spark cannot read, which fails once it is read."""
     from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
     match type_:
@@ -291,8 +300,8 @@ def _of_mapped(
 def _with_hive(
     spark: SparkSession, frame: DataFrame, scan: Scan, keys: Mapping[int, str], paths: list[str], table: str
 ) -> DataFrame:
-    """The frame with what stands in the paths of its files: a column
-    ``__h`` and its id for each of ``keys``.
+    """The frame with the texts in the paths of its files: a column ``__h`` and its id for each of
+    ``keys``.
     """
     from pyspark.sql import functions as F
 
@@ -387,6 +396,7 @@ def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
     conf = session.sessionState().newHadoopConf()
 
     def said(path: str) -> str:
+        """A path in the form of Spark's column of file names."""
         java = jvm.org.apache.hadoop.fs.Path(path)
         whole = str(java.getFileSystem(conf).makeQualified(java).toUri().toString())
         return re.sub(_SCHEME, "/", whole)

@@ -36,7 +36,7 @@ def add_statistics(
     files: Sequence[DataFile],
     columns: Mapping[str, tuple[int, Primitive]],
 ) -> int:
-    """Adds the files to the table's statistics; returns the row id that their first row gets."""
+    """Add the files to the table's statistics; returns the row id that their first row gets."""
     rows, size = sum(f.rows for f in files), sum(f.size for f in files)
     known = connection.one("SELECT next_row_id FROM meta.ducklake_table_stats WHERE table_id = ?", [table])
     types = dict(columns.values())
@@ -155,7 +155,7 @@ class TableCommit:
 
 @dataclass(slots=True)
 class LatestSnapshot:
-    """The lake's newest snapshot, and what it gives away next."""
+    """The lake's newest snapshot, and the next ids that it assigns."""
 
     snapshot: int
     schema_version: int
@@ -165,6 +165,7 @@ class LatestSnapshot:
 
 
 def set_version(connection: Connection, head: LatestSnapshot, table: int) -> None:
+    """Record that the table has the schema version of the new snapshot."""
     connection.insert(
         "ducklake_schema_versions",
         [{"begin_snapshot": head.snapshot, "schema_version": head.schema_version, "table_id": table}],
@@ -174,6 +175,10 @@ def set_version(connection: Connection, head: LatestSnapshot, table: int) -> Non
 def set_columns(
     connection: Connection, head: LatestSnapshot, intent: TableCommit, now: LakeState, table: TableRow
 ) -> None:
+    """Write the columns that differ from the present ones, and end those they replace or that are dropped.
+
+    Their docs, the schema version and the table for inlined data follow.
+    """
     before = {row.id: row for row in now.columns}
     rows = rows_of(intent.schema, now.schema, now.columns, intent.name)
     changed = [row for row in rows if row.id not in before or row != before[row.id]]
@@ -239,6 +244,7 @@ def _docs(
 def set_properties(
     connection: Connection, snapshot: int, table: TableRow, now: LakeState, intent: TableCommit
 ) -> None:
+    """Write the properties that differ from the present ones, and end those that are replaced or removed."""
     changed = {key: value for key, value in intent.properties.items() if now.properties.get(key) != value}
     for key in (changed.keys() | set(intent.removed)) & now.properties.keys():
         connection.execute(
@@ -256,8 +262,9 @@ def set_properties(
 
 
 def add_files(connection: Connection, head: LatestSnapshot, intent: TableCommit, table: TableRow) -> None:
-    """Registers the files that the transaction has written. Raises DataError for one that the catalog has,
-    CommitConflict where the table is partitioned otherwise by now.
+    """Register the files that the transaction has written.
+
+    Raises DataError for a file that the catalog has already, CommitConflict if the partitioning has changed.
     """
     _must_be_new(connection, intent, table)
     first_row = add_statistics(connection, table.id, intent.files, leaves(intent.schema))
@@ -289,7 +296,7 @@ def add_files(connection: Connection, head: LatestSnapshot, intent: TableCommit,
 
 
 def _must_be_new(connection: Connection, intent: TableCommit, table: TableRow) -> None:
-    """Raises DataError where the catalog has one of the files."""
+    """Raise DataError where the catalog has one of the files."""
     paths = [file.path for file in intent.files]
     places = ", ".join("?" * len(paths))
     if registered := connection.rows(

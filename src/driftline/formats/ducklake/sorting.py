@@ -30,8 +30,9 @@ _REFUSED = {
 
 
 def key_of(expression: str, descending: bool, nulls_first: bool, schema: Schema) -> SortKey:
-    """A sort key of the catalog's. What of it is no column of the schema,
-    or not for DuckDB to read, stays as it is.
+    """A sort key of the catalog's, with columns by id.
+
+    Parts of the expression that are no columns of the schema, or that DuckDB cannot read, stay as they are.
     """
     tree = _parsed(expression)
     selected = _selected(tree)
@@ -49,7 +50,7 @@ def expression_of(key: SortKey, schema: Schema, table: str) -> str:
 
 
 def parts_of(text: str, schema: Schema) -> tuple[str | int, ...]:
-    """The parts of a sort expression that a person wrote. Raises UsageError for what is none."""
+    """The parts of a sort expression that a person wrote. Raises UsageError for invalid text."""
     tree = _parsed(text)
     if tree["error"]:
         raise UsageError(f"DuckDB cannot read the expression {text}: {tree.get('error_message')}")

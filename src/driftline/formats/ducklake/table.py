@@ -114,7 +114,7 @@ class DuckLakeTable:
         return versions(self)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
-        """A snapshot and those before it, as far as they are there."""
+        """A snapshot and its known ancestors."""
         return snapshots(self, latest)
 
     def statistics(self, schema: Schema) -> TableStatistics:
@@ -126,7 +126,7 @@ class DuckLakeTable:
         return None
 
     def defaults(self) -> dict[int, frozenset[Any]]:
-        """The defaults that each column has had, by its id, as far as they are known."""
+        """The known defaults that columns have had, by column id."""
         state = self.load()
         if state.table is None:
             return {}
@@ -141,6 +141,7 @@ class DuckLakeTable:
         """The data files by partition spec."""
 
         def look(connection: Connection) -> list[Laid]:
+            """Read the layout; empty for a table that does not exist."""
             state = load(connection, self.name)
             if state.table is None or state.snapshot is None:
                 return []
@@ -149,13 +150,14 @@ class DuckLakeTable:
         return self.catalog.read(look)
 
     def rename(self, name: str) -> None:
-        """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
+        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
         rename_table(self, name)
 
     def read(self, snapshot: int | None = None) -> DataFrame:
         """The table's rows, as they are now or were at a snapshot."""
 
         def look(connection: Connection) -> Scan:
+            """The scan of the table at the snapshot."""
             state = load(connection, self.name, snapshot)
             if not state.exists:
                 raise no_table(self.name)
@@ -167,6 +169,7 @@ class DuckLakeTable:
         """The rows of some of the table's files, whose ``paths`` are below its folder."""
 
         def look(connection: Connection) -> Scan:
+            """The scan of these files alone."""
             state = load(connection, self.name, snapshot)
             if state.table is None:
                 raise no_table(self.name)
@@ -185,6 +188,7 @@ class DuckLakeTable:
 
     @property
     def new_row_ids(self) -> str:
+        """A sentence for people: rows that are rewritten get new ids."""
         return "all rows get new row ids: a DuckLake numbers the rows of each new file"
 
     def fillable(self, schema: Schema) -> Schema:
@@ -203,6 +207,7 @@ class DuckLakeTable:
         """The table's rows, as they would be with another schema."""
 
         def look(connection: Connection) -> Scan:
+            """The scan of the table's files under the other schema."""
             state = load(connection, self.name)
             rows = rows_of(schema, state.schema, state.columns, self.name)
             return scan(connection, replace(state, schema=schema, columns=tuple(rows)))
@@ -213,6 +218,7 @@ class DuckLakeTable:
         """The rows that others appended between two states of the table; None if they did more."""
 
         def look(connection: Connection) -> Scan | None:
+            """The scan of the files added between the snapshots; None if there were other changes."""
             first, last = (scan(connection, load(connection, self.name, s.snapshot)) for s in (before, now))
             return last.beyond(first)
 
@@ -220,7 +226,7 @@ class DuckLakeTable:
         return None if found is None else read(self.spark, found, self.name)
 
     def delete(self, column: str, value: str) -> None:
-        """Deletes the rows whose ``column`` holds this text."""
+        """Delete the rows whose ``column`` holds this text."""
         namespace, table = (quoted(part) for part in split(self.name))
         self.catalog.by_duckdb(f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?", [value])
 

@@ -41,7 +41,7 @@ _FILES = f"(SELECT * FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE})
 
 
 def table_statistics(table: DuckLakeTable, schema: Schema) -> TableStatistics:
-    """Reads the catalog."""
+    """Read the catalog."""
     return table.catalog.read(lambda connection: _read(connection, table.name, schema))
 
 
@@ -135,7 +135,7 @@ def _counts(
 def _add(
     count: Count, values: int, files: int, place: int | None, snapshots: tuple[KnownSnapshot, ...]
 ) -> None:
-    """Adds files of one snapshot; ``place`` None: of one that is gone, or of several."""
+    """Add files of one snapshot; ``place`` None: of one that is gone, or of several."""
     born = place is not None and snapshots[place].born
     count.values += values
     count.files += files

@@ -1,6 +1,4 @@
-"""One batch's changes to a DuckLake table: files first, unseen, then
-one snapshot with all that belongs to them.
-"""
+"""One batch's changes to a DuckLake table: files first, invisible, then one snapshot with all of them."""
 
 from __future__ import annotations
 
@@ -78,22 +76,22 @@ _TARGET = 512 * 2**20  # bytes of a file, as DuckDB has it
 def write_tasks(
     spark: SparkSession, tasks: RowTasks, intent: TableCommit, folder: BatchFolder
 ) -> list[DataFile] | None:
-    """Has the tasks write files into the table's folder, by way of the batch's ``folder``; returns what lies
-    there.
+    """Have tasks write files into the table's folder, through the batch's ``folder``; returns the files.
 
-    None where Spark's own writer has to, and nothing was written: for types and keys that tasks do not know,
-    and folders that are not on this machine. Raises DataError where a required column has no value.
+    Returns None, with nothing written, if Spark's own writer must: for types and keys that tasks do not know,
+    and folders outside this machine. Raises DataError if a required column has no value.
     """
     schema, keys = intent.schema, intent.keys
     root, dealing = local(intent.folder), _dealing(schema, keys, intent.name)
     if root is None or not convertible(schema.struct) or not _known(dealing):
         return None
-    # The footers tell all that the catalog is told.
+    # The footers have everything that the catalog records.
     unmeasured = {f.id: "none" for _, f in schema.walk()}
     plan = FilePlan(schema, unmeasured, FileSettings(), _TARGET, dealing)
     partitions: dict[str, tuple[str | None, ...]] = {}
 
     def place(file: WrittenFile) -> str:
+        """The place of a written file in the folder of its partition; notes its values for the catalog."""
         values = tuple(map(_text, dealing.partition, file.partition))
         path = (duckdb_folder(values, schema, keys) or "") + Path(file.path).name
         partitions[path] = values
@@ -213,9 +211,7 @@ AUTHOR = "driftline"
 
 
 class DuckLakeTransaction:
-    """Changes of one batch, visible together when committed; with
-    those of the transactions that it includes.
-    """
+    """The changes of one batch, visible together when committed, with those of included transactions."""
 
     def __init__(
         self,
@@ -259,13 +255,11 @@ class DuckLakeTransaction:
 
     @property
     def added(self) -> Added:
-        """The data files that it has written."""
+        """The data files that the transaction has written."""
         return Added(len(self._intent.files), sum(file.size for file in self._intent.files))
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
-        """Applies the changes; new columns get ids beyond ``after``. Raises
-        DataError where DuckLake has no such column.
-        """
+        """Apply the changes; new columns get ids beyond ``after``. Raises DataError for an impossible one."""
         base, now = self.base, self._intent.schema
         self._after = after
         draft = SchemaDraft(now, max(after, base.last_id if base is not None else now.highest_id()))
@@ -276,7 +270,7 @@ class DuckLakeTransaction:
         self._intent.schema = draft.schema
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Writes the frame's rows, which must have the table's columns; returns how many were written."""
+        """Write the frame's rows, which must have the table's columns; returns their number."""
         folder = f"{uuid.uuid4().hex}/"
         self._folders.append(self._intent.folder + folder)
         with self._naming_defaults():
@@ -293,7 +287,7 @@ class DuckLakeTransaction:
 
     @contextmanager
     def _naming_defaults(self) -> Iterator[None]:
-        """Raises DataError where a record lacks a value whose default has none."""
+        """Raise DataError where a record lacks a value whose default has none."""
         try:
             yield
         except (PySparkException, Py4JError, DataError) as error:
@@ -313,17 +307,15 @@ class DuckLakeTransaction:
 
     @property
     def location(self) -> str:
-        """Where the table's data files lie."""
+        """The folder of the table's data files."""
         return self._intent.folder
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """A DuckLake is in no store."""
+        """None: a DuckLake is in no store."""
         return None
 
     def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
-        """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants
-        that; returns how many rows were written.
-        """
+        """Have tasks write Parquet files, or Spark's writer if the table needs it; returns the row count."""
         spark = self.table.spark
         with self._naming_defaults():
             files = None
@@ -335,32 +327,31 @@ class DuckLakeTransaction:
         return self.append(rows, summary)
 
     def read(self) -> DataFrame:
-        """The table's rows as the transaction began on them, whatever others do meanwhile."""
+        """The rows of the table that the transaction began on, whatever others do meanwhile."""
         assert self.base is not None
         return self.table.read(self.base.snapshot)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
-        """Writes the frame's rows in place of all that are there; returns how many."""
+        """Replace all rows of the table by those of the frame; returns their number."""
         self._intent.replaces = self._intent.pinned = True
         self._carry = carry
         return self.append(frame, summary)
 
     def set(self, properties: Mapping[str, str]) -> None:
-        """Sets properties: tags of the table, which outlive its snapshots."""
+        """Set properties: tags of the table, which outlive its snapshots."""
         self._intent.properties |= properties
 
     def remember(self, files: Sequence[int]) -> None:
-        """Has the table know that it has taken these source files, by their fingerprints."""
+        """Record that the table takes these source files, by their fingerprints."""
         self._intent.sources = tuple(files)
 
     def include(self, other: DuckLakeTransaction) -> bool:
-        """Has the other transaction, of the same lake, commit with this one. True: it does, and is not to be
-        committed by itself."""
+        """True: the other transaction, of the same lake, is committed with this one, and not by itself."""
         self._with.append(other)
         return True
 
     def commit(self) -> None:
-        """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
+        """Make everything visible at once. Raises CommitConflict if someone else was faster."""
         parts = [self, *self._with]
         intents, message = [part._intent for part in parts], self._message()
         self._set_uncommitted(False)  # whatever ends this now, Ctrl-C too, may end it behind the COMMIT
@@ -381,10 +372,9 @@ class DuckLakeTransaction:
             part.uncommitted = uncommitted
 
     def again(self, now: State) -> None:
-        """After a conflict: takes the same changes and files to the table as it is
-        ``now``, for which the same was planned.
+        """After a conflict, apply the same changes and files to the table as it is ``now``.
 
-        Raises Moved where the files are not right there; CommitConflict where the table is no longer so.
+        The same must have been planned for it.
         """
         intent = self._intent
         if self.base is None or not now.exists or (intent.replaces and not self.base.fits(now)):
@@ -406,8 +396,9 @@ class DuckLakeTransaction:
         intent.schema = fresh
 
     def _carry_over(self, other: DuckLakeTransaction) -> None:
-        """Takes the rows in place of all others to the table of another transaction, which has the same
-        schema, and writes what was appended since.
+        """Move the replacing rows to a transaction on the present table, with the rows appended since.
+
+        Both tables have the same schema.
         """
         assert self.base is not None
         assert other.base is not None
@@ -426,24 +417,22 @@ class DuckLakeTransaction:
         self.base = self._intent.base = other.base
 
     def abandon(self) -> None:
-        """Deletes the files that were written, unless they are the table's, or may be."""
+        """Delete the files that were written, unless they are the table's, or may be."""
         if self.uncommitted:
             for path in [*self._folders, *(self._intent.folder + file.path for file in self._intent.files)]:
                 removed(self.table.spark, path)
 
     def read_written(self) -> DataFrame | None:
-        """The rows that it has written, once it is committed."""
+        """The rows that the committed transaction wrote."""
         if self.snapshot is None:
             return None
         return self.table.read_files([file.path for file in self._intent.files], self.snapshot)
 
     def upkeep(self) -> None:
-        """Nothing: a batch of long past is a few rows of the catalog."""
+        """Nothing to do: a batch of long past is a few rows of the catalog."""
 
     def undo(self) -> bool:
-        """Takes the files of a committed transaction out of the table
-        again; False where they are no longer there.
-        """
+        """Remove the files of a committed transaction from the table; False if it no longer has them."""
         now = self.table.load()
         if not now.exists:
             return True

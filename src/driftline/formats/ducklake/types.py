@@ -174,6 +174,7 @@ def readable(schema: Schema) -> Schema:
     """
 
     def of(type_: Type) -> Type | None:
+        """The type without unreadable parts; None if nothing is left."""
         match type_:
             case Struct(fields):
                 inside = tuple(replace(f, type=inner) for f in fields if (inner := of(f.type)) is not None)

@@ -51,7 +51,7 @@ def _versions(connection: Connection, name: str) -> Versions:
 
 
 def snapshots(table: DuckLakeTable, upto: int | None) -> Iterator[Snapshot]:
-    """A snapshot and those before it, as far as they are there; ``schema``: the table's version then."""
+    """A snapshot and its known ancestors. ``schema``: the table's version then."""
     if upto is None:
         return
     state = table.load()

@@ -36,7 +36,7 @@ _OPTIONS = {
 def write(
     frame: DataFrame, schema: Schema, keys: CatalogLayout, table: str, folder: str, name: str
 ) -> list[DataFile]:
-    """Writes the frame into ``table``/``folder``; returns what lies there. ``table`` ends with a slash."""
+    """Write the frame into ``table``/``folder``; returns the files. ``table`` ends with a slash."""
     path, spark = table + folder, frame.sparkSession
     with configured(spark, _CONF):
         columns = _fitting(frame, target := spark_struct(schema.struct, name))
@@ -94,7 +94,7 @@ def _identified(frame: DataFrame, target: StructType, helpers: Sequence[str]) ->
 
 
 def _bare(type_: Any) -> Any:
-    """A type's JSON without what is no matter of its values."""
+    """A type's JSON without the parts that do not concern its values."""
     if isinstance(type_, dict):
         return {k: _bare(v) for k, v in type_.items() if k != "metadata" and "ull" not in k}
     return [_bare(v) for v in type_] if isinstance(type_, list) else type_

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 
 def update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition) -> Definition:
-    """Makes the layout of ``after`` inside a Java transaction whose table is as ``now`` says, as far as the
-    columns are there; returns what the table is then. The rest waits until they are.
+    """Set the layout of ``after``, for existing columns, in a Java transaction on a table defined by ``now``.
+
+    Returns the definition that results; the rest waits until its columns exist.
     """
     ids = {f.id for _, f in now.schema.walk()}
     spec = _update_spec(jvm, transaction, now, after, ids)
@@ -121,8 +122,9 @@ def _term(jvm: Any, transform: Transform, column: str) -> Any:
 
 
 def nulls(table: IcebergTable, java: Any, column: Field) -> NullCount:
-    """Of a column of the loaded table, over main and every other
-    branch: all are read with the table's schema.
+    """The number of nulls in a column of the loaded table, over main and every other branch.
+
+    All branches are read with the table's schema.
     """
     jvm: Any = table.spark._jvm
     metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
@@ -156,7 +158,7 @@ class _Schemas:
         self._since = last_changes.written_with(changes, metadata["current-schema-id"])[::-1]
 
     def lacks(self, column: int, row: Any) -> bool:
-        """Whether files of a commit certainly lack the column."""
+        """True if files of a commit certainly lack the column."""
         schema = self._by_snapshot.get(row.snapshot_id)
         if schema is None:
             sequence = row.file_sequence_number or 0
@@ -181,16 +183,13 @@ class IcebergAlteration:
         self.before: Definition = definition(self._jvm, java.operations().current())
 
     def nulls(self, _: Path, column: Field) -> NullCount:
-        """In how many rows of the table, as it was loaded, the column is
-        null: the commit fails where it has changed.
-        """
+        """The number of nulls in the column of the loaded table; the commit fails if it has changed."""
         return nulls(self.table, self._java, column)
 
     def change(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
-        """The table as ``after`` says, in one metadata version that
-        tells of ``record`` among its last changes.
+        """Draft the table by ``after``, in one metadata version with ``record`` among its last changes.
 
-        Raises DataError where Iceberg refuses.
+        Raises DataError if Iceberg refuses.
         """
         if after.schema.struct != self.before.schema.struct:
             metrics = metrics_of_all(after.schema, after.properties)
@@ -198,9 +197,7 @@ class IcebergAlteration:
         return self._draft(after, record, self._update_schema)
 
     def restore(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
-        """The same, with the very schema of ``after``: columns that were dropped
-        have their old ids, and so their values.
-        """
+        """Draft with the very schema of ``after``: dropped columns return with their ids and values."""
         return self._draft(after, record, self._replace_schema)
 
     def _draft(
@@ -238,7 +235,7 @@ class IcebergAlteration:
         operations.commit(base, builder.build())
 
     def _show_variants(self, transaction: Any, schema: Schema) -> None:
-        """Adds an empty snapshot where the last one knows nothing of a
+        """Add an empty snapshot where the last one knows nothing of a
         variant column: Spark would not read the table.
         """
         java = transaction.table()
@@ -266,7 +263,7 @@ class IcebergAlteration:
 
 
 class IcebergDraft:
-    """A table as it would be: nobody sees it before `commit`."""
+    """A table as it would be, invisible to others before `commit`."""
 
     def __init__(
         self, table: IcebergTable, java: Any, transaction: Any, definition: Definition, before: Definition
@@ -280,11 +277,11 @@ class IcebergDraft:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What it means for those who read the table."""
+        """Consequences for readers of the table: new columns of types that some of them do not know."""
         return warnings(self._before.schema, self.definition.schema)
 
     def read(self) -> DataFrame:
-        """The rows that there are, as they would read."""
+        """The present rows, as they would read."""
         jvm: Any = self.table.spark._jvm
         view = jvm.org.apache.iceberg.BaseTable(self._draft, self.table.name)
         if unreadable(self.table.name, self.definition.schema) is not None:
@@ -292,12 +289,12 @@ class IcebergDraft:
         return frame_of(self.table.spark, view)
 
     def commit(self) -> None:
-        """Makes it the table. Raises CommitConflict where someone else changed that meanwhile."""
+        """Make the draft the table. Raises CommitConflict if the definition was changed meanwhile."""
         replace_metadata(self.table, self._base, self._from, self._draft.current(), self._is_in)
         upkeep(self.table, self._draft.current())
 
     def _is_in(self, now: Any) -> bool:
-        """Whether the Java table has the change: it remembers it, or is as drafted."""
+        """True if the Java table ``now`` has the change: it remembers it, or equals the draft."""
         jvm: Any = self.table.spark._jvm
         there, properties = definition(jvm, now.operations().current()), self.definition.properties
         new = self._before.properties.get(last_changes.PROPERTY) != properties.get(last_changes.PROPERTY)
@@ -325,7 +322,7 @@ def _with_identifiers(changes: tuple[ColumnChange, ...], after: Schema) -> list[
 
 
 def rename_table(table: IcebergTable, name: str) -> None:
-    """Gives the table another name, ``namespace.table``, in its catalog. Raises UsageError, DataError."""
+    """Give the table another name, ``namespace.table``, in its catalog. Raises UsageError, DataError."""
     jvm: Any = table.spark._jvm
     to = jvm.org.apache.iceberg.catalog.TableIdentifier.of(strings(table.spark, table_parts(name)))
     before = table.java()

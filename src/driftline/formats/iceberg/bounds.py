@@ -44,12 +44,12 @@ def _sorting(x: str) -> str:
 
 
 def kind(type_: Primitive) -> str | None:
-    """How the bounds of a column are to be compared; None where they are not."""
+    """The rule for comparing the bounds of a column; None if they are not compared."""
     return _KINDS.get(type_.name)
 
 
 def sorting(kind: str | None, raw: bytes) -> Any:
-    """What sorts as the values of bounds do; of ``kind`` whole and fraction, of bounds of one width.
+    """A sort key for raw bounds; those of kinds ``whole`` and ``fraction`` must have one width.
 
     >>> from struct import pack
     >>> sorted((-1.5, 2.0, -0.0, 0.5, -3.0), key=lambda x: sorting("fraction", pack("<d", x)))

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IcebergCatalog:
-    """The tables of a catalog. ``name``: what the Spark session knows it by."""
+    """The tables of a catalog. ``name``: its name in the Spark session."""
 
     spark: SparkSession
     name: str
 
     @property
     def folder(self) -> str | None:
-        """The catalog's warehouse; None where it tells none, or a name that only the catalog knows."""
+        """The catalog's warehouse; None if it names none, or only by a name of its own."""
         catalog = f"spark.sql.catalog.{self.name}"
         warehouse = self.spark.conf.get(f"{catalog}.warehouse", None)
         by_name = self.spark.conf.get(f"{catalog}.type", None) == "rest" and "/" not in (warehouse or "")
@@ -38,12 +38,12 @@ class IcebergCatalog:
 
     @property
     def writes(self) -> str:
-        """What runs statements that write."""
+        """The way to run a statement that writes, for errors about one in a query."""
         return "`Lake.sql` in Python runs it"
 
     @property
     def has_views(self) -> bool:
-        """Whether Spark's views can be kept beside the tables: most Iceberg catalogs have them."""
+        """True: most Iceberg catalogs keep Spark's views beside the tables."""
         return True
 
     def sql_name(self, name: str) -> str:
@@ -55,11 +55,11 @@ class IcebergCatalog:
         return replace(self, spark=spark)
 
     def table(self, name: str) -> IcebergTable:
-        """A table by ``namespace.table``. Raises UsageError where it cannot be a table's name."""
+        """A table by ``namespace.table``. Raises UsageError for an impossible name."""
         return IcebergTable(self.spark, self.name, name)
 
     def sql(self, query: str) -> DataFrame:
-        """Runs any statement of Spark's SQL. Raises DataError where a
+        """Run any statement of Spark's SQL. Raises DataError where a
         table has a column that Spark cannot read.
         """
         try:
@@ -68,7 +68,7 @@ class IcebergCatalog:
             raise self._unreadable(query) or error from error
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
-        """Deletes the files that driftline's tasks wrote and no snapshot has, last changed more than
+        """Delete the files that driftline's tasks wrote and no snapshot has, last changed more than
         ``older_than`` seconds ago; returns them.
         """
         return clean(self, older_than, dry_run=dry_run)

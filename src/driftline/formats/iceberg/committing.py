@@ -1,8 +1,8 @@
-"""One version of a table's metadata put in place of another, and what became of that after an error.
+"""Commits of metadata versions, and the outcome of a commit after an error.
 
 Clients repeat a request whose answer was lost: if the first one came through, the second is refused, since
-the table has changed. So no error of a catalog tells by itself that nothing was committed. Iceberg's own
-`commitTransaction` takes a refusal at its word, and deletes manifests that the table has by then.
+the table has changed. So no error of a catalog proves that nothing was committed. Iceberg's own
+`commitTransaction` believes a refusal, and deletes manifests that the table has by then.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from driftline.formats.iceberg.unread import telling
 if TYPE_CHECKING:
     from driftline.formats.iceberg.table import IcebergTable
 
-# Of REST's, those that are no answers of the server; its answers are told from them by their own classes.
+# REST's errors that are no answers of the server; answers have classes of their own.
 _UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureException", "InterruptedException")
 
 
 def begin(table: IcebergTable, java: Any) -> Any:
-    """A Java transaction on a Java table, which is loaded once more for it. Raises CommitConflict where
-    it is gone by now, SetupError where its catalog does not answer.
+    """A Java transaction on a Java table, which is loaded anew for it.
+
+    Raises CommitConflict if the table is gone, SetupError if its catalog does not answer.
     """
     try:
         return java.newTransaction()
@@ -36,10 +37,10 @@ def begin(table: IcebergTable, java: Any) -> Any:
 
 
 def commit(table: IcebergTable, java: Any, has: Callable[[Any], bool]) -> None:
-    """Commits a Java transaction to the very version of the table that it began on. ``has``: whether the Java
-    table, as it is after an error, has what the transaction brings.
+    """Commit a Java transaction to the very version of the table that it began on.
 
-    Raises CommitConflict where someone else was faster, UnknownError where nobody can tell whether it is in.
+    ``has``: true if the Java table, as it is after an error, has the transaction. Raises CommitConflict if
+    someone else was faster, UnknownError if the outcome is unknown.
     """
     replace_metadata(table, java.underlyingOps(), java.startMetadata(), java.currentMetadata(), has)
     with suppress(Py4JJavaError):
@@ -50,7 +51,7 @@ def commit(table: IcebergTable, java: Any, has: Callable[[Any], bool]) -> None:
 def replace_metadata(
     table: IcebergTable, operations: Any, base: Any, metadata: Any, has: Callable[[Any], bool]
 ) -> None:
-    """The same of metadata: of ``base``, None where the table is made, to ``metadata``."""
+    """Commit ``metadata`` in place of ``base``, as `commit` does; ``base`` None: the table is created."""
     if base is not None:
         _check_unchanged(table, operations, base)
     try:
@@ -61,7 +62,7 @@ def replace_metadata(
 
 
 def _check_unchanged(table: IcebergTable, operations: Any, base: Any) -> None:
-    """A REST catalog compares only what the change itself touches."""
+    """Raise CommitConflict if the table is no longer ``base``: a REST catalog compares only parts of it."""
     try:
         now = operations.refresh()
     except Py4JJavaError as error:
@@ -78,9 +79,9 @@ def _not_loaded(table: IcebergTable, error: Py4JJavaError) -> Exception:
 
 
 def _landed(table: IcebergTable, error: Py4JJavaError, has: Callable[[Any], bool]) -> bool:
-    """Whether a commit that ended in an error is in the table all the same.
+    """True if a commit that ended in an error is in the table all the same.
 
-    Raises UnknownError where that cannot be told: its files must then stay.
+    Raises UnknownError if that cannot be found out: its files must then stay.
     """
     unknown = _may_land(error)
     try:
@@ -96,8 +97,10 @@ def _landed(table: IcebergTable, error: Py4JJavaError, has: Callable[[Any], bool
 
 
 def _may_land(error: Py4JJavaError) -> bool:
-    """Whether a commit that ended in an error may still be under way: a catalog's server was asked, and the
-    connection was lost, or took too long. SQLite is none, and commits nothing later.
+    """True if a commit that ended in an error may still be under way.
+
+    That is so if a catalog's server was asked, and the connection was lost or timed out. SQLite is no server,
+    and commits nothing later.
     """
     if java_class(error).endswith("UncheckedSQLException"):
         return "SQLite" not in str(error.java_exception.getCause())
@@ -105,14 +108,14 @@ def _may_land(error: Py4JJavaError) -> bool:
 
 
 def _merged_away(java: Any) -> list[str]:
-    """The manifests that a transaction wrote, and merged into larger ones; Iceberg tells nobody of them."""
+    """The manifests that a transaction wrote and then merged into larger ones; Iceberg does not list them."""
     field = java.getClass().getDeclaredField("deletedFiles")
     field.setAccessible(True)
     return [str(path) for path in items(field.get(java))]
 
 
 def delete_files(io: Any, paths: Iterable[str]) -> None:
-    """Deletes what can be deleted: anything else is an orphan."""
+    """Delete as many of the files as possible: those that remain are orphans."""
     for path in paths:
         with suppress(Py4JJavaError):
             io.deleteFile(path)

@@ -1,4 +1,4 @@
-"""What an Iceberg table is defined as, out of a version of its metadata."""
+"""The definition of an Iceberg table, read from a version of its metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def definition(jvm: Any, metadata: Any) -> Definition:
 
 
 def step(before: Any, after: Any) -> Step:
-    """What led from one Java ``TableMetadata``, None where there was no table, to another."""
+    """The step between two Java ``TableMetadata``; ``before`` None: the table was created."""
     snapshot = after.currentSnapshot()
     return Step(
         None if before is None else _ids(before),
@@ -37,7 +37,7 @@ def _ids(metadata: Any) -> Ids:
 
 
 def ids_of_json(metadata: Mapping[str, Any]) -> Ids:
-    """What a metadata file is defined by."""
+    """The ids of the schema, partition spec and sort order that a metadata file makes current."""
     return Ids(metadata["current-schema-id"], metadata["default-spec-id"], metadata["default-sort-order-id"])
 
 
@@ -62,8 +62,9 @@ def _of_id(parts: list[dict[str, Any]], key: str, id_: int) -> dict[str, Any]:
 
 
 def partition_fields(spec: Any, format_version: int) -> tuple[PartitionField, ...]:
-    """The fields of a partition spec in Iceberg's JSON form. Those that a table of format v1 no longer has
-    stand in its specs as void ones, and are left out.
+    """The fields of a partition spec in Iceberg's JSON form.
+
+    Fields that a table of format v1 no longer has are void ones in its specs, and are left out.
     """
     fields = (
         PartitionField(f["name"], int(f["source-id"]), Transform.read(f["transform"])) for f in spec["fields"]

@@ -47,7 +47,7 @@ def schema_of(jvm: Any, table: Any) -> Schema:
 
 
 def items(java: Any) -> list[Any]:
-    """What a Java collection holds."""
+    """The items of a Java collection."""
     out, iterator = [], java.iterator()
     while iterator.hasNext():
         out.append(iterator.next())
@@ -61,7 +61,7 @@ def text_map(jvm: Any, java: Any) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def _mapper(jvm: Any) -> Any:
-    """Kept, since each learns anew how to write what it is given."""
+    """The JSON mapper of Java, cached because each new one analyses its types anew."""
     return java_type(jvm, "com.fasterxml.jackson.databind.ObjectMapper")()
 
 
@@ -86,7 +86,7 @@ def java_class(error: Py4JJavaError) -> str:
 
 
 def short(error: BaseException) -> str:
-    """What went wrong, on one line."""
+    """The first line of an error's message; of one without a message, its Java class."""
     if isinstance(error, Py4JJavaError):
         message = error.java_exception.getMessage() or java_class(error)
         return str(message).split("\n", 1)[0]

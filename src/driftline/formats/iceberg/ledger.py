@@ -44,7 +44,7 @@ def read_ledger(path: str, io: Callable[[], Any]) -> dict[int, int]:
 
 
 def place(table: Any, name: str) -> str:
-    """Where a file of this name lies beside the metadata of a Java ``table``."""
+    """The path of a file of this name beside the metadata of a Java ``table``."""
     return str(table.operations().metadataFileLocation(name))
 
 
@@ -57,7 +57,7 @@ def _read(path: str, io: Any) -> bytes:
 
 
 def write_ledger(table: Any, entries: Mapping[int, int]) -> str:
-    """Writes the last entries into a new file beside the metadata of a Java ``table``; returns its path."""
+    """Write the last entries into a new file beside the metadata of a Java ``table``; returns its path."""
     path = place(table, f"{_PREFIX}{uuid4().hex}{_SUFFIX}")
     content = b"".join(_ENTRY.pack(*entry) for entry in list(entries.items())[-REMEMBERED:])
     disk = on_disk(path)
@@ -82,7 +82,7 @@ def _write(path: str, content: bytes, io: Any) -> None:
 
 
 def delete_ledger(io: Any, path: str | None) -> None:
-    """Deletes one that no version of the table names any longer, as far as that goes."""
+    """Delete a ledger that no version of the table names any longer; an error leaves it as an orphan."""
     if path is not None:
         with suppress(Py4JJavaError):
             io.deleteFile(path)

@@ -1,4 +1,4 @@
-"""A table's log of metadata files, of which only those are read that stand before and after a change."""
+"""A table's log of metadata files; only those right before and after a change are read."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _At: TypeAlias = Callable[[int], Metadata | None]
 
 
 def changes_in_log(current: Metadata, read: Callable[[str], Metadata | None]) -> list[Metadata]:
-    """The oldest metadata that are there, those right before and right
-    after each change, and the ``current`` ones.
+    """The oldest known metadata, those right before and after each change, and the ``current`` ones.
 
-    A table that is fed every minute has a log of a hundred files, and few changes. What others changed and
-    then changed back shows only by a new schema, partition spec or sort order. ``read`` gives the JSON form
-    of a file; None, where it is gone: then what is older is gone, too.
+    A table that is fed every minute has a log of a hundred files, and few changes. A change that others made
+    and took back shows only by a new schema, partition spec or sort order. ``read``: returns the JSON form of
+    a file, None if it is gone; then all older files are gone, too.
     """
     files = [entry["metadata-file"] for entry in current.get("metadata-log", ())]
     last = len(files)
 
     @cache
     def at(place: int) -> Metadata | None:
+        """The metadata file at a place of the log; None if it was cleaned away."""
         return current if place == last else read(files[place])
 
     first = _first(at, 0, last)
@@ -63,7 +63,7 @@ def _between(at: _At, old: int, new: int) -> Iterator[int]:
 
 
 def _mark(metadata: Metadata | None) -> tuple[object, ...]:
-    """What differs before and after a change."""
+    """The parts of metadata that differ before and after a change."""
     assert metadata is not None
     properties = metadata.get("properties", {})
     return (

@@ -1,5 +1,5 @@
-"""What the metrics of a table's files add up to, out of its manifests, without Spark:
-the same that `metadata` asks Spark for.
+"""Sums of a table's file metrics from its manifests, without Spark; `table_statistics` has them from
+Spark.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ManifestEntry(NamedTuple):
 
 @dataclass(slots=True)
 class _Sum:
-    """Of one column, schema, slot and width of bounds, as far as files have been seen."""
+    """The sum of metrics for one column, schema, slot and width of bounds."""
 
     v: int = 0
     files: int = 0
@@ -41,6 +41,15 @@ class _Sum:
     earliest: tuple[int, Bound, Bound] | None = None
 
     def add(self, v: int, low: Bound, high: Bound, place: int | None, *, born: bool) -> None:
+        """Add the metrics of one file.
+
+        Args:
+            v: the number of values.
+            low: the lower bound; None if the file has none.
+            high: the upper bound; None if the file has none.
+            place: the commit that added the file, as an index; None if unknown.
+            born: the file contains only records that this commit added.
+        """
         self.v += v
         self.files += 1
         self.foreign += 0 if born else v
@@ -54,6 +63,7 @@ class _Sum:
                 self.earliest = place, low, high
 
     def told(self, key: tuple[Any, ...], kind: str | None) -> Summed:
+        """The sum as a row of `summed`; bounds are compared by ``kind``."""
         order = partial(sorting, kind)
         return {
             "id": key[0], "schema": key[1], "slot": key[2],
@@ -72,7 +82,14 @@ def rows(
     plain: Mapping[int, Primitive],
     forgotten: Forgotten,
 ) -> list[Summed]:
-    """Sums of the entries' metrics by column, schema, slot and width of bounds, as `summed` takes them."""
+    """Sum the metrics of data files by column, schema, slot and width of bounds, as `summed` takes them.
+
+    Args:
+        entries: the table's files; delete files are passed over.
+        snapshots: the known commits, oldest first.
+        plain: the columns that may have bounds, by id.
+        forgotten: the commits that are no longer known.
+    """
     kinds = {id_: kind(type_) for id_, type_ in plain.items()}
     places = {s.id: (place, s) for place, s in enumerate(snapshots)}
     sums: dict[tuple[Any, ...], _Sum] = {}

@@ -1,6 +1,4 @@
-"""Metrics of wide tables: Iceberg writes those of a table's first 100
-columns by default, driftline those of all.
-"""
+"""Metrics of wide tables: by default Iceberg writes those of 100 columns, driftline those of all."""
 
 from __future__ import annotations
 

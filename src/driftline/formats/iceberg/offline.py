@@ -1,6 +1,4 @@
-"""A table of the embedded lake as its metadata files tell, without
-Java: for commands that only look at it.
-"""
+"""A table of the embedded lake, read from its metadata files without Java, for commands that only read."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ _DELETED = 2
 
 
 class OfflineIcebergTable:
-    """One table as it was when it was looked at."""
+    """One table as it was when it was read."""
 
     def __init__(self, name: str, location: str, metadata: Metadata, lake: tuple[Path, str]) -> None:
         self.name = name
@@ -42,9 +40,7 @@ class OfflineIcebergTable:
 
     @classmethod
     def of(cls, lake: Path, catalog: str, name: str) -> OfflineIcebergTable | None:
-        """A table by ``namespace.table``; None where it is not to be had
-        so: there is none, or not on this machine.
-        """
+        """A table by ``namespace.table``; None if it does not exist, or is not on this machine."""
         try:
             location = _located(lake, catalog, name)
         except sqlite3.Error:
@@ -76,9 +72,7 @@ class OfflineIcebergTable:
         return past(self._metadata, _read)
 
     def statistics(self, schema: Schema) -> TableStatistics | None:
-        """What the metadata of files tell of the columns; None where the
-        manifests are too many, or not to be read.
-        """
+        """The statistics of the columns from metadata; None if the manifests are too many, or unreadable."""
         entries = self.entries()
         if entries is None:
             return None
@@ -87,20 +81,18 @@ class OfflineIcebergTable:
         return summed(metadata, schema, per_column)
 
     def entries(self) -> list[ManifestEntry] | None:
-        """The files of the current snapshot, deletes too; None where the
-        manifests are too many, or not to be read.
+        """The files of the current snapshot, delete files too; None if there are too many manifests, or
+        bad ones.
         """
         current = self._metadata.get("current-snapshot-id")
         snapshot = next((s for s in self._metadata.get("snapshots", ()) if s["snapshot-id"] == current), None)
         try:
             return [] if snapshot is None else list(_entries(snapshot["manifest-list"]))
-        except Exception:  # whatever is wrong with a file: Spark tells
+        except Exception:  # whatever is wrong with a file, Spark reports it
             return None
 
     def is_empty(self, name: str) -> bool:
-        """Whether another table of this lake has no records, or is not there;
-        False also where that is not to be told.
-        """
+        """True if another table of this lake has no records, or does not exist; False if that is unknown."""
         try:
             if _located(*self._lake, name) is None:
                 return True
@@ -134,7 +126,7 @@ def _avro(location: str) -> list[Any]:
 
 
 def table_names(lake: Path, catalog: str) -> list[str] | None:
-    """The lake's tables and views by ``namespace.table``; None where its catalog cannot be read."""
+    """The lake's tables and views by ``namespace.table``; None if its catalog cannot be read."""
     try:
         with closing(_opened(lake)) as database:
             return [name for (name,) in database.execute(_NAMES, (catalog,))]
@@ -149,7 +141,7 @@ def _opened(lake: Path) -> sqlite3.Connection:
 
 
 def _located(lake: Path, catalog: str, name: str) -> str | None:
-    """Where a table's metadata file is. None: there is no such table."""
+    """The path of a table's metadata file; None if there is no such table."""
     namespace, _, table = name.rpartition(".")
     with closing(_opened(lake)) as database:
         row = database.execute(_TABLE, (catalog, namespace, table)).fetchone()

@@ -1,8 +1,7 @@
-"""Files that driftline wrote for batches that died before their commit, and ledgers of batches before the
-last: no table of the catalog has them, whosever folder they lie in.
+"""Files of batches that died before their commit, and old ledgers: no table of the catalog has them.
 
-What Spark's own writer left is for Iceberg's `remove_orphan_files`, which
-knows no batches: any file may be another's.
+Files left by Spark's own writer are for Iceberg's `remove_orphan_files`: nothing shows which batch they
+belong to, and they may be another program's.
 """
 
 from __future__ import annotations
@@ -29,11 +28,7 @@ _PATHS = ("write.data.path", "write.object-storage.path", "write.folder-storage.
 
 
 def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[Orphan]:
-    """Deletes the files that no snapshot has, last changed more than
-    ``older_than`` seconds ago; returns them.
-
-    Folders of tables that cannot be read are left as they are.
-    """
+    """Delete the files that no snapshot has, last changed over ``older_than`` seconds ago; returns them."""
     spark, before = catalog.spark, time.time() - older_than
     tables = {name: table for name in catalog.tables() if (table := catalog.table(name).java()) is not None}
     owners: dict[str, list[str]] = {}
@@ -69,7 +64,7 @@ def _is_ours(path: str, *, remote: bool) -> bool:
 
 
 def _folders(table: Any) -> Iterator[str]:
-    """Where the table's data files may be, and its ledger."""
+    """The possible folders of the table's data files, and that of its ledger."""
     properties: Mapping[str, str] = table.properties()
     yield f"{table.location()}/data"
     yield place(table, "any").rpartition("/")[0]
@@ -79,7 +74,7 @@ def _folders(table: Any) -> Iterator[str]:
 
 
 def _leave_out(catalog: IcebergCatalog, tables: Mapping[str, Any], files: dict[str, Orphan]) -> None:
-    """Takes those out of the ``files``, by their bare paths, that one of the Java ``tables`` has in any
+    """Take those out of the ``files``, by their bare paths, that one of the Java ``tables`` has in any
     snapshot; of a table that cannot be read, all in its folders.
     """
     for name, table in tables.items():

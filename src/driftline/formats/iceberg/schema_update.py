@@ -31,7 +31,7 @@ from driftline.formats.iceberg.gateway import failure, schema_of
 
 
 def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], name: str) -> None:
-    """Applies the changes inside a Java transaction, all at once: paths
+    """Apply the changes inside a Java transaction, all at once: paths
     name columns as they are before the first.
 
     Raises CommitConflict, or DataError where Iceberg refuses.
@@ -70,7 +70,7 @@ def _expanded(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> It
 
 
 def _types(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> Iterator[tuple[Path, Type]]:
-    """The types of what is there, and of what is added; where a default asks for them."""
+    """The types of present and added columns, if a change sets a default, which needs them."""
     if any(isinstance(c, SetDefault) for c in changes):
         yield from ((path, f.type) for path, f in schema_of(jvm, transaction.table()).walk())
         yield from ((c.path, c.type) for c in changes if isinstance(c, AddColumn))

@@ -1,4 +1,4 @@
-"""What Iceberg's own writer in Spark does with the rows of a frame."""
+"""Iceberg's own writer in Spark: appends and overwrites with the rows of a frame."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class SparkWriter:
     catalog: Any
 
     def append(self, table: Any, frame: DataFrame, summary: Mapping[str, str]) -> None:
-        """Appends the rows."""
+        """Append the rows."""
         self._run(self._of("SparkTable")(table), frame, summary, self._java(f"{_PLANS}AppendData").byName)
 
     def overwrite(self, table: Any, frame: DataFrame, summary: Mapping[str, str]) -> None:
-        """Puts the rows in place of all that there are."""
+        """Put the rows in place of all that there are."""
         all_rows = self._java("org.apache.spark.sql.catalyst.expressions.Literal").TrueLiteral()
         by_name = self._java(f"{_PLANS}OverwriteByExpression").byName
         target = self._of("SparkTable")(table)

@@ -1,4 +1,4 @@
-"""A table's files in a store: what reaches them, as its FileIO has it, and what lists and deletes them."""
+"""A table's files in a store: the options to reach them, as its FileIO has them, and listing and deleting."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _WITH_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
 
 
 def options_of(spark: Any, table: Any, location: str) -> dict[str, str] | None:
-    """What `stores.filesystem` takes for files of a Java ``table`` at the URI
-    ``location``, secrets included; None where only Java gets there.
+    """The options of `stores.filesystem` for files of a Java ``table`` at the URI ``location``.
+
+    They include secrets. Returns None if only Java can reach the store.
     """
     io = table.io()
     properties = text_map(spark._jvm, io.properties())
@@ -30,7 +31,7 @@ def options_of(spark: Any, table: Any, location: str) -> dict[str, str] | None:
 
 
 def in_store(table: Any, folder: str) -> bool:
-    """Whether the table's own FileIO is what lists this folder of its files, and not Hadoop."""
+    """True if the table's own FileIO, and not Hadoop, lists this folder of its files."""
     return _class(table.io(), folder) != "HadoopFileIO"
 
 
@@ -42,7 +43,7 @@ def listed(table: Any, folder: str, before: float) -> Iterator[Orphan]:
 
 
 def remove_all(io: Any, prefix: str) -> None:
-    """Deletes all files whose URIs begin so, as far as that goes: what is left is an orphan."""
+    """Delete all files whose URIs begin so; any that cannot be deleted are orphans."""
     with suppress(Py4JJavaError):
         for file in items(io.listPrefix(prefix)):
             io.deleteFile(file.location())

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
 
-# Where these are set, Iceberg writes what nobody sees yet, to be audited first.
+# With these set, Iceberg writes rows that are not visible yet, to be audited first.
 _UNSEEN = ("spark.wap.id", "spark.wap.branch")
 
 _WITH_ROW_IDS = 3  # the format version
@@ -64,7 +64,7 @@ _NEW_TABLE = {
 
 
 class IcebergTable:
-    """One table of one catalog. ``name`` is ``namespace.table``; nothing is made before the first commit."""
+    """One table of one catalog, by ``name``, ``namespace.table``; nothing is created before a commit."""
 
     blank = Definition(format_version=2)
     parts_of = None  # an Iceberg table is sorted by no expressions
@@ -89,7 +89,7 @@ class IcebergTable:
 
     @property
     def plugin(self) -> Any:
-        """The catalog as Spark has it. Raises SetupError where it does not answer."""
+        """Spark's object for the catalog. Raises SetupError if the catalog does not answer."""
         session: Any = self.spark._jsparkSession
         activate(self.spark)  # what belongs to a session is looked up by the active one
         try:
@@ -104,11 +104,11 @@ class IcebergTable:
 
     @property
     def java_catalog(self) -> Any:
-        """The catalog as Java has it."""
+        """Java's object for the catalog."""
         return self.plugin.icebergCatalog()
 
     def load(self) -> State:
-        """The table as it is now; an empty schema where it does not exist."""
+        """The present state of the table; its schema is empty if it does not exist."""
         table = self.java()
         if table is None:
             return State(Schema(), {}, None, False)
@@ -148,14 +148,14 @@ class IcebergTable:
         return entries.keys() - (undone(self._jvm, table, entries) if table is not None else entries.keys())
 
     def definition(self) -> Definition:
-        """What the table is defined as now. Raises UsageError where there is no table."""
+        """The table's present definition. Raises UsageError if there is no table."""
         table = self.java()
         if table is None:
             raise no_table(self.name)
         return definition(self._jvm, table.operations().current())
 
     def java(self) -> Any:
-        """Iceberg's own table, freshly loaded; None where there is none."""
+        """Iceberg's own table, freshly loaded; None if there is none."""
         try:
             table = self.java_catalog.loadTable(self._identifier)
             table.refresh()  # a catalog may cache
@@ -172,32 +172,28 @@ class IcebergTable:
         return table
 
     def delete(self, column: str, value: str) -> None:
-        """Deletes the rows whose ``column`` holds this text."""
+        """Delete the rows whose ``column`` holds this text."""
         self._must_be_seen()
         self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
 
     def alteration(self) -> IcebergAlteration:
-        """A change of the table's definition, from what it is now.
-        Raises UsageError where there is no table.
-        """
+        """A change of the table's present definition. Raises UsageError if there is no table."""
         return IcebergAlteration(self)
 
     def versions(self) -> Versions:
-        """The versions of the table's definition. Raises UsageError where there is no table."""
+        """The versions of the table's definition. Raises UsageError if there is no table."""
         return versions(self)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
-        """A snapshot and those before it, as far as they are there."""
+        """A snapshot and its known ancestors."""
         return snapshots(self, latest)
 
     def statistics(self, schema: Schema) -> TableStatistics:
-        """What the metadata of files tell of the columns of ``schema``.
-        Raises UsageError where there is no table.
-        """
+        """The statistics of the columns of ``schema``, by metadata. Raises UsageError without a table."""
         return table_statistics(self, schema)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
-        """The rows that a snapshot appended; None where Spark cannot read all columns."""
+        """The rows that a snapshot appended; None if Spark cannot read all columns."""
         schema = self.load().schema
         if readable(schema) != schema:
             return None
@@ -205,8 +201,9 @@ class IcebergTable:
         return self.spark.read.options(**between).table(self.full_name)
 
     def appended(self, before: State, now: State) -> DataFrame | None:
-        """The rows that others have appended between two states of the table; None where they did more, or
-        that cannot be told.
+        """The rows that others appended between two states of the table.
+
+        None if others did more than append, or if that is unknown.
         """
         java, at = self.java(), now.snapshot
         while at != before.snapshot:
@@ -221,7 +218,7 @@ class IcebergTable:
         return self.read_appended(before.snapshot, now.snapshot)
 
     def defaults(self) -> dict[int, frozenset[Any]]:
-        """The defaults that each column has had, by its id, as far as they are known."""
+        """The known defaults that columns have had, by column id."""
         metadata = self.java().operations().current()
         return {} if metadata.formatVersion() < 3 else defaults_of(schemas(self._jvm, metadata).values())
 
@@ -234,7 +231,7 @@ class IcebergTable:
         return laid(self)
 
     def rename(self, name: str) -> None:
-        """Gives the table another name, ``namespace.table``. Raises UsageError, DataError."""
+        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
         rename_table(self, name)
 
     def sibling(self, name: str) -> IcebergTable:
@@ -294,11 +291,10 @@ class IcebergTable:
     def transaction(
         self, state: State, made_as: Definition | None = None, *, pinned: bool = False
     ) -> IcebergTransaction:
-        """A transaction on the table, always ``pinned``; one that does not exist is made as its definition
-        says.
+        """A transaction on the table, always ``pinned``; a missing table is created by its definition.
 
-        Raises CommitConflict where the table is no longer as ``state`` says,
-        UsageError where nobody would see what is written.
+        Raises CommitConflict if the table is no longer in this ``state``, UsageError if its writes would be
+        visible to nobody.
         """
         self._must_be_seen()
         if state.exists:
@@ -331,7 +327,7 @@ class IcebergTable:
         return java
 
     def _check_location(self, location: str) -> None:
-        """Raises DataError where the table would lie in the folder of another, or that in its own:
+        """Raise DataError where the table would lie in the folder of another, or that in its own:
         what cleans up the one, Iceberg's own procedures too, may take the other's files for litter.
         """
         parts = self.name.split(".")
@@ -370,7 +366,7 @@ class IcebergTable:
             try:
                 plugin.createNamespace(namespace, self._jvm.java.util.HashMap())
             except (Py4JJavaError, PySparkException):
-                # Somebody else may have made it meanwhile, which each catalog tells in its own way.
+                # Somebody else may have created it meanwhile; each catalog has its own error for that.
                 if not plugin.namespaceExists(namespace):
                     raise
         except (Py4JJavaError, PySparkException) as error:

@@ -1,8 +1,7 @@
-"""Reads what an Iceberg table's metadata say of its columns: data files'
-metrics, and the batches that added them.
+"""Statistics of columns from an Iceberg table's metadata: data files' metrics, and their batches.
 
-No data are read. Iceberg keeps no metrics of lists and maps, nor of what is in them, and those of a table's
-first 100 columns only where no property says otherwise: the rest is not known here.
+No data are read. Iceberg keeps no metrics of lists and maps, nor of their contents, and by default only those
+of a table's first 100 columns: all others are unknown here.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ _METRICS = (
         (id, v, bounds) -> struct(v, bounds.low, bounds.high))) as (id, m)""",
 )
 
-Summed: TypeAlias = Mapping[str, Any]  # of one column, schema, slot and width of bounds: what `_rows` has
+Summed: TypeAlias = Mapping[str, Any]  # a row of `_rows`: one column, schema, slot and width of bounds
 
 
 def table_statistics(table: IcebergTable, schema: Schema) -> TableStatistics:
-    """Reads a table's metadata."""
+    """Read the statistics from a table's metadata, with Spark."""
     java = table.java()
     if java is None:
         raise no_table(table.name)
@@ -71,8 +70,9 @@ def plain(schema: Schema) -> dict[int, Primitive]:
 
 
 def summed(metadata: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> TableStatistics:
-    """What a table's metadata file and its files' metrics, added up by
-    column, schema, slot and width, tell.
+    """The statistics in a table's metadata file and in the summed metrics of its files.
+
+    ``rows``: the sums by column, schema, slot and width of bounds.
     """
     counts = Counts(
         tuple(snapshots(metadata)),
@@ -120,21 +120,25 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Commits that are no longer known. ``schemas``: those of their files, by the changes that the table
-    remembers: from which sequence number on, the latest first. ``appended``: they all only added records.
+    """Commits that are no longer known.
+
+    ``schemas``: those of their files by sequence number, from the changes that the table remembers, the
+    latest first. ``appended``: all of them only added records.
     """
 
     schemas: Sequence[tuple[int, int | None]]
     appended: bool
 
     def schema(self, sequence: int) -> int | None:
-        """The schema of a file with this sequence number; None where it is not known."""
+        """The schema of a file with this sequence number; None if unknown."""
         return next((schema for since, schema in self.schemas if sequence >= since), None)
 
 
 def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
-    """Upkeep lets go of appends alone, and counts them; each commit has a sequence number, so where more are
-    missing, somebody else let go of them.
+    """Find out about the commits that are no longer known.
+
+    Upkeep removes only appends, and counts them. Each commit has a sequence number, so if more are missing,
+    somebody else has removed them.
     """
     properties = metadata.get("properties", {})
     changes = last_changes.read(properties)
@@ -149,7 +153,7 @@ def _rows(
     plain: Mapping[int, Primitive],
     forgotten: Forgotten,
 ) -> Sequence[Summed]:
-    """What the metrics of all files add up to."""
+    """Sum the metrics of all files by column, schema, slot and width of bounds."""
     from pyspark.sql import functions as F
 
     cases = [

@@ -68,6 +68,7 @@ def modes_of(jvm: Any, table: Any, schema: Schema, properties: Mapping[str, str]
     out: dict[int, str] = {}
 
     def visit(type_: Type, name: str, id_: int) -> None:
+        """Note the mode of each leaf column inside a type; ``name`` is the dotted path."""
         if isinstance(type_, Primitive):
             out[id_] = str(config.columnMode(name).toString())
         for f in children(type_):
@@ -136,7 +137,7 @@ _GATHERED = 128 * 2**20  # bytes of rows in memory that make a row group
 _SESSION = "spark.sql.iceberg."
 _OF_FILES = ("compression-codec", "compression-level")
 _OF_SNAPSHOTS = _SESSION + "snapshot-property."
-_WITH_VOID = 2  # the format version in whose specs all fields stand
+_WITH_VOID = 2  # a format version of which `partition_fields` keeps void fields too
 _ANY = "any"  # name of a file
 # What only Iceberg's own writer knows how to do.
 _UNKNOWN = ("encryption.", "write.wap.enabled")
@@ -150,10 +151,10 @@ def write_tasks(
     tasks: RowTasks,
     folder: BatchFolder,
 ) -> list[Any] | None:
-    """Has the tasks write files of a Java ``table`` that has this ``schema``, in the batch's
-    ``folder`` first; returns them as Java has them. ``session``: Spark's settings.
+    """Have tasks write files of a Java ``table`` with this ``schema``, in the batch's ``folder`` first.
 
-    None where Spark's own writer has to, and nothing was written.
+    ``session``: Spark's settings. Returns the files as Java's; None, with nothing written, if Spark's own
+    writer must.
     """
     plan = _file_plan(spark, session, table, schema)
     if plan is None:
@@ -161,6 +162,7 @@ def write_tasks(
     spec, order = table.spec(), int(table.sortOrder().orderId())
 
     def as_java(file: WrittenFile) -> Any:
+        """The written file as Java's data file."""
         return data_file(spark._jvm, spec, file, plan.dealing.partition, order)
 
     place = _place(spark, table, folder, as_java)
@@ -172,15 +174,17 @@ def write_tasks(
 def _place(
     spark: SparkSession, table: Any, folder: BatchFolder, as_java: Callable[[WrittenFile], Any]
 ) -> Destination | None:
-    """Where the files of a Java ``table`` are written; None where tasks do not get there."""
+    """The destination of files of a Java ``table``; None if tasks cannot reach it."""
     locations, spec, location = table.locationProvider(), table.spec(), location_of(table)
 
     def located(name: str, file: WrittenFile) -> str:
+        """The location that the table's provider gives a file of this name."""
         if not file.partition:
             return str(locations.newDataLocation(name))
         return str(locations.newDataLocation(spec, as_java(file).partition(), name))
 
     def prefix(batch: str, partition: Partition) -> str:
+        """The beginning of the locations of a batch's files in one partition."""
         return located(batch, WrittenFile(_ANY, 1, 1, partition=partition))
 
     if on_disk(location) is not None:
@@ -192,17 +196,16 @@ def _place(
 
 
 def location_of(table: Any) -> str:
-    """Where the data files of a Java ``table`` lie: a layout for object
-    stores may put something before their names.
-    """
+    """The folder of the data files of a Java ``table``; a layout for object stores may add a hash to it."""
     return str(table.locationProvider().newDataLocation("f")).rpartition("/")[0]
 
 
 def snapshot_properties(
     spark: SparkSession, session: Mapping[str, str], summary: Mapping[str, str]
 ) -> dict[str, str]:
-    """What a snapshot says of itself: the ``summary``, and what
-    Iceberg's own writer would add in a session with these settings.
+    """The summary properties of a snapshot: ``summary``, and those that Iceberg's own writer would add.
+
+    ``session``: the settings of the Spark session, which may name some.
     """
     commit = java_type(spark._jvm, "org.apache.iceberg.spark.CommitMetadata").commitProperties()
     of_session = {
@@ -217,9 +220,9 @@ def snapshot_properties(
 def _file_plan(
     spark: SparkSession, session: Mapping[str, str], table: Any, schema: Schema
 ) -> FilePlan | None:
-    """How tasks write files of a Java ``table``; None where Spark's own writer has to.
+    """The plan by which tasks write files of a Java ``table``; None if Spark's own writer must.
 
-    That is so for other file formats, and for types, keys, places and settings that a task does not know.
+    That is so for other file formats, and for types, keys, places and settings that tasks do not know.
     """
     properties = text_map(spark._jvm, table.properties())
     properties |= {
@@ -243,6 +246,7 @@ def _dealing(jvm: Any, table: Any, schema: Schema) -> Distribution:
     columns = {f.id: (path, f.type) for path, f in schema.walk()}
 
     def key(source: int, transform: Transform, *, descending: bool = False, nulls_first: bool = True) -> Key:
+        """The key of a partition field or a sort field; a void one, whose column may be gone, has no type."""
         # The column of a void field may be gone.
         path, type_ = columns.get(source, ((), UNKNOWN))
         primitive = type_ if isinstance(type_, Primitive) else UNKNOWN

@@ -58,8 +58,9 @@ Writer: TypeAlias = "Callable[[Any, DataFrame, Mapping[str, str]], None]"  # int
 
 
 class IcebergTransaction:
-    """Changes of one batch, visible together when committed. ``base``: the table that
-    they start from, None for one that is made. Each is pinned.
+    """The changes of one batch, visible together when committed.
+
+    ``base``: the table that they start from, None for a new one. Each transaction is pinned.
     """
 
     def __init__(self, table: IcebergTable, java: Any, base: State | None) -> None:
@@ -78,7 +79,7 @@ class IcebergTransaction:
         self._made: int | None = None  # the snapshot of this transaction's own, by its id
         self._replaced = False
         self._files: tuple[int, ...] = ()  # source files that the batch takes
-        self._ledger: str | None = None  # the path of the one that lists them
+        self._ledger: str | None = None  # the path of the ledger that lists them
         self.uncommitted = True
 
     @cached_property
@@ -108,7 +109,7 @@ class IcebergTransaction:
         return Added(int(summary.get("added-data-files") or 0), int(summary.get("added-files-size") or 0))
 
     def evolve(self, changes: Iterable[Change], after: int = 0) -> None:
-        """Applies the changes as one schema update; new columns get ids beyond ``after``."""
+        """Apply the changes as one schema update; new columns get ids beyond ``after``."""
         changes = tuple(changes)
         self._evolved.append((changes, after))
         operations = self._java.table().operations()
@@ -122,13 +123,13 @@ class IcebergTransaction:
             self.set(metrics_of_all(self.schema, self.base.properties))
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Writes the frame's rows, whose columns are those of `row`; returns how many were written."""
+        """Write the frame's rows, with the columns of `row`; returns their number."""
         if self.row != self.schema.struct:
             return self._append_beside(frame, summary)
         return self._write(frame, summary, self._writer.append)
 
     def _append_beside(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        """Appends files that Spark wrote for a table without the columns
+        """Append files that Spark wrote for a table without the columns
         that it does not know: the ids are the same.
         """
         check_left_out(self.table.name, self.schema)
@@ -172,17 +173,15 @@ class IcebergTransaction:
 
     @property
     def location(self) -> str:
-        """Where the table's data files lie."""
+        """The folder of the table's data files."""
         return location_of(self._java.table())
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """What tasks reach the store of the `location` with; None where they do not."""
+        """The options with which tasks reach the store of the `location`; None if they cannot."""
         return options_of(self.table.spark, self._java.table(), self.location)
 
     def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
-        """Has tasks write Parquet files, or hand their rows to Spark's writer where the table wants
-        that; returns how many rows were written.
-        """
+        """Have tasks write Parquet files, or Spark's writer if the table needs it; returns the row count."""
         spark, written = self.table.spark, None
         session = session_conf(spark)
         if folder is not None and self.row == self.schema.struct:
@@ -196,16 +195,17 @@ class IcebergTransaction:
         return sum(int(file.recordCount()) for file in written)
 
     def read(self) -> DataFrame:
-        """The table's rows as the transaction began on them, whatever others do meanwhile."""
+        """The rows of the table that the transaction began on, whatever others do meanwhile."""
         spark, iceberg = self.table.spark, self._jvm.org.apache.iceberg
         as_it_was = iceberg.StaticTableOperations(self._java.startMetadata(), self._java.table().io())
         return frame_of(spark, iceberg.BaseTable(as_it_was, self.table.name))
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
-        """Writes the frame's rows in place of all that the table holds; returns how many were written. Behind
-        the table's columns the frame may have those of `IcebergTable.row_ids`, which the rows then keep.
+        """Replace all rows of the table by those of the frame; returns their number.
 
-        The transaction must be pinned. Raises DataError where values would be lost that Spark cannot write.
+        The transaction must be pinned. Behind the table's columns the frame may have those of
+        `IcebergTable.row_ids`, which the rows then keep. Raises DataError if values would be lost that Spark
+        cannot write.
         """
         if lost := left_out(self.schema):
             raise DataError(
@@ -244,7 +244,7 @@ class IcebergTransaction:
         return SparkWriter(self.table.spark, self.table.plugin)
 
     def set(self, properties: Mapping[str, str]) -> None:
-        """Sets table properties; the record of a change joins the others that the table remembers."""
+        """Set table properties; the record of a change joins the others that the table remembers."""
         if properties:
             self._told |= properties
             properties_ = {key: value for key, value in properties.items() if key != record.PROPERTY}
@@ -256,9 +256,7 @@ class IcebergTransaction:
             update.commit()
 
     def remember(self, files: Sequence[int]) -> None:
-        """Has the table know that it has taken these source files, by their fingerprints: the next `set`
-        names their ledger.
-        """
+        """Record that the table takes these source files, by fingerprint: the next `set` names a ledger."""
         if not files:
             return
         self._files = tuple(files)
@@ -275,11 +273,11 @@ class IcebergTransaction:
         return last_changes.noted(properties, step_, before, {**before, **properties})
 
     def include(self, _: IcebergTransaction) -> bool:
-        """Whether the other one becomes visible with this one: Iceberg has no commit over two tables."""
+        """False: Iceberg has no commit over two tables."""
         return False
 
     def commit(self) -> None:
-        """Makes everything visible at once. Raises CommitConflict where someone else was faster."""
+        """Make everything visible at once. Raises CommitConflict if someone else was faster."""
         self.uncommitted = False  # whatever ends this now, Ctrl-C too, may end it behind the commit
         try:
             commit(self.table, self._java, self._is_in)
@@ -291,10 +289,9 @@ class IcebergTransaction:
         self.committed = True
 
     def again(self, now: State) -> None:
-        """After a conflict: takes the same changes, with the files that are written, to the table as it is
-        ``now``, for which the same was planned.
+        """After a conflict, apply the same changes and files to the table as it is ``now``.
 
-        Raises Moved where the files are not right there; CommitConflict where the table is no longer so.
+        The same must have been planned for it.
         """
         if self.base is None or not now.exists or (self._replaced and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
@@ -322,12 +319,11 @@ class IcebergTransaction:
         self.schema, self._made, self._written = other.schema, other._made, other._written
 
     def _carry_over(self, other: IcebergTransaction) -> list[Any]:
-        """Writes what was appended until another transaction began, which has the columns of
-        these rows; returns the files.
-        """
+        """Write the rows that others appended since, for the ``other`` transaction; returns the files."""
         files: list[Any] = []
 
         def write(rows: DataFrame) -> int:
+            """Write the rows into files of the other transaction; returns the number of rows in them."""
             files.extend(other._files_of(rows))
             return sum(int(file.recordCount()) for file in files)
 
@@ -353,7 +349,7 @@ class IcebergTransaction:
         return taken_files(staged)
 
     def abandon(self) -> None:
-        """Deletes the files that were written, unless they are the table's, or may be."""
+        """Delete the files that were written, unless they are the table's, or may be."""
         if self.uncommitted:
             self._delete([*(str(file.location()) for file in self._written), *self._metadata_files()])
 
@@ -369,7 +365,7 @@ class IcebergTransaction:
         delete_files(self._java.table().io(), paths)
 
     def read_written(self) -> DataFrame | None:
-        """The rows that it has written, once it is committed; None where Spark cannot read all columns."""
+        """The rows that the committed transaction wrote; None if Spark cannot read all columns."""
         if self.snapshot is None or self._replaced:
             return None
         before = None if self.base is None else self.base.snapshot
@@ -378,18 +374,14 @@ class IcebergTransaction:
         return self.table.read_appended(before, self.snapshot)
 
     def upkeep(self) -> None:
-        """Once it is committed: lets go of what the table's metadata
-        keep of batches long past. Never fails.
-        """
+        """After the commit, drop metadata of batches long past. Never fails."""
         table = self._java.table()
         if self._ledger is not None and self.base is not None:
             delete_ledger(table.io(), self.base.properties.get(LEDGER))
         upkeep(self.table, table.operations().current())
 
     def undo(self) -> bool:
-        """Takes the files of a committed transaction out of the table
-        again; False where they are no longer there.
-        """
+        """Remove the files of a committed transaction from the table; False if it no longer has them."""
         return Retry(self.table.name).run(self._taken_out)
 
     def _taken_out(self) -> bool:
@@ -415,7 +407,7 @@ class IcebergTransaction:
         return True
 
     def _is_in(self, now: Any) -> bool:
-        """Whether the Java table has the batch."""
+        """True if the Java table ``now`` has the batch."""
         if self._made is not None:
             return now.snapshot(self._made) is not None
         return self._properties.items() <= text_map(self._jvm, now.properties()).items()

@@ -68,7 +68,7 @@ def left_out(schema: Schema) -> list[str]:
 
 
 def unreadable(table: str, schema: Schema) -> DataError | None:
-    """Why Spark cannot read the table, where it cannot."""
+    """The reason that Spark cannot read the table; None if it can."""
     for path, f in schema.walk():
         if isinstance(f.type, Primitive) and f.type.name in _UNREAD:
             return DataError(
@@ -79,7 +79,7 @@ def unreadable(table: str, schema: Schema) -> DataError | None:
 
 
 def warnings(before: Schema, after: Schema) -> list[str]:
-    """What new columns mean for those who read the table."""
+    """Sentences for readers of the table about new columns of types that they may not know."""
     known = {f.id for _, f in before.walk()}
     out = []
     for path, f in after.walk():
@@ -137,8 +137,9 @@ def frame_of(spark: SparkSession, java: Any) -> DataFrame:
 
 
 def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata: str = "") -> DataFrame:
-    """The rows of the table, or of one of its ``metadata`` tables,
-    without the columns that Spark cannot read.
+    """The rows of a Java table, or of one of its ``metadata`` tables, without columns that Spark cannot read.
+
+    ``name``: the table's, for messages; ``schema``: the table's, whose unreadable columns are left out.
     """
     jvm: Any = spark._jvm
     operations = with_schema(jvm, java, readable(schema)).table().operations()
@@ -150,7 +151,7 @@ def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata:
 
 
 def taken_files(transaction: Any) -> list[Any]:
-    """The data files that were added in a transaction that nobody commits; what tells of them is deleted."""
+    """The data files added in a transaction that is never committed; its metadata files are deleted."""
     table = transaction.table()
     files = items(table.currentSnapshot().addedDataFiles(table.io()))
     for path in telling(table):

@@ -1,9 +1,8 @@
-"""What a table's metadata need no longer: the snapshots of batches long
-past, and schemas that nothing refers to.
+"""Upkeep of a table's metadata: the snapshots of batches long past go, and schemas that nothing refers to.
 
 Each commit writes all of a table's metadata anew, so a table that is fed every minute would become slower
-with each batch. Which snapshots go is `core/changelog/retention.py`'s to say; no data file becomes
-unreachable by it, and none is ever deleted here.
+with each batch. `core/changelog/retention.py` decides which snapshots go. No data file becomes unreachable by
+it, and none is ever deleted here.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ class Dispensable:
 
 
 def upkeep(table: IcebergTable, current: Any) -> None:
-    """Lets go of them, where there are so many that it is worth a commit. ``current``: Java's
-    metadata of the table, as a commit left them.
+    """Remove dispensable snapshots and schemas if there are enough to be worth a commit. Never fails.
 
-    Never fails: what one commit cannot do, for others commit at the same time, a later one does.
+    ``current``: Java's metadata of the table after a commit. If the removal meets a concurrent commit, a
+    later one does it.
     """
     try:
         if _may_be_due(current):
@@ -53,7 +52,10 @@ def upkeep(table: IcebergTable, current: Any) -> None:
 
 
 def dispensable(metadata: Mapping[str, Any], now: int) -> Dispensable:
-    """What can go of metadata in their JSON form; nothing where that is little. ``now``: in milliseconds."""
+    """The snapshots and schemas that metadata in JSON form can do without; none if there are few.
+
+    ``now``: in milliseconds.
+    """
     properties = metadata.get("properties", {})
     if properties.get(GC, "true").lower() != "true":
         return Dispensable()
@@ -63,7 +65,7 @@ def dispensable(metadata: Mapping[str, Any], now: int) -> Dispensable:
 
 
 def _allowed(columns: int) -> int:
-    """How many changes keep their schemas: fewer in a wide table, whose schemas are large."""
+    """The number of changes that keep their schemas: smaller for a wide table, whose schemas are large."""
     return min(SCHEMAS, max(FEW, _MANY_COLUMNS // max(columns, 1)))
 
 
@@ -130,9 +132,7 @@ def _let_go(table: IcebergTable) -> None:
 
 
 def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, str]:
-    """What tells of the snapshots that are gone: how many batches are no
-    longer in one line, and what is behind gaps.
-    """
+    """The properties that account for removed snapshots: the number of batches, and those behind gaps."""
     branch = retention.main(metadata)
     left = [s for s in branch if s["snapshot-id"] not in gone]
     batches = [sum(map(retention.appends, line[: retention.first_gap(line) + 1])) for line in (branch, left)]
@@ -153,7 +153,7 @@ def _far(metadata: Mapping[str, Any], gone: Collection[int]) -> set[int]:
 
 
 def _delete_manifests(jvm: Any, operations: Any, gone: list[Any], far: Collection[int]) -> None:
-    """Deletes the manifest lists of snapshots that are gone, and the
+    """Delete the manifest lists of snapshots that are gone, and the
     manifests that none of the others has.
     """
     io = operations.io()

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 
 def versions(table: IcebergTable) -> Versions:
-    """Reads the log. Raises UsageError where there is no table."""
+    """The versions of the table, by its log. Raises UsageError if there is no table."""
     java = table.java()
     if java is None:
         raise no_table(table.name)
     parser = java_type(table.spark._jvm, "org.apache.iceberg.TableMetadataParser")
 
     def read(location: str) -> Any:
+        """Read a metadata file; None if it was cleaned away."""
         try:
             return json.loads(parser.toJson(parser.read(java.io(), location)))
         except Py4JJavaError:  # cleaned away
@@ -46,7 +47,7 @@ def versions(table: IcebergTable) -> Versions:
 def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
     """The versions up to a table's ``current`` metadata, in their JSON form (Iceberg spec, "Table Metadata").
 
-    ``read`` gives that of a metadata file, None where it is gone.
+    ``read``: returns the JSON form of a metadata file, None if it is gone.
     """
     changes = changes_in_log(current, read)
     whole = not changes[0].get("metadata-log")
@@ -68,7 +69,7 @@ def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
 
 
 class _Parts:
-    """What definitions are made of, by id, out of several versions of a table's metadata."""
+    """The parts of definitions by id, gathered from several versions of a table's metadata."""
 
     def __init__(self, changes: Iterable[Metadata]) -> None:
         self.schemas: dict[int, Schema] = {}
@@ -82,9 +83,13 @@ class _Parts:
             self._orders |= {order["order-id"]: order for order in metadata["sort-orders"]}
 
     def has(self, ids: Ids) -> bool:
+        """True if all parts with these ids are known."""
         return ids.schema in self.schemas and ids.spec in self._specs and ids.order in self._orders
 
     def definition(self, ids: Ids, like: Metadata, properties: Mapping[str, str]) -> Definition:
+        """The definition with these ids and ``properties``, and the format version and last id of
+        ``like``.
+        """
         return Definition(
             self.schemas[ids.schema],
             partition_fields(self._specs[ids.spec], like["format-version"]),
@@ -104,6 +109,7 @@ def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
     ids, properties = ids_of_json(oldest), _properties(oldest)
 
     def add(ids: Ids, change: last_changes.Change | None = None) -> None:
+        """Append the version with these ids, which the ``change`` led to."""
         definition = parts.definition(ids, oldest, properties)
         arguments = (
             (change.at, definition, change.step.snapshot, change.record) if change else (None, definition)
@@ -161,7 +167,7 @@ def schemas(jvm: Any, metadata: Any) -> dict[int, Schema]:
 
 
 def snapshots(table: IcebergTable, latest: int | None) -> Iterator[Snapshot]:
-    """A snapshot and those before it, as far as they are there."""
+    """A snapshot and its known ancestors."""
     java = table.java()
     while latest is not None:
         snapshot = java.snapshot(latest)

@@ -128,10 +128,10 @@ def local_name(name: str, catalog: str) -> str:
 
 
 def alter(table: CatalogTable, request: AlterRequest, *, catalog: str = "", upgrade: bool = False) -> Altered:
-    """Makes the changes in one commit, or none of them. ``upgrade``: to format v3 too, which does not go
-    back. ``catalog``: what may stand before a new name of the table.
+    """Make the changes in one commit, or none of them.
 
-    Raises UsageError, DataError; the table is then as it was.
+    ``upgrade``: also to format v3, which cannot be undone. ``catalog``: the name that may precede a new name
+    of the table. Raises UsageError, DataError; the table is then unchanged.
     """
     if (name := request.new_name) is not None:
         return _renamed(table, request, name, catalog)

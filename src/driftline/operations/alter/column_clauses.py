@@ -32,6 +32,7 @@ class StatementReader(TypeReader):
     """A cursor over a statement. Errors are UsageErrors that point at the word they stumble over."""
 
     def field(self) -> Field:
+        """Read a field of a struct, with NOT NULL and COMMENT."""
         field = TypeReader.field(self)
         while True:
             if self.got("NOT", "NULL"):
@@ -42,6 +43,7 @@ class StatementReader(TypeReader):
                 return field
 
     def literal(self) -> Literal:
+        """Read a literal as a Python value; of a date or a time, its text."""
         for word, value in (("NULL", None), ("TRUE", True), ("FALSE", False)):
             if self.got(word):
                 return value
@@ -78,6 +80,7 @@ class ColumnClauseReader(StatementReader):
     """
 
     def add(self) -> Iterator[tuple[TableChange, int]]:
+        """Read ADD COLUMN, of one or more columns, with or without brackets."""
         if not self.got("COLUMN"):
             self.got("COLUMNS")
         if_absent = self.got("IF", "NOT", "EXISTS")
@@ -94,6 +97,7 @@ class ColumnClauseReader(StatementReader):
                 return
 
     def new_column(self, if_absent: bool) -> tuple[AddColumn, int]:
+        """Read a new column: its path, its type, then clauses in any order."""
         start = self.now
         *parent, name = self.path()
         type_ = self.type()
@@ -118,6 +122,7 @@ class ColumnClauseReader(StatementReader):
                 return AddColumn(tuple(parent), column, to=to, if_absent=if_absent), start.start
 
     def position(self, parent: Path) -> Position | None:
+        """Read FIRST or AFTER; None if neither is there. The column stays in the struct ``parent``."""
         if self.got("FIRST"):
             return Position()
         if not self.got("AFTER"):
@@ -129,6 +134,7 @@ class ColumnClauseReader(StatementReader):
         return Position(name)
 
     def drop(self) -> Iterator[tuple[TableChange, int]]:
+        """Read DROP COLUMN, of one or more columns."""
         if not self.got("COLUMN"):
             self.got("COLUMNS")
         if_exists = self.got("IF", "EXISTS")
@@ -142,11 +148,13 @@ class ColumnClauseReader(StatementReader):
             self.need(")")
 
     def rename(self) -> RenameColumn:
+        """Read RENAME COLUMN: the column and its new name."""
         path = self.path()
         self.need("TO")
         return RenameColumn(path, self.new_name(path))
 
     def new_name(self, path: Path) -> str:
+        """Read the new name of the column at ``path``; a path is allowed if it stays in the struct."""
         token = self.now
         *at, name = self.path("the new name")
         if at and tuple(at) != path[:-1]:
@@ -191,6 +199,7 @@ class ColumnClauseReader(StatementReader):
         return None if position is None else MoveColumn(path, position)
 
     def alter_column(self) -> Iterator[tuple[TableChange, int]]:
+        """Read ALTER COLUMN, of one or more columns, each with at least one change."""
         while True:
             start = self.now
             path = self.path()
@@ -207,6 +216,7 @@ class ColumnClauseReader(StatementReader):
                 return
 
     def column_change(self, path: Path) -> TableChange | None:
+        """Read one change to the column at ``path``; None if none is there."""
         if self.got("SET", "DATA", "TYPE") or self.got("SET", "TYPE") or self.got("TYPE"):
             type_ = self.exact_type()
             if self.sees("USING"):

@@ -44,9 +44,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One ALTER TABLE. ``text`` is as it was written, but for the
-    values of properties, which may be secrets.
-    """
+    """One ALTER TABLE. ``text`` is as written, without the values of properties, which may be secrets."""
 
     table: str
     clauses: tuple[Clause, ...]
@@ -77,6 +75,7 @@ def parse(sql: str) -> list[Statement]:
 
 class _Parser(ColumnClauseReader, LayoutReader):
     def statement(self) -> Statement:
+        """Read one ALTER TABLE. The values of properties are left out of its text."""
         first = self.now
         if not self.got("ALTER", "TABLE"):
             self.stop(
@@ -168,6 +167,7 @@ class _Parser(ColumnClauseReader, LayoutReader):
     # -----------------------------------------------------------------------------------------------
 
     def property(self) -> tuple[str, str]:
+        """Read a property's key and value; the equals sign is optional."""
         key = self.key()
         self.got("=")
         for word in ("TRUE", "FALSE"):
@@ -178,6 +178,7 @@ class _Parser(ColumnClauseReader, LayoutReader):
         return key, self.next().value
 
     def key(self) -> str:
+        """Read a property's key: text, or names joined by dots and hyphens."""
         if self.now.kind is TokenKind.text:
             return self.next().value
         out = self.name("a property")

@@ -39,13 +39,14 @@ class AlterRequest:
 
     @classmethod
     def of_changes(cls, changes: Sequence[TableChange]) -> AlterRequest:
+        """Request ``changes`` given as values, recorded in short. Raises UsageError if there are none."""
         if not changes:
             raise UsageError("there is no change to make")
         return cls("", tuple(changes), in_short(changes))
 
     @property
     def new_name(self) -> str | None:
-        """The name of a RENAME TO, which stands alone. Raises UsageError where it does not."""
+        """The new name of a RENAME TO. Raises UsageError if it is not the only change."""
         renames = [i for i, c in enumerate(self.changes) if isinstance(c, RenameTable)]
         if renames and len(self.changes) > 1:
             raise self.explained(

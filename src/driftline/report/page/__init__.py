@@ -1,7 +1,7 @@
-"""A table's statistics as one page for a browser: one file, which asks the network for nothing.
+"""A table's statistics as one page for a browser: one file, which loads nothing from the network.
 
-What is data is escaped by the template, or put into the document as text by the script; and the page's
-own policy lets no script run but that one.
+Data are escaped by the template, or put into the document as text by the script; and the page's own policy
+lets no other script run.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def page(stats: Stats, index: str | None = None) -> str:
 
 
 def pages(lake: LakeStats) -> Iterator[tuple[str, str]]:
-    """The pages of a whole lake, each with the name of its file: that with all tables comes last, so that it
-    is not there before what it leads to.
+    """The pages of a whole lake, each with the name of its file. The page of all tables is last, after
+    those it links to.
     """
     names = {one.table: _file_name(one.table) for one in lake.tables}
     for one in lake.tables:

@@ -146,6 +146,7 @@ def kind(type_: Type) -> str:
 
 
 def value(bound: Value | None, cut: bool) -> str | None:
+    """A bound as text; an ellipsis marks one that was cut."""
     if bound is None:
         return None
     text = str(bound).lower() if isinstance(bound, bool) else str(bound)
@@ -153,6 +154,7 @@ def value(bound: Value | None, cut: bool) -> str | None:
 
 
 def seen(moment: SeenIn | None) -> str:
+    """The time and the batch in which a column first or last had a value; "" if unknown."""
     return "" if moment is None else when(moment.at) + (f" · {short(moment.batch)}" if moment.batch else "")
 
 
@@ -172,6 +174,7 @@ def place(text: str | None) -> str:
 
 
 def who(by: str, text: str) -> str:
+    """The author of a change, with its batch or statement."""
     match by:
         case "batch":
             return f"batch {short(text)}"
@@ -186,6 +189,11 @@ def who(by: str, text: str) -> str:
 
 
 def number(n: int | None) -> str:
+    """A count with separators, ? if unknown.
+
+    >>> number(1234567), number(None)
+    ('1,234,567', '?')
+    """
     return "?" if n is None else f"{n:,}"
 
 
@@ -202,6 +210,7 @@ def size(n: int | None) -> str:
 
 
 def tallest(numbers: Sequence[int]) -> int:
+    """The largest number, at least 1, by which bars are scaled."""
     return max(numbers, default=0) or 1
 
 

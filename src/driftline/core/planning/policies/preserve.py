@@ -33,16 +33,20 @@ class Preserve:
     makes_columns = True
 
     def decide(self, field: FieldState) -> Decision:
+        """Decide the field by `decide`."""
         return decide(field)
 
     def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+        """True if `takes` routes the facet to the column, whatever its values."""
         del seen
         return takes(column, facet)
 
     def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+        """True if `accepts` finds each value exact in the column."""
         return accepts(column, facet, seen, unit)
 
     def keeps_required(self, *, absent: bool) -> str:
+        """Never a reason: a required column without a value becomes optional."""
         del absent
         return ""
 
@@ -141,7 +145,7 @@ def first_sight(facets: Facets) -> tuple[list[New], Facet]:
         new.append(
             New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last)
         )
-    # Text of what its own type could not hold stands beside that type.
+    # Text of values that the type could not hold is beside that type.
     plain = [n.facet for n in new if not (n.cause.typed and n.cause.digits)]
     return new, original(plain or [n.facet for n in new])
 

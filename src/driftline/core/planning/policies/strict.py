@@ -17,16 +17,20 @@ class Strict:
     makes_columns = False
 
     def decide(self, field: FieldState) -> Decision:
+        """Decide the field by `decide`, without new columns."""
         return decide(field)
 
     def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+        """True if `preserve` would route the facet to the column."""
         del seen
         return preserve.takes(column, facet)
 
     def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+        """True if the column holds each value exactly, as in `preserve`."""
         return preserve.accepts(column, facet, seen, unit)
 
     def keeps_required(self, *, absent: bool) -> str:
+        """The reason to refuse records without a value: the schema is frozen."""
         del absent
         return f"a required column without a value; {_FROZEN}"
 

@@ -36,19 +36,25 @@ class Widen:
     makes_columns = True
 
     def decide(self, field: FieldState) -> Decision:
+        """Decide the field by `decide`; refuse a new field with a reserved name."""
         if field.reserved and not field.columns:
             why = "names that begin with _ are for the table's first batch"
             return Decision((), refused=[Refusal(facet, why) for facet in field.facets])
         return decide(field)
 
     def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+        """True if `takes` allows it by the matrix, for the values as observed."""
         return takes(column, facet, seen)
 
     def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+        """True if `accepts` finds each value exact in the column; the epoch unit does not matter."""
         del unit
         return accepts(column, facet, seen)
 
     def keeps_required(self, *, absent: bool) -> str:
+        """The reason to refuse records without a value if all lack the key; else the column becomes
+        optional.
+        """
         return "a required column that no record of the batch has" if absent else ""
 
 
