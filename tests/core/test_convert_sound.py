@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -145,9 +146,13 @@ def _bare(value: Any) -> Any:
             return value
 
 
+_ID = re.compile(r'"(?:element-)?id": \d+')
+
+
 def types_of(schema: Schema) -> set[tuple[Path, str]]:
     """The columns and their types, in no order: the first record of a kind decides that."""
-    return {(path, type_text(f.type)) for path, f in schema.walk() if isinstance(peel(f.type)[1], Primitive)}
+    leaves = ((path, f) for path, f in schema.walk() if isinstance(peel(f.type)[1], Primitive))
+    return {(path, _ID.sub("", type_text(f.type))) for path, f in leaves}
 
 
 def plain(rows: pa.RecordBatch, struct: Struct) -> list[dict[str, Any]]:

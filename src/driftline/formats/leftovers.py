@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.formats.lakes import Orphan
@@ -15,9 +18,11 @@ if TYPE_CHECKING:
 def listed(spark: SparkSession, folder: str, before: float) -> Iterator[Orphan]:
     """All files in a folder that were last changed ``before`` then, in seconds since 1970."""
     path = _path(spark, folder)
-    # Hadoop's own local file system hides the checksums.
     fs = _file_system(spark, path)
-    fs = fs.getRaw() if "LocalFileSystem" in fs.getClass().getName() else fs
+    if "LocalFileSystem" in fs.getClass().getName():
+        # Through Java each file takes several calls; Hadoop's own would hide the checksums, too.
+        yield from _listed_here(str(path.toUri().getPath()), before)
+        return
     if not fs.exists(path):
         return
     files = fs.listFiles(path, True)
@@ -25,6 +30,16 @@ def listed(spark: SparkSession, folder: str, before: float) -> Iterator[Orphan]:
         status = files.next()
         if status.getModificationTime() / 1000 <= before:
             yield Orphan(str(status.getPath().toString()), int(status.getLen()))
+
+
+def _listed_here(folder: str, before: float) -> Iterator[Orphan]:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place, name)
+            with suppress(FileNotFoundError):  # its writer may move or delete it meanwhile
+                status = path.stat()
+                if status.st_mtime <= before:
+                    yield Orphan(f"file:{path}", status.st_size)
 
 
 def delete(spark: SparkSession, orphans: Iterable[Orphan]) -> None:
