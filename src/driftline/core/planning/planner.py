@@ -241,7 +241,7 @@ def _decide(
         scope.is_new,
         may_wait=is_unknown and bool(context.schema.struct.fields),
         must_wait=len(key) > context.settings.max_key and not (known or drafts),
-        never=not key,
+        never=not key and context.settings.keep_empty_names,
     )
     decision = decide_field(target, seen, contract, context)
     drafts += [

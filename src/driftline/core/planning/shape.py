@@ -214,7 +214,8 @@ class RecordShape:
         """
         if empty_names or "" not in self.fields:
             return self.fields
-        return {key: shape for key, shape in self.fields.items() if key}
+        typed = any(seen.typed for seen in self.fields[""].facets.values())
+        return self.fields if typed else {key: shape for key, shape in self.fields.items() if key}
 
     def having(self, takes: Callable[[str], bool]) -> RecordShape:
         """The fields whose keys satisfy ``takes``."""
