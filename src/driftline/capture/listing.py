@@ -46,7 +46,7 @@ def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[Li
 
 
 def listed_behind(source: str, fmt: str | None, path: str) -> Iterator[ListedFile]:
-    """Of what `listed` gives of a folder or glob in S3, what sorts behind a path. Raises SetupError."""
+    """The files of `listed` that sort behind a path, of a folder or glob in S3. Raises SetupError."""
     fits = may_be(source, fmt)
     for file in behind(source, path):
         if fits(file.path):

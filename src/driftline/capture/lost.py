@@ -24,7 +24,7 @@ class LostOffsets:
         return self.last - self.first + 1
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         place = {"topic": self.topic, "partition": self.partition}
         return {**place, "first": self.first, "last": self.last, "offsets": self.count}
 

@@ -51,7 +51,7 @@ class Batch:
     lost: tuple[LostOffsets, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as `--json` prints it."""
+        """The form that `--json` prints."""
         more = {"capture": self.capture, "epoch": self.epoch, "tombstones": self.tombstones, "lag": self.lag}
         return {**self.result.to_dict(), **more, "lost": [one.to_dict() for one in self.lost]}
 

@@ -79,7 +79,7 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
 
 
 def _fail(scope: Invocation, error: Exception) -> int:
-    """Says what went wrong; returns the exit code."""
+    """Print the error; returns the exit code."""
     if isinstance(error, DriftlineError):
         message, todo, code = error.message, error.hint, error.exit_code
     else:

@@ -85,7 +85,7 @@ class Pages:
 
 
 def _begun(rows: Iterator[str]) -> Iterator[str]:
-    """The same rows, with the first already fetched."""
+    """Fetch the first row now, so that an error of the query comes before any output."""
     return chain(list(islice(rows, 1)), rows)
 
 

@@ -27,7 +27,7 @@ SURE = 2.0  # seconds until a rate is worth telling
 
 @dataclass
 class Pace:
-    """Of one reading after another of ``size`` bytes; each has tasks of even size."""
+    """The pace of successive reads of ``size`` bytes, each in tasks of even size."""
 
     size: int
     clock: Callable[[], float] = time.monotonic

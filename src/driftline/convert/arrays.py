@@ -151,9 +151,7 @@ class ArrowRecords:
         return by_key
 
     def followed_by(self, groups_behind: Sequence[ArrowRecords]) -> ArrowRecords:
-        """These records, then those of each group: a key that occurs in several of their structs occurs
-        again.
-        """
+        """Append the records of each group; a key that occurs in several of their structs occurs again."""
         groups = (self, *groups_behind)
         arrays = one_after_another([(records.count, records.arrays) for records in groups])
         fields = tuple(field for records in groups for field in records.struct.fields)

@@ -54,7 +54,7 @@ class Plans(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Promoter:
-    """Makes rows with the columns of ``after`` from rows with those of ``before``.
+    """A converter of rows with the columns of ``before`` to rows with those of ``after``.
 
     ``same``: fills the existing columns; ``of_json``, ``of_typed``: those of the promoted values. ``old``:
     the name of the rest, which stays as it was; ``new``: of the one without the selected values.

@@ -152,7 +152,7 @@ def drifting_keys(
 def _drifting(
     shape: RecordShape, same: RecordShape, usual: Struct, routes: Sequence[RecordRoute]
 ) -> Drifting:
-    """The same keys; ``same``: the part of the shape that has the usual types."""
+    """Implement `drifting_keys`; ``same``: the part of the shape that has the usual types."""
     types = {f.name: f.type for f in usual.fields}
     drifting: dict[str, Drifting | None] = {}
     for key, fields in _by_key(routes).items():
@@ -167,7 +167,7 @@ def _drifting(
 def _drifting_below(
     field: FieldShape, same: FieldShape | None, usual: Type, routes: Sequence[FieldRoute]
 ) -> Drifting | None:
-    """The same keys in the records of a field.
+    """The drifting keys in the records of a field.
 
     None if its values cannot be cut apart, as they go to columns other than structs.
     """

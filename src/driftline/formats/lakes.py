@@ -104,7 +104,7 @@ class Catalog(Protocol):
         ...
 
     def on(self, spark: SparkSession) -> Self:
-        """The same tables in another session of the same Spark."""
+        """Open the lake in another session of the running Spark."""
         ...
 
     def table(self, name: str) -> CatalogTable:

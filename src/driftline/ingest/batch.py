@@ -119,7 +119,7 @@ class Planned:
     settings: Settings
 
     def on(self, now: State) -> Planned:
-        """The same batch for the table as it is ``now``.
+        """Rebase the planned batch on the table as it is ``now``.
 
         Raises Moved if its rows would be written differently.
         """

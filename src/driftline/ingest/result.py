@@ -71,9 +71,9 @@ class Result(Shown):
         }
 
     def with_rest(self, waiting: Mapping[str, int | None], contract: Contract) -> Result:
-        """The same result with the values that went to the rest, beyond limits or held.
+        """Add the values that went to the rest, beyond limits or held.
 
-        The number of values by path, None if unknown.
+        ``waiting``: the number of values by path, None if unknown.
         """
         rest: dict[str, int | None] = {}
         held: dict[str, int | None] = {}

@@ -104,7 +104,7 @@ class Lake(Shown):
         self.close()
 
     def on(self, spark: SparkSession) -> Lake:
-        """The same lake in another session of the same Spark."""
+        """Open the lake in another session of the running Spark."""
         return Lake(spark, self.catalog, self.format.on(spark))
 
     @property

@@ -61,7 +61,7 @@ class Observation:
     lines: int = 0
 
     def shifted(self, lines: int) -> Observation:
-        """The same observation, ``lines`` further down in its file."""
+        """Move the places of the observation down by ``lines``."""
 
         def below(place: Place) -> Place:
             """The place, ``lines`` further down in its file."""
@@ -71,7 +71,7 @@ class Observation:
 
     @no_search()
     def placed(self, at: Callable[[Place], Place]) -> Observation:
-        """The same observation at other places."""
+        """Replace each place of the observation by ``at`` of it."""
         reasons = tuple(replace(r, place=at(r.place)) for r in self.tally.reasons)
         entries = _packed(self.shape)
         for _, _, item in entries:

@@ -123,7 +123,7 @@ def read(file: Path, table: str) -> Promise:
 
 
 def _yaml(contract: OpenDataContractStandard) -> str:
-    """As YAML with letters as they are, as long as it reads back: of some characters PyYAML makes blanks."""
+    """The contract as YAML. Letters are escaped only if PyYAML would not read it back as it is."""
     import yaml
 
     content = contract.model_dump(exclude_none=True, exclude_defaults=True, by_alias=True)

@@ -178,7 +178,7 @@ class SelectedValues:
 
     @classmethod
     def merged(cls, parts: Sequence[SelectedValues]) -> SelectedValues:
-        """Of several tasks."""
+        """Merge the selected values of several tasks."""
         return cls(
             merge_observations([part.of_json for part in parts]),
             merge_observations([part.of_typed for part in parts]),

@@ -76,7 +76,7 @@ class Pending:
         return rows if has else rows.withColumn(REPLAY, F.lit(None).cast("bigint"))
 
     def token(self, number: int) -> Token:
-        """Of a replay: numbers rise, and the quarantine is the stream that they are of."""
+        """The token of a replay: its number is the epoch, and the quarantine is the stream."""
         stream = str(self.state.uuid)
         return Token(f"replay:{stream[:8]}", stream, number)
 

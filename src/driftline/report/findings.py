@@ -32,7 +32,7 @@ class Finding:
     line: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As `--json` prints it."""
+        """The form that `--json` prints."""
         return asdict(self)
 
     def __str__(self) -> str:

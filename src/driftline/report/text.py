@@ -188,7 +188,7 @@ def _is_no_json(result: Result) -> bool:
 
 
 def _first(items: Sequence[T], most: int) -> Sequence[T]:
-    """Those that are listed: all, or so few that a report of very much fits a screen."""
+    """The items to list: all, or so few that a long report fits a screen."""
     return items if len(items) <= most else items[: most // 2]
 
 

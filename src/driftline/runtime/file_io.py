@@ -78,7 +78,7 @@ def options(file_io: str, properties: Mapping[str, str], location: str) -> dict[
 
 
 def options_at(uri: str, properties: Mapping[str, str]) -> dict[str, str] | None:
-    """The same options, for the class that Java uses with URIs of this kind."""
+    """The `options` of the FileIO class that Java uses for the scheme of the URI."""
     return options(_FILE_IOS.get(uri.partition("://")[0], ""), properties, uri)
 
 

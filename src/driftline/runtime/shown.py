@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 def shows(type_: type[_T], render: Callable[[_T], Iterable[RenderableType]]) -> None:
-    """Says how values of a type are shown: as what lines."""
+    """Register the lines that show values of a type."""
     _RENDERERS[type_] = render
 
 

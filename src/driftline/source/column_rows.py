@@ -201,7 +201,7 @@ def _accepted(rows: Iterable[Rows], observer: RowsObserver, set_aside: SetAside)
 
 
 def _small_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, small batches that are alike as one."""
+    """Join small batches of one schema."""
     for _, alike in groupby(batches, attrgetter("schema")):
         yield from map(_joined, gathered(alike, lambda batch: (batch.num_rows, batch.nbytes)))
 

@@ -111,7 +111,7 @@ class Observers:
 
 @dataclass(frozen=True, slots=True)
 class PartRows:
-    """Makes rows of the table from parts of files. ``shares``: the parts of each task."""
+    """The row maker of parts of files. ``shares``: the parts of each task."""
 
     work: Work
     shares: Sequence[Sequence[int]]

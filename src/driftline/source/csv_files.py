@@ -65,7 +65,7 @@ class Wrong:
         return cls(line, f"a record of more than {LONGEST >> 20} MiB", "is the file CSV, with line ends?")
 
     def below(self, lines: int) -> Wrong:
-        """The same, so many lines further down in its file."""
+        """Move the line number down by ``lines``."""
         return replace(self, line=self.line + lines)
 
     def of(self, path: str) -> DataError:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SplitRows:
-    """Makes rows of the table from files of JSON.
+    """The row maker of files of JSON.
 
     ``shares``: the splits of each task.
     """

@@ -131,7 +131,7 @@ class JsonFrame:
 
 @dataclass(frozen=True, slots=True)
 class _TextRows:
-    """Makes rows of the table from the texts of a frame."""
+    """The row maker of a frame's texts."""
 
     texts: Texts
     make: JsonRows

@@ -277,7 +277,7 @@ class KafkaTyped:
 
 @dataclass(frozen=True, slots=True)
 class _TypedRows:
-    """Makes rows of the table from values of Kafka. ``own``: the column that the metadata go to."""
+    """The row maker of typed values of Kafka. ``own``: the column that the metadata go to."""
 
     wire: Wire
     terms: RowTerms

@@ -26,7 +26,7 @@ class Origin(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """The same for reports."""
+        """The place that reports show."""
         if self.topic is not None:
             return Place(f"{self.topic}/{self.partition}", self.offset or 0)
         return Place(self.source or "", self.line or 0)

@@ -44,7 +44,7 @@ class Rejects:
         return sum(file.rows for file in self.files)
 
     def named(self, names: Mapping[str, str]) -> Rejects:
-        """The same rejects, with other names for their files."""
+        """Give the rejects' files other ``names``, by path."""
         return replace(self, names=names)
 
     def tasks(self, spark: SparkSession, struct: Struct, constants: Mapping[str, Any]) -> RowTasks:

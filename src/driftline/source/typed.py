@@ -166,7 +166,7 @@ class TypedFrames:
 
 @dataclass(frozen=True, slots=True)
 class _FrameRows:
-    """Makes rows of the table from those of a frame, whose last column is the file of each."""
+    """The row maker of a frame's rows, whose last column is the file of each."""
 
     number: int
     label: str

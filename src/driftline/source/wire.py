@@ -73,7 +73,7 @@ class WireDecoder(Protocol):
         ...
 
     def whole(self, payloads: Payloads) -> Whole | None:
-        """Those payloads that can be read at once; None if none can."""
+        """Read the payloads that can be read together; None if none can."""
         ...
 
     def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:

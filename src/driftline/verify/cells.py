@@ -154,7 +154,7 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Head:
-        """As much of a text as tells how it is written."""
+        """The part of a text that tells how it is written."""
         begin = text[: _LOOKED + 1].encode(errors="surrogateescape")
         return cls(begin[:_LOOKED].decode(errors="surrogateescape"), len(begin) >= _LOOKED)
 

@@ -45,8 +45,9 @@ class Fingerprinted(NamedTuple):
 
 
 class ExpectedRows:
-    """Makes fingerprints of lines, for a table's columns and their ``shapes``. ``left_out``: paths of keys
-    whose values are not compared.
+    """A maker of fingerprints of lines, for a table's columns and their ``shapes``.
+
+    ``left_out``: paths of keys whose values are not compared.
     """
 
     def __init__(

@@ -103,7 +103,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Makes the keys, of both sides, of one table and one source."""
+    """The maker of keys, for one table and one source."""
 
     record: TableStruct
     slot: Slot

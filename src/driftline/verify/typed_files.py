@@ -304,7 +304,10 @@ def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:
 
 
 class _AvroSchema:
-    """Makes values plain by their schema. ``old``: by which calendar its days are counted, if not today's."""
+    """A converter of values to plain ones, by their schema.
+
+    ``old``: by which calendar its days are counted, if not today's.
+    """
 
     def __init__(self, old: OldDays | None = None) -> None:
         self._named: dict[str, Any] = {}

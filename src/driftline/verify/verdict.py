@@ -46,7 +46,7 @@ class Verdict(Shown):
         return not self.missing and not self.extra
 
     def named(self, names: Mapping[str, str]) -> Verdict:
-        """The same verdict, with these names for the files."""
+        """Give the files in the verdict other ``names``, by path."""
         mismatches = self.mismatches
         for path, name in names.items():
             mismatches = tuple(replace(m, place=m.place.replace(path, name)) for m in mismatches)

@@ -131,7 +131,7 @@ Task = Sequence[tuple[int, FilePart]]
 
 @dataclass(frozen=True)
 class Fingerprinter:
-    """Makes fingerprints of parts and of rows, in tasks. ``names``: the table's columns as they come."""
+    """A maker of fingerprints of parts and of rows, in tasks. ``names``: the table's columns as they come."""
 
     terms: Terms
     names: tuple[str, ...]
@@ -148,7 +148,7 @@ class Fingerprinter:
 
     @cached_property
     def shapes(self) -> list[ColumnShape | None]:
-        """Those of the record's columns, then of the table's others; None for one that may have no Arrow."""
+        """The shapes of the record's columns, then of the table's others; None if one may have no Arrow."""
         record = self._comparison.meeting.record
         others = [None for name in self.names if name not in record.columns]
         return [*ColumnShape.of_all(record), *others]

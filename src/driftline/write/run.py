@@ -36,7 +36,7 @@ _SMALL = 8 * 2**20  # bytes, which take less time than to start a Python process
 
 
 class RowMaker(Protocol[Given_contra]):
-    """Makes rows of the table, in a task; it is sent there."""
+    """A maker of the table's rows, sent to a task."""
 
     def rows(self, given: Given_contra, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Any]:
         """Yield the rows, and return what was observed. ``set_aside`` takes batches of rejected records."""
@@ -84,7 +84,7 @@ class TaskResult(Generic[T]):
     aside: AsideFile | None
 
     def of(self, folder: BatchFolder) -> TaskResult[T]:
-        """The same outcome, with the folder that the task ran with."""
+        """Add the folder that the task ran with."""
         return self if self.aside is None else replace(self, aside=replace(self.aside, folder=folder))
 
 

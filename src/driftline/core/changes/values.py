@@ -44,7 +44,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """Adds ``column`` to the struct at ``parent``, at the end or ``to`` a position. ``within`` a
+    """Add ``column`` to the struct at ``parent``, at the end or ``to`` a position. ``within`` a
     struct that is itself new: it comes with that struct's type, and is listed to be seen.
     ``if_absent``: only where none has its name.
     """
@@ -77,7 +77,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class WidenColumn:
-    """Gives the primitive at ``path`` a wider type of its family."""
+    """Widen the primitive at ``path`` to another type of its family."""
 
     path: Path
     type: Type
@@ -88,7 +88,7 @@ class WidenColumn:
 
 @dataclass(frozen=True, slots=True)
 class RelaxColumn:
-    """Makes a required column optional. ``type`` is what it has, for those who print it."""
+    """Make a required column optional. ``type`` is what it has, for those who print it."""
 
     path: Path
     type: Type = UNKNOWN
@@ -99,7 +99,7 @@ class RelaxColumn:
 
 @dataclass(frozen=True, slots=True)
 class RewriteColumn:
-    """Gives the column at ``path`` a type that only rewritten data can have: a column of the same name,
+    """Give the column at ``path`` a type that only rewritten data can have: a column of the same name,
     in the same place, with an id of its own.
     """
 
@@ -112,7 +112,7 @@ class RewriteColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """Takes the column out of the schema; its values stay in the files, and read again after an undo."""
+    """Take the column out of the schema; its values stay in the files, and read again after an undo."""
 
     path: Path
     if_exists: bool = False
@@ -122,7 +122,7 @@ class DropColumn:
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """Gives the column another name in its struct; its id and values stay."""
+    """Give the column another name in its struct; its id and values stay."""
 
     path: Path
     name: str
@@ -132,7 +132,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class MoveColumn:
-    """Moves the column within its struct."""
+    """Move the column within its struct."""
 
     path: Path
     to: Position
@@ -142,7 +142,7 @@ class MoveColumn:
 
 @dataclass(frozen=True, slots=True)
 class RequireColumn:
-    """Makes the column required, if it is certain that no row is null there."""
+    """Make the column required, if it is certain that no row is null there."""
 
     path: Path
 
@@ -151,7 +151,7 @@ class RequireColumn:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceColumns:
-    """Makes exactly these the table's columns, in this order.
+    """Make exactly these the table's columns, in this order.
 
     Existing columns of the same name keep their ids, and so their values, in the given type; the others are
     dropped.
@@ -174,7 +174,7 @@ class SetDefault:
 
 @dataclass(frozen=True, slots=True)
 class SetDoc:
-    """Changes the comment. The mark of an evolved column stays, unless the comment has a mark of its own.
+    """Change the comment. The mark of an evolved column stays, unless the comment has a mark of its own.
 
     ``before``: the former comment, if known.
     """
@@ -188,7 +188,7 @@ class SetDoc:
 
 @dataclass(frozen=True, slots=True)
 class SetIdentifiers:
-    """Makes exactly these columns the identifier fields."""
+    """Make exactly these columns the identifier fields."""
 
     paths: tuple[Path, ...]
 
@@ -197,7 +197,7 @@ class SetIdentifiers:
 
 @dataclass(frozen=True, slots=True)
 class DropIdentifiers:
-    """Removes these columns from the identifier fields."""
+    """Remove these columns from the identifier fields."""
 
     paths: tuple[Path, ...]
 
@@ -223,7 +223,7 @@ class SortTerm:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionField:
-    """Partitions new files by ``term`` too. ``name`` empty: Iceberg's name."""
+    """Partition new files by ``term`` too. ``name`` empty: Iceberg's name."""
 
     term: Term
     name: str = ""
@@ -233,7 +233,7 @@ class AddPartitionField:
 
 @dataclass(frozen=True, slots=True)
 class DropPartitionField:
-    """Stops partitioning new files by the field, given by its name or its term."""
+    """Stop partitioning new files by the field, given by its name or its term."""
 
     field: str | Term
 
@@ -242,7 +242,7 @@ class DropPartitionField:
 
 @dataclass(frozen=True, slots=True)
 class ReplacePartitionField:
-    """Replaces one partition field by another; the same term under another name renames it."""
+    """Replace one partition field by another; the same term under another name renames it."""
 
     old: str | Term
     term: Term
@@ -253,7 +253,7 @@ class ReplacePartitionField:
 
 @dataclass(frozen=True, slots=True)
 class SetPartitioning:
-    """Partitions new files by exactly these terms; none: not at all."""
+    """Partition new files by exactly these terms; none: not at all."""
 
     terms: tuple[Term, ...] = ()
 
@@ -262,7 +262,7 @@ class SetPartitioning:
 
 @dataclass(frozen=True, slots=True)
 class SetSortOrder:
-    """Sorts new files by these terms; none: not at all."""
+    """Sort new files by these terms; none: not at all."""
 
     terms: tuple[SortTerm, ...] = ()
 
@@ -297,7 +297,7 @@ class UnsetProperties:
 
 @dataclass(frozen=True, slots=True)
 class RenameTable:
-    """Renames the table in the catalog, to ``table`` or ``namespace.table``.
+    """Rename the table in the catalog, to ``table`` or ``namespace.table``.
 
     It stands alone, as no change of the table.
     """

@@ -61,12 +61,12 @@ class Contract:
         return inner.inside(dim - 1)
 
     def taking_everything(self) -> Contract:
-        """The same contract, with columns for new and excluded fields too."""
+        """Let new and excluded fields, here and below, have columns."""
         below = {key: contract.taking_everything() for key, contract in self.fields.items()}
         return replace(self, new_fields="add", excluded=False, fields=below)
 
     def without_maps(self) -> Contract:
-        """The same contract, with all objects here and below as structs."""
+        """Keep all objects, here and below, structs."""
         below = {key: contract.without_maps() for key, contract in self.fields.items()}
         return replace(self, maps="off", fields=below)
 

@@ -86,9 +86,7 @@ class FieldDecision:
         return self.policy.accepts(column, facet, self.shape.facets[facet], self.unit)
 
     def sending(self, facets: frozenset[Facet], *, inexact: frozenset[Facet] = frozenset()) -> FieldDecision:
-        """The same decision, with values of these types in the rest; of ``inexact`` types only those that do
-        not fit.
-        """
+        """Send the values of these types to the rest; of ``inexact`` types only those that do not fit."""
         if not facets and not inexact:
             return self
         return replace(self, shape=without(self.shape, facets), beyond=self.beyond | facets | inexact)

@@ -154,7 +154,7 @@ def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
 
 
 def closed_contract(contract: Contract, closed: Closed, keys: Iterable[str]) -> Contract:
-    """The same contract, with objects as structs below keys that get no more columns."""
+    """Keep objects structs below the ``keys`` that get no more columns."""
     below = {key: contract.of(key).without_maps() for key in keys if closed.holds(key)}
     return replace(contract, fields={**contract.fields, **below})
 

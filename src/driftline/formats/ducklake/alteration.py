@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 
 def nulls(connection: Connection, table: int, at: int, column: Field) -> NullCount:
-    """Of a column at the top of the table, at a snapshot: in its files, and
-    in the rows that the catalog keeps itself.
-    """
+    """Count the nulls of a top-level column at a snapshot, in its files and in inlined rows."""
     (null_rows, older_rows, unknown_rows), *_ = connection.rows(
         f"""SELECT coalesce(sum(s.null_count), 0),
         coalesce(sum(f.record_count) FILTER (s.null_count IS NULL AND f.begin_snapshot < c.added), 0),

@@ -139,7 +139,7 @@ class DuckLake:
         return ".".join(map(quoted, name.split(".")))
 
     def on(self, spark: SparkSession) -> DuckLake:
-        """The same lake in another session of the same Spark."""
+        """Open the lake in another session of the running Spark."""
         return replace(self, spark=spark)
 
     def table(self, name: str) -> DuckLakeTable:

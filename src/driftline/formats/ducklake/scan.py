@@ -129,8 +129,9 @@ def _kind(
 
 @dataclass(frozen=True, slots=True)
 class MapRow:
-    """Of a name mapping: the column ``name`` of the file has the id
-    ``id``. ``hive``: its value is in the path.
+    """An entry of a name mapping: the file's column ``name`` has the id ``id``.
+
+    ``hive``: its value is in the path.
     """
 
     number: int

@@ -75,7 +75,7 @@ def _read(connection: Connection, name: str, schema: Schema) -> TableStatistics:
 
 
 def _snapshots(connection: Connection, table: int) -> Iterator[KnownSnapshot]:
-    """Those that brought files, oldest first."""
+    """The snapshots that brought files, oldest first."""
     snapshots = []
     for id_, at, changes_made, extra, added, version in connection.rows(
         "SELECT s.snapshot_id, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)), c.changes_made, c.commit_extra_info, f.n, "
@@ -216,7 +216,7 @@ def _bounds(
 def _firsts(
     connection: Connection, table: int, at: int, plain: Mapping[int, Primitive]
 ) -> dict[int, Numbers]:
-    """Of a file of the snapshot that brought the first value."""
+    """The bounds of each column in one file of the snapshot that brought its first value."""
     return _numbers(
         connection.rows(
             "SELECT s.column_id, arg_min(s.min_value, f.data_file_id), arg_min(s.max_value, f.data_file_id) "

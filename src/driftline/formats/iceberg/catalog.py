@@ -51,7 +51,7 @@ class IcebergCatalog:
         return ".".join(map(quoted, (self.name, *name.split("."))))
 
     def on(self, spark: SparkSession) -> IcebergCatalog:
-        """The same catalog on another session of the same Spark."""
+        """Open the catalog in another session of the running Spark."""
         return replace(self, spark=spark)
 
     def table(self, name: str) -> IcebergTable:

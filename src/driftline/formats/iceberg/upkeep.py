@@ -70,7 +70,7 @@ def _allowed(columns: int) -> int:
 
 
 def _schemas(metadata: Mapping[str, Any], gone: frozenset[int]) -> tuple[int, ...]:
-    """Those that no snapshot has which stays, nor one of the last changes that the table remembers."""
+    """The ids of schemas that no kept snapshot and no remembered change needs."""
     allowed = _allowed(metadata["last-column-id"])
     if len(metadata["schemas"]) <= 2 * allowed:
         return ()
