@@ -148,10 +148,13 @@ class FileLog:
 
     def renamed(self, number: int) -> list[tuple[str, str]]:
         """Files of a list that look like ones which were taken before and are gone: those, and these."""
-        entries = {entry[1:]: entry.path for entry in self.lists[number] if entry.size}
+        # A store has no renames; and of its files there may be more taken than are listed each time.
+        local = (entry for entry in self.lists[number] if entry.size and not is_stored(entry.path))
+        entries = {entry[1:]: entry.path for entry in local}
+        taken = list(self.taken.values()) if entries else []  # a copy, as another thread may add to it
         return [
             (before.path, entries[before[1:]])
-            for before in list(self.taken.values())  # which another thread may add to
+            for before in taken
             if before[1:] in entries and not is_stored(before.path) and not os.path.lexists(before.path)
         ]
 

@@ -37,7 +37,7 @@ def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[Li
             folder = Path(source).absolute()
             yield from _below(str(folder), fmt, lambda path: bool(outside([Path(path)], folder, lake)))
             return
-        paths = outside(dict.fromkeys(matching(source)), glob_base(source), lake)
+        paths = outside(matching(source), glob_base(source), lake)
     except OSError as error:
         raise SetupError(f"{error.filename or source}: cannot be read: {error.strerror}", _AWAY) from error
     if not (paths or has_magic(source)):

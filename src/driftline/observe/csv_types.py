@@ -61,10 +61,9 @@ def as_json(texts: pa.Array, signs: Signs) -> pa.Array:
     """
     decimal, thousands = signs
     if thousands:
-        groups = rf"^-?[1-9][0-9]{{0,2}}(?:\{thousands}[0-9]{{3}})+(?:\{decimal}[0-9]+)?$"
         shortened = pc.replace_substring(texts, thousands, "")
         others = pc.replace_substring(texts, thousands, "_")
-        texts = pc.if_else(pc.match_substring_regex(texts, groups), shortened, others)
+        texts = pc.if_else(pc.match_substring_regex(texts, f"^{signs.groups}$"), shortened, others)
     if decimal == POINT:
         return texts
     return pc.replace_substring(pc.replace_substring(texts, POINT, "_"), decimal, POINT)

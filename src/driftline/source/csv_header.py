@@ -90,8 +90,8 @@ def _as_json(cell: bytes, signs: Signs) -> bytes:
         return cell
     decimal, thousands = signs.decimal.encode(), signs.thousands.encode()
     if thousands:
-        groups = rb"-?[1-9][0-9]{0,2}(?:\%b[0-9]{3})+(?:\%b[0-9]+)?" % (thousands, decimal)
-        cell = cell.replace(thousands, b"" if re.fullmatch(groups, cell) else b"_")
+        is_grouped = re.fullmatch(signs.groups.encode(), cell)
+        cell = cell.replace(thousands, b"" if is_grouped else b"_")
     return cell if signs.decimal == POINT else cell.replace(b".", b"_").replace(decimal, b".")
 
 

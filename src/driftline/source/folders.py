@@ -33,11 +33,11 @@ def below(folder: str, enters: Callable[[str], bool] = lambda _: True) -> Iterat
 
 
 def matching(source: str) -> Iterator[Path]:
-    """The files that a glob names, as Python's own finds them, but that one passes over folders that cannot
-    be listed: this raises SetupError. A file may come twice.
+    """The files that a glob names, each once, as Python's own finds them, but that one passes over folders
+    that cannot be listed: this raises SetupError.
     """
     base = glob_base(source)
-    yield from _matching(base, Path(source).parts[len(base.parts) :])
+    yield from dict.fromkeys(_matching(base, Path(source).parts[len(base.parts) :]))
 
 
 def _matching(path: Path, steps: Sequence[str]) -> Iterator[Path]:

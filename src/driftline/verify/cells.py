@@ -56,6 +56,11 @@ class CsvDialect(NamedTuple):
         """The dialect in a table's properties."""
         return cls(*(properties.get(f"driftline.{name.replace('_', '-')}", "") for name in cls._fields))
 
+    @property
+    def comma(self) -> bool:
+        """True if the decimal sign is a comma: said, or meant by points between thousands."""
+        return self.decimal == "," or self.thousands == "."
+
 
 class CellMarks(NamedTuple):
     """What separates, quotes and escapes the cells of a file, and begins its comments; empty: nothing."""
@@ -233,7 +238,7 @@ def has_names(first: Sequence[Row], dialect: CsvDialect) -> bool:
     names = first[0].cells if first else None
     if not names or not all(names):
         return True
-    how = ValueSettings(comma=dialect.decimal == "," or dialect.thousands == ".", thousands=dialect.thousands)
+    how = ValueSettings(comma=dialect.comma, thousands=dialect.thousands)
     kinds = [_kind(name, how) for name in names]
     if "" in kinds:
         return True

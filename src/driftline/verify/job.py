@@ -154,7 +154,7 @@ def verify(
     ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
     by path.
     """
-    properties = table.properties
+    properties, dialect = table.properties, CsvDialect.of(table.properties)
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
     how = ValueSettings(
@@ -162,14 +162,13 @@ def verify(
         properties.get("driftline.dates") == "instant",
         table.units,
         any(key.startswith("driftline.resolved.") for key in properties),
-        properties.get("driftline.decimal") == "," or properties.get("driftline.thousands") == ".",
+        dialect.comma,
         properties.get("driftline.empty-names") == "keep",
-        properties.get("driftline.thousands", ""),
+        dialect.thousands,
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         cores = spark.sparkContext.defaultParallelism
         longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
-        dialect = CsvDialect.of(properties)
         tasks = grouped(parts(sources, fmt, longest, dialect), cores) if fmt in TEXTS else []
         reads, floats = _reads(spark, sources, fmt, tasks)
         in_paths = _values_in_paths(sources, names or {}, fmt, properties)

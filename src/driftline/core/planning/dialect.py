@@ -24,6 +24,15 @@ class Signs(NamedTuple):
     decimal: str = POINT
     thousands: str = ""
 
+    @property
+    def groups(self) -> str:
+        r"""The pattern of a number with signs between its thousands.
+
+        >>> Signs(",", ".").groups
+        '-?[1-9][0-9]{0,2}(?:\\.[0-9]{3})+(?:\\,[0-9]+)?'
+        """
+        return rf"-?[1-9][0-9]{{0,2}}(?:\{self.thousands}[0-9]{{3}})+(?:\{self.decimal}[0-9]+)?"
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:

@@ -12,7 +12,6 @@ import json
 import re
 import struct
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -79,13 +78,6 @@ def _write(path: str, content: bytes, io: Any) -> None:
         stream.write(content)
     finally:
         stream.close()
-
-
-def delete_ledger(io: Any, path: str | None) -> None:
-    """Delete a ledger that no version of the table names any longer; an error leaves it as an orphan."""
-    if path is not None:
-        with suppress(Py4JJavaError):
-            io.deleteFile(path)
 
 
 def undone(jvm: Any, table: Any, entries: Mapping[int, int]) -> set[int]:

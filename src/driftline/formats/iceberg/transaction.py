@@ -28,7 +28,7 @@ from driftline.formats.iceberg.gateway import (
     short,
     text_map,
 )
-from driftline.formats.iceberg.ledger import delete_ledger, write_ledger
+from driftline.formats.iceberg.ledger import write_ledger
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.spark_writer import ROW_ID, SparkWriter
@@ -376,8 +376,9 @@ class IcebergTransaction:
     def upkeep(self) -> None:
         """After the commit, drop metadata of batches long past. Never fails."""
         table = self._java.table()
-        if self._ledger is not None and self.base is not None:
-            delete_ledger(table.io(), self.base.properties.get(LEDGER))
+        before = None if self.base is None else self.base.properties.get(LEDGER)
+        if self._ledger is not None and before is not None:
+            delete_files(table.io(), [before])
         upkeep(self.table, table.operations().current())
 
     def undo(self) -> bool:
