@@ -6,6 +6,7 @@ import glob
 import os
 import shutil
 import zipfile
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,18 @@ def test_archives_that_are_gone_say_nothing_of_those_that_come(tmp_path):
     assert names(again) == [["a.zip"], ["b.zip"]]
 
 
+def denied(monkeypatch: pytest.MonkeyPatch, function: str, is_closed: Callable[[Path], bool]) -> None:
+    """Have a function of `os` refuse the paths that are closed, as it refuses nobody who is root."""
+    real = getattr(os, function)
+
+    def refusing(path: Any, **options: Any) -> Any:
+        if is_closed(Path(path)):
+            raise PermissionError(13, "Permission denied")
+        return real(path, **options)
+
+    monkeypatch.setattr(os, function, refusing)
+
+
 @pytest.mark.parametrize("named", ["", "**", "**/*.json", "*/*.json", "closed/*.json"])
 def test_a_folder_that_cannot_be_listed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
@@ -148,14 +161,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error(
     """Its files would be missing, and nobody told."""
     (tmp_path / "closed").mkdir()
     (tmp_path / "a.json").write_text("{}")
-    scandir = os.scandir
-
-    def refusing(folder: str) -> Any:
-        if Path(folder).name == "closed":
-            raise PermissionError(13, "Permission denied")
-        return scandir(folder)
-
-    monkeypatch.setattr(os, "scandir", refusing)
+    denied(monkeypatch, "scandir", lambda folder: folder.name == "closed")
     with pytest.raises(SetupError, match=r"closed: cannot be listed: Permission denied"):
         expand([str(tmp_path / named)])
     with pytest.raises(SetupError, match=r"closed: cannot be listed: Permission denied"):
@@ -168,14 +174,7 @@ def test_what_lies_in_a_folder_without_access_is_an_error(
 ) -> None:
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed/a.json").write_text("{}")
-    stat = os.stat
-
-    def refusing(path: Any, **options: Any) -> os.stat_result:
-        if Path(path).parent.name == "closed":
-            raise PermissionError(13, "Permission denied")
-        return stat(path, **options)
-
-    monkeypatch.setattr(os, "stat", refusing)  # which Path.stat calls
+    denied(monkeypatch, "stat", lambda path: path.parent.name == "closed")  # which Path.stat calls
     with pytest.raises(SetupError, match=r"closed/.*\.json: cannot be read: Permission denied"):
         expand([str(tmp_path / named)])
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from driftline.convert.leaf_readings import VOID
 from driftline.convert.types import arrow_type
-from driftline.core.planning.dialect import POINT, Signs
+from driftline.core.planning.dialect import JSON_SIGNS, POINT, Signs
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,
@@ -37,7 +37,6 @@ NARROW = (
 )  # types that a column has only if somebody declared it, the narrowest first
 ALL: Types = frozenset(_NARROWEST_FIRST)
 _NUMBERS: Types = frozenset((LONG, DOUBLE))
-_JSON = Signs()
 _DATE_LENGTH = len("2024-02-29")
 _FIRST_DAY = -719_162  # of the year 1
 _DAY = 86_400_000_000  # microseconds
@@ -69,7 +68,7 @@ def as_json(texts: pa.Array, signs: Signs) -> pa.Array:
     return pc.replace_substring(pc.replace_substring(texts, POINT, "_"), decimal, POINT)
 
 
-def types_of(texts: pa.Array, among: Types = ALL, signs: Signs = _JSON) -> Types:
+def types_of(texts: pa.Array, among: Types = ALL, signs: Signs = JSON_SIGNS) -> Types:
     """The types ``among`` these by which every text that is not null is written; of no text, all of them.
 
     ``signs``: those in numbers.
@@ -104,7 +103,7 @@ def type_of(parts: Sequence[Types]) -> Primitive:
     return VOID if common == ALL else next((t for t in _NARROWEST_FIRST if t in common), STRING)
 
 
-def numbers_of(texts: pa.Array, among: Types, signs: Signs = _JSON) -> Types:
+def numbers_of(texts: pa.Array, among: Types, signs: Signs = JSON_SIGNS) -> Types:
     """The number types ``among`` these that hold every text that is not null exactly, read as a JSON number;
     of no text, all of them.
 

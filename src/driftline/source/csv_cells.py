@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from driftline.core.planning.dialect import Signs
+from driftline.core.planning.dialect import JSON_SIGNS, Signs
 from driftline.observe.csv_types import as_json
 from driftline.source.csv_cut import CsvRecord, Piece, bounds, count_lines, doubled, records
 
 NOT_AS_WIDE = "not as many cells as the header"
-_JSON = Signs()
 NOT_CLOSED = "a quote is never closed"
 _TRUE, _FALSE = (
     ["".join(letters) for letters in product(*zip(word, word.upper(), strict=True))]
@@ -36,7 +35,7 @@ class NoRow:
 
 
 def columns(
-    piece: Piece, types: Sequence[pa.DataType], signs: Signs = _JSON
+    piece: Piece, types: Sequence[pa.DataType], signs: Signs = JSON_SIGNS
 ) -> tuple[list[pa.Array], list[NoRow]]:
     """The cells of a piece's rows, an array for each of the columns, and its records that are no rows.
 

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from driftline.core.planning.dialect import POINT, Signs
+from driftline.core.planning.dialect import JSON_SIGNS, POINT, Signs
 
 Cells: TypeAlias = Sequence[bytes]
 
 _NUMBER, _WHOLE = "number", re.compile(rb"-?[0-9]{1,18}")
 _TITLES = 10  # lines, at most
-_JSON = Signs()
 _BEGINNINGS = b"-0123456789tfTF"
 _KINDS = {
     _NUMBER: re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?"),
@@ -59,7 +58,7 @@ def titles(rows: Sequence[Cells]) -> int:
     count = widths.index(most) if most > 1 else 0
     below = widths[count:]
     is_above = 0 < count <= _TITLES and len(below) > 1 and set(below) == {most}
-    return count if is_above and not any(_kind(cell, _JSON) for cell in rows[count]) else 0
+    return count if is_above and not any(_kind(cell, JSON_SIGNS) for cell in rows[count]) else 0
 
 
 def _alike(rows: Sequence[Cells], signs: Signs) -> Iterator[bool | None]:
@@ -86,7 +85,7 @@ def _kind(cell: bytes, signs: Signs) -> str:
 
 def _as_json(cell: bytes, signs: Signs) -> bytes:
     """The number that a cell may be, as JSON spells it."""
-    if signs == _JSON:
+    if signs == JSON_SIGNS:
         return cell
     decimal, thousands = signs.decimal.encode(), signs.thousands.encode()
     if thousands:

@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 
 import msgspec
 
-from driftline.core.planning.dialect import NO, NONE, POINT, YES, Dialect, Signs
+from driftline.core.planning.dialect import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs
 from driftline.source.csv_cut import BACKSLASH, COMMA, CsvRecord, Marks, is_escaped, records
 from driftline.source.csv_header import is_like_data, is_row, titles
 
@@ -20,7 +20,6 @@ HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
 _DELIMITERS = (b",", b";", b"\t", b"|")  # those that a file may tell
 _OTHER_QUOTE = b"'"
 _NOTE = b"# "
-_JSON = Signs()
 _COMMA_NUMBER = re.compile(rb"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+),[0-9]+")
 _WHOLE = re.compile(rb"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)")
 _SEPARATOR = re.compile(
@@ -54,7 +53,7 @@ class Form:
 
     marks: Marks = COMMA
     encoding: str = ""
-    signs: Signs = _JSON
+    signs: Signs = JSON_SIGNS
     has_header: bool = True
     ahead: int = 0
     lines_ahead: int = 0

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from driftline.convert.row_text import row_texts
 from driftline.core.schema.types import Struct
@@ -32,7 +31,7 @@ def checked(
     """
     reasons: dict[int, str] = {}
     for f, column in zip(struct.fields, batch.columns, strict=True):
-        for row, fault in _faulty(column, np.arange(len(column))):
+        for row, fault in _faulty(column, range(len(column))):
             reasons.setdefault(row, f"{place(row)}{f.name}: {fault}")
     if not reasons:
         return Rows(batch, source)
@@ -47,14 +46,16 @@ def checked(
     return Rows(batch.filter(pa.array(sound)), source, rejects)
 
 
-def _faulty(column: pa.Array, rows: NDArray[np.int64]) -> Iterator[tuple[int, str]]:
+def _faulty(column: pa.Array, rows: range) -> Iterator[tuple[int, str]]:
     """Find the rows with a faulty value, and the faults, by halves."""
     # A slice of lists would have the values of all.
-    fault = _fault(column if len(rows) == len(column) else column.take(pa.array(rows)))
+    some = np.arange(rows.start, rows.stop) if len(rows) < len(column) else None
+    fault = _fault(column if some is None else column.take(pa.array(some)))
     if fault and len(rows) == 1:
-        yield int(rows[0]), fault
+        yield rows.start, fault
     elif fault:
-        for half in np.array_split(rows, 2):
+        middle = len(rows) // 2
+        for half in (rows[:middle], rows[middle:]):
             yield from _faulty(column, half)
 
 

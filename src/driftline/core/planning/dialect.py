@@ -34,6 +34,9 @@ class Signs(NamedTuple):
         return rf"-?[1-9][0-9]{{0,2}}(?:\{self.thousands}[0-9]{{3}})+(?:\{self.decimal}[0-9]+)?"
 
 
+JSON_SIGNS = Signs()
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """A stated dialect; empty means not stated. ``delimiter`` separates cells, ``quote`` encloses them
