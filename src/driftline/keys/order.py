@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.convert.kernels import convert
+from driftline.core.planning.policies.by_kind import order_kind
 from driftline.core.schema.types import STRING, TIMESTAMP, Primitive
 from driftline.keys.identity import FieldColumns
 
@@ -27,22 +28,6 @@ _BIAS = 500  # added to exponents, so that none is negative
 _FROM_NINE = str.maketrans("0123456789", "9876543210")
 _LOW = re.compile(r"[\x00-!]")
 _SHIFT = 34
-
-NUMBERS = ("int", "long", "float", "double", "decimal")
-MOMENTS = ("date", "timestamp", "timestamp_ntz")
-
-
-def kind_of(type_: Primitive) -> str | None:
-    """The kind of order that values of a type have: only values of one kind are compared. None: no order.
-
-    >>> kind_of(Primitive("long")), kind_of(Primitive("date")), kind_of(Primitive("boolean"))
-    ('number', 'moment', None)
-    """
-    if type_.name in NUMBERS:
-        return "number"
-    if type_.name in MOMENTS:
-        return "moment"
-    return "text" if type_.name in ("string", "time", "uuid") else None
 
 
 def orders(rows: pa.Table, fields: Sequence[FieldColumns], epoch: int = 0) -> pa.Array:
@@ -54,7 +39,7 @@ def orders(rows: pa.Table, fields: Sequence[FieldColumns], epoch: int = 0) -> pa
 
 
 def _texts(values: pa.Array, type_: Primitive) -> pa.Array:
-    match kind_of(type_):
+    match order_kind(type_):
         case "number" if type_.name in ("int", "long"):
             return _integers(values)
         case "number":

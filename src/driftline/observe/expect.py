@@ -61,8 +61,9 @@ class ExpectedField:
     """A table's columns for one field.
 
     ``types``: of its columns, inside their lists; ``fields``: those of its records, ``value``: of its maps;
-    ``required``: one of the columns is. ``sole``: the type of the only column, if values of this type are
-    nothing new. ``beside``: the keys of objects that are kept apart, if there is a struct beside a map.
+    ``required``: one of the columns is, or rows are known or ordered by the field. ``sole``: the type of the
+    only column, if values of this type are nothing new. ``beside``: the keys of objects that are kept apart,
+    if there is a struct beside a map.
     """
 
     types: frozenset[Primitive] = frozenset()
@@ -104,7 +105,7 @@ def expect(schema: Schema, settings: Settings | None = None) -> ExpectedField:
 def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) -> dict[str, ExpectedField]:
     keys = by_key(columns, settings.mark)
     for key, inner in contract.fields.items():
-        if inner.hint is not None or inner.fields:
+        if inner.hint is not None or inner.fields or inner.needed:
             keys.setdefault(key, [])
     return {key: _expect(inner, contract.of(key), settings) for key, inner in keys.items()}
 
@@ -126,14 +127,14 @@ def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) ->
         frozenset(t for t in inner if isinstance(t, Primitive)),
         fields,
         _expect(values, below.of("value"), settings) if values else None,
-        any(column.required for column in columns),
+        contract.needed or any(column.required for column in columns),
         _sole(columns, contract, settings.dates),
         beside,
     )
 
 
 def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | None:
-    if len(columns) != 1 or contract.hint is not None or contract.excluded:
+    if len(columns) != 1 or contract.hint is not None or contract.excluded or contract.needed:
         return None
     (column,) = columns
     dim, inner = peel(column.type)

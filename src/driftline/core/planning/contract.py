@@ -15,6 +15,7 @@ from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
 MAPS = ("auto", "hint", "off")
 NEW_FIELDS = ("add", "hold")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys of TOML that need no quotes
+_LISTED = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")  # what stands between commas
 _STEP = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
@@ -25,7 +26,8 @@ class Contract:
     ``policy`` is the field's own; ``inner`` the default for everything below. ``hint``: the declared type;
     ``excluded``: the field is left out; ``epoch_unit``: "s", "ms", "us", "ns" or None. ``maps``: objects
     whose keys are data become maps ("auto"), are only reported ("hint"), or stay structs ("off").
-    ``new_fields``: a field the table lacks gets a column ("add") or waits in the rest ("hold").
+    ``new_fields``: a field the table lacks gets a column ("add") or waits in the rest ("hold"). ``role``:
+    rows are known ("key") or ordered ("order") by the field.
     """
 
     policy: str = "preserve"
@@ -35,6 +37,7 @@ class Contract:
     excluded: bool = False
     maps: str = "hint"
     new_fields: str = "add"
+    role: str = ""
     fields: Mapping[str, Contract] = field(default_factory=dict)
 
     def of(self, key: str) -> Contract:
@@ -77,9 +80,14 @@ class Contract:
             self.maps == "auto"
             and policy_of(self.policy).keeps_all
             and self.hint is None
-            and not self.excluded
+            and not (self.excluded or self.role)
         )
         return plain and all(below.folds for below in self.fields.values())
+
+    @property
+    def needed(self) -> bool:
+        """True if rows are known or ordered by the field, or by one below it."""
+        return bool(self.role) or any(below.needed for below in self.fields.values())
 
     @property
     def excluded_keys(self) -> frozenset[str]:
@@ -111,6 +119,7 @@ class OfPaths:
     epoch_units: Mapping[Path, str] = field(default_factory=dict)
     maps: Mapping[Path, str] = field(default_factory=dict)
     new_fields: Mapping[Path, str] = field(default_factory=dict)
+    roles: Mapping[Path, str] = field(default_factory=dict)
 
 
 def contract(
@@ -148,6 +157,7 @@ def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
         "epoch_unit": paths.epoch_units,
         "maps": paths.maps,
         "new_fields": paths.new_fields,
+        "role": paths.roles,
     }
     for name, settings in plain.items():
         for path, setting in settings.items():
@@ -204,6 +214,16 @@ def parse_path(text: str) -> Path:
         if text[at] != ".":
             raise ValueError(f"{text!r} is not a path")
         at += 1
+
+
+def parse_paths(text: str) -> tuple[Path, ...]:
+    """Split a list of paths with commas between them. Raises ValueError.
+
+    >>> parse_paths("a.b, `c,d`")
+    (('a', 'b'), ('c,d',))
+    """
+    parts = _LISTED.findall(text)
+    return tuple(parse_path(part.strip()) for part in parts)
 
 
 def spelled_path(path: Path) -> str:

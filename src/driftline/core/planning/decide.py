@@ -16,6 +16,7 @@ from driftline.core.planning.findings import Findings, gathered
 from driftline.core.planning.maps import MapVerdict, as_map, entries_of
 from driftline.core.planning.objects import MAP, objects_of
 from driftline.core.planning.policies import policy_of, preserve, strict
+from driftline.core.planning.policies.by_kind import ROLES, ByKind
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Policy, Refusal, Retyped
 from driftline.core.planning.routes import Conflict, facet_of
 from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
@@ -30,10 +31,11 @@ def settled(
 
     ``empty_names``: the empty key's value is one.
     """
-    facets = preserve.dates_settled(seen.facets, columns)
+    read = policy.read if isinstance(policy, ByKind) else preserve.dates_settled
+    facets = read(seen.facets, columns)
     out = seen.bare()
     for facet, shown in facets.items():
-        if facet.base == NUMBER_TEXT:
+        if facet.base == NUMBER_TEXT and not isinstance(policy, ByKind):
             facet, shown = Facet(facet.dim, STRING), replace(shown, digits=True)
         if _holds_type(facet, shown, empty_names) or any(policy.takes(c, facet, shown) for c in columns):
             out.add(facet, shown)
@@ -67,7 +69,7 @@ def _fields(record: RecordShape, empty_names: bool) -> Iterable[FieldShape]:
 
 def decide_field(target: Target, seen: FieldShape, contract: Contract, context: Context) -> FieldDecision:
     """Decide a field, or a map's values, from the observed shape."""
-    policy = policy_of(contract.policy, new_struct=target.is_new)
+    policy = ROLES.get(contract.role) or policy_of(contract.policy, new_struct=target.is_new)
     objects = objects_of(seen, target.types, contract, policy, context.settings.mark)
     columns_before = [facet_of(t) for t in target.types]
     shape = settled(objects.shape, columns_before, policy, empty_names=context.settings.keep_empty_names)

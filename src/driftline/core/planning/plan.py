@@ -8,6 +8,7 @@ from dataclasses import replace
 from driftline.core.changes import Change, RelaxColumn, RewriteColumn, apply
 from driftline.core.planning.field_plan import Context
 from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.lacking import lacking
 from driftline.core.planning.limits import Beyond, beyond_limits
 from driftline.core.planning.map_hints import notes_of_maps
 from driftline.core.planning.metadata import with_own
@@ -62,7 +63,7 @@ def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, 
         findings.converted,
         tuple(sorted(set(findings.untyped))),
         (*notes_of_maps(dict(findings.new_maps)), *findings.hints),
-        findings.conflicts,
+        (*findings.conflicts, *lacking(shape, context.settings.contract)),
     )
     return planned, dict(findings.last)
 

@@ -202,6 +202,11 @@ def dates_settled(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Seen]
     known = any(c.base in DATELIKE for c in columns)
     if known or not any(f.base == STRING for f in facets):
         return dict(facets)
+    return dates_as_text(facets)
+
+
+def dates_as_text(facets: Facets) -> dict[Facet, Seen]:
+    """Count dates and timestamps as strings, unless the source declares them."""
     out: dict[Facet, Seen] = {}
     for facet, seen in facets.items():
         guessed = facet.base in DATELIKE and not seen.typed
