@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from driftline.convert.types import arrow_type
 from driftline.core.changes.defaults import literal_of, no_value
-from driftline.core.schema.types import Expression, Field, List, Map, Primitive, Struct, Type
+from driftline.core.schema.types import Default, Expression, Field, List, Map, Primitive, Struct, Type
 from driftline.errors import DataError
 
 # What is another value for each row, by the expression of the default.
@@ -51,16 +51,23 @@ def default_of(column: Field, count: int) -> pa.Array:
     if default is None or not count:
         return pa.nulls(count, type_)
     if not isinstance(default, Expression):
-        return pa.repeat(pa.scalar(_value(column), type_), count)
+        return pa.repeat(pa.scalar(_value(column.type, default), type_), count)
     if default.sql not in _EACH_ROW:
         raise DataError(no_value(column))
     return pa.array([_EACH_ROW[default.sql]() for _ in range(count)], type_)
 
 
-def _value(column: Field) -> Any:
-    value: Any = literal_of(column.type, column.write_default)
-    assert isinstance(column.type, Primitive)
-    match column.type.name:
+def initial_default(column: Field) -> pa.Scalar | None:
+    """The value that rows older than the column read as; None for null."""
+    if column.initial_default is None or isinstance(column.initial_default, Expression):
+        return None
+    return pa.scalar(_value(column.type, column.initial_default), arrow_type(column.type))
+
+
+def _value(type_: Type, default: Default) -> Any:
+    value: Any = literal_of(type_, default)
+    assert isinstance(type_, Primitive)
+    match type_.name:
         case "date":
             return date.fromisoformat(value)
         case "timestamp" | "timestamp_ntz" | "timestamp_s" | "timestamp_ms":
@@ -70,4 +77,4 @@ def _value(column: Field) -> Any:
         case "uuid":
             return uuid.UUID(value).bytes
         case _:
-            return str(value) if pa.types.is_string(arrow_type(column.type)) else value
+            return str(value) if pa.types.is_string(arrow_type(type_)) else value

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from driftline.core.changes.sort import PartsOf
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
+    from driftline.keys.identity import BatchKeys
+    from driftline.keys.settle import Found
     from driftline.write import BatchFolder, RowTasks
+    from driftline.write.positions import Positions
 
     Carry: TypeAlias = Callable[[DataFrame], DataFrame]
 
@@ -168,6 +171,18 @@ class Transaction(Protocol):
         ``folder``: for files of this batch alone, at the `location` if that is on a disk; None if tasks see
         none.
         """
+        ...
+
+    def find(self, keys: BatchKeys, order: int | None) -> Sequence[Found]:
+        """Find the rows of the table that the transaction began on which have a key of the batch.
+
+        ``order``: the id of the column with a row's order. From now on the transaction commits only to that
+        table: after a conflict, `again` raises Moved. Raises DataError where rows cannot be found by key.
+        """
+        ...
+
+    def remove(self, rows: Mapping[str, Positions]) -> None:
+        """Remove rows that `find` has found, by the file and their positions; to be called before `write`."""
         ...
 
     def read(self) -> DataFrame:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from driftline.convert.types import FIELD_ID
+from driftline.errors import DataError
 from driftline.keys.identity import BatchKeys, Bounds
 from driftline.keys.settle import Found
 
@@ -29,6 +30,10 @@ class KeyFile:
 
     path: str
     constants: Mapping[int, pa.Scalar] = field(default_factory=dict)
+
+    def absent(self, id_: int, count: int) -> pa.Array:
+        """The values of a column that the file does not hold, of ``count`` rows."""
+        return pa.repeat(self.constants[id_], count) if id_ in self.constants else pa.nulls(count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,20 @@ class KeyFinder:
                     gathered, size = [], 0
         return found + self._found(gathered)
 
+    def find_in(self, file: KeyFile, rows: pa.Table) -> list[Found]:
+        """The rows that have a key of the batch among these of a ``file``, whose columns are named by id."""
+        held = set(rows.column_names)
+        columns = {
+            str(id_): rows.column(str(id_)) if str(id_) in held else file.absent(id_, len(rows))
+            for id_ in self._wanted
+        }
+        return self._found([(file.path, 0, pa.table(columns))])
+
+    @property
+    def _wanted(self) -> list[int]:
+        """The ids of key and order columns."""
+        return list(dict.fromkeys([*self.keys.ids, *([] if self.order is None else [self.order])]))
+
     def _found(self, gathered: Sequence[tuple[str, int, pa.Table]]) -> list[Found]:
         if not gathered:
             return []
@@ -79,9 +98,14 @@ class KeyFinder:
 
     def _read(self, file: KeyFile) -> Iterator[tuple[int, pa.Table]]:
         """Key and order columns by id, of the row groups that may have keys, each with its first position."""
-        wanted = list(dict.fromkeys([*self.keys.ids, *([] if self.order is None else [self.order])]))
+        wanted = self._wanted
         with self.open(file.path) as stream, pq.ParquetFile(stream, pre_buffer=True) as parquet:
             paths = leaf_paths(parquet.schema_arrow)
+            if not paths:
+                raise DataError(
+                    f"{file.path}: its columns have no field ids, so keys cannot be looked up in it",
+                    "write the file anew first: compact the table",
+                )
             leaves = {parquet.schema.column(i).path: i for i in range(len(parquet.schema.names))}
             begin = 0
             for number in range(parquet.num_row_groups):
@@ -94,7 +118,7 @@ class KeyFinder:
                 if self.keys.may_be_in(bounds):
                     held = [id_ for id_ in wanted if id_ in paths]
                     read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in held])
-                    yield begin, _by_id(read, wanted, paths, file.constants, group.num_rows)
+                    yield begin, _by_id(read, wanted, paths, file, group.num_rows)
                 begin += group.num_rows
 
 
@@ -149,18 +173,8 @@ def _bounds(
 
 
 def _by_id(
-    read: pa.Table,
-    wanted: Iterable[int],
-    paths: Mapping[int, Sequence[str]],
-    constants: Mapping[int, pa.Scalar],
-    count: int,
+    read: pa.Table, wanted: Iterable[int], paths: Mapping[int, Sequence[str]], file: KeyFile, count: int
 ) -> pa.Table:
-    columns = {}
-    for id_ in wanted:
-        if id_ in paths:
-            columns[str(id_)] = column_at(read, paths[id_])
-        elif id_ in constants:
-            columns[str(id_)] = pa.repeat(constants[id_], count)
-        else:
-            columns[str(id_)] = pa.nulls(count)
-    return pa.table(columns)
+    return pa.table(
+        {str(id_): column_at(read, paths[id_]) if id_ in paths else file.absent(id_, count) for id_ in wanted}
+    )

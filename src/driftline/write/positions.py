@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,12 @@ from pyroaring import BitMap64
 
 from driftline.convert.types import FIELD_ID
 from driftline.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Positions: TypeAlias = "NDArray[np.int64]"  # of rows in a data file
 
 ICEBERG_IDS = (2147483546, 2147483545)  # of the columns of a file of positions: path, position
 DUCKLAKE_IDS = (2147483646, 2147483645)
@@ -87,7 +94,9 @@ def write_positions(stream: pa.NativeFile, data_file: str, positions: BitMap64, 
     pq.write_table(table, stream, compression="zstd", store_schema=False)
 
 
-def read_positions(stream: pa.NativeFile, data_file: str) -> BitMap64:
-    """The positions of one data file in a Parquet file of positions."""
+def read_positions(stream: pa.NativeFile, data_file: str | None = None) -> BitMap64:
+    """The positions in a Parquet file of positions; with ``data_file`` those of that file alone."""
+    if data_file is None:
+        return BitMap64(pq.read_table(stream, columns=["pos"])["pos"].to_pylist())
     rows = pq.read_table(stream, columns=["file_path", "pos"])
     return BitMap64(rows["pos"].filter(pc.equal(rows["file_path"], data_file)).to_pylist())

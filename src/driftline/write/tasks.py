@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 # What tasks write, by its path: as a file of a table, and in the folder of a batch.
-WRITTEN = re.compile(r"/([01]+-)?(\d{5}-\d+-[0-9a-f]{32}|[0-9a-f]{32}-\d{5}-\d+)-\d{5}\.parquet$")
+WRITTEN = re.compile(r"/([01]+-)?(\d{5}-\d+-[0-9a-f]{32}|[0-9a-f]{32}-\d{5}-\d+)-\d{5}\.(parquet|puffin)$")
 STAGED = re.compile(r"/[0-9a-f]{32}(\.gone)?/[\d-]+([0-9a-f]{32}-\d{5}\.parquet|\.arrow)$")
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from driftline.core.schema.words import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
+from driftline.formats.ducklake.deletes import add_deletes
 from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.ledger import remember
@@ -183,10 +184,12 @@ def _table(
     if intent.replaces:
         _emptied(connection, head.snapshot, table.id)
         head.changes_made.append(f"deleted_from_table:{table.id}")
+    if intent.removes:
+        add_deletes(connection, head, table, intent.deletes, intent.ended)
     if intent.files:
         add_files(connection, head, intent, table)
         head.changes_made.append(f"inserted_into_table:{table.id}")
-    if now.exists and (schema_changes or not (intent.files or intent.dropped)):
+    if now.exists and (schema_changes or not (intent.files or intent.dropped or intent.removes)):
         head.changes_made.append(f"altered_table:{table.id}")
 
 

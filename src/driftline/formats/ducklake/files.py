@@ -43,6 +43,17 @@ class DataFile:
     partition: tuple[str | None, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A file of positions in a data file; ``path`` below the table's folder, as that of the data file."""
+
+    path: str
+    data_file: str
+    rows: int
+    size: int
+    footer: int
+
+
 def leaves(schema: Schema) -> dict[str, tuple[int, Primitive]]:
     """The leaf columns: the path that Parquet has for each, to id and type."""
     out: dict[str, tuple[int, Primitive]] = {}

@@ -60,11 +60,21 @@ _WIDEST = {"duckdb": 100_000, "sqlite": 1900, "postgres": 1500}  # columns
 @dataclass(frozen=True, slots=True)
 class InlinedRows:
     """Rows as an Arrow table, with each column and field named ``__f`` and its id. ``columns``: those of
-    the rows.
+    the rows. ``table``: the catalog's table of them, in which each has one of the ``ids``.
     """
 
     columns: tuple[ColumnRow, ...]
     rows: Any
+    table: str
+    ids: Any
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRows:
+    """Rows that the catalog keeps in one of its tables, and that end with a snapshot."""
+
+    table: str
+    rows: tuple[int, ...]
 
 
 def inlined_rows(connection: Connection, table: int, at: int) -> list[InlinedRows]:
@@ -91,8 +101,10 @@ def inlined_rows(connection: Connection, table: int, at: int) -> list[InlinedRow
         selected = ", ".join(
             f"{_read(row, below, connection.kind, types[row.name])} AS __f{row.id}" for row in below[None]
         )
-        rows = connection.arrow(f"SELECT {selected} FROM meta.{_quoted(name)} WHERE {live} ORDER BY row_id")
-        out.append(InlinedRows(tuple(columns), rows))
+        rows = connection.arrow(
+            f"SELECT row_id, {selected} FROM meta.{_quoted(name)} WHERE {live} ORDER BY row_id"
+        )
+        out.append(InlinedRows(tuple(columns), rows.drop_columns(["row_id"]), name, rows.column("row_id")))
     return out
 
 

@@ -11,8 +11,8 @@ from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of
-from driftline.formats.ducklake.files import ColumnStats, DataFile, leaves, order_of
-from driftline.formats.ducklake.inlined import renew_inlined_table
+from driftline.formats.ducklake.files import ColumnStats, DataFile, DeleteFile, leaves, order_of
+from driftline.formats.ducklake.inlined import EndedRows, renew_inlined_table
 from driftline.formats.ducklake.layout import CatalogLayout, layout
 from driftline.formats.ducklake.mapping import mapping_of
 from driftline.formats.ducklake.snapshot import LakeState, TableRow
@@ -134,7 +134,7 @@ class TableCommit:
     ``pinned``: only if nobody has changed the table since. ``keys``: the layout of the files. ``dropped``:
     files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.
     ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
-    source files that the table takes.
+    source files that the table takes. ``deletes``, ``ended``: rows to remove.
     """
 
     name: str
@@ -151,6 +151,13 @@ class TableCommit:
     removed: tuple[str, ...] = ()
     layout: tuple[CatalogLayout, CatalogLayout] | None = None
     sources: tuple[int, ...] = ()
+    deletes: list[DeleteFile] = field(default_factory=list)
+    ended: list[EndedRows] = field(default_factory=list)
+
+    @property
+    def removes(self) -> bool:
+        """True if it removes some of the table's rows."""
+        return bool(self.deletes or self.ended)
 
 
 @dataclass(slots=True)

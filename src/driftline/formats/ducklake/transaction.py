@@ -38,6 +38,7 @@ from driftline.errors import DataError
 from driftline.formats.base import Added, Moved, State, UnknownError, carried
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.defaults import value_of
+from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.engine import literal
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
 from driftline.formats.ducklake.inlined import duckdb_name
@@ -66,7 +67,10 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.ducklake.table import DuckLakeTable
+    from driftline.keys.identity import BatchKeys
+    from driftline.keys.settle import Found
     from driftline.write import RowTasks
+    from driftline.write.positions import Positions
 
 # Whose text as a partition value is DuckDB's own.
 _PRINTED_OTHERWISE = (TIMESTAMP, TIMESTAMP_NTZ, BINARY)
@@ -239,6 +243,7 @@ class DuckLakeTransaction:
         self._with: list[DuckLakeTransaction] = []
         self._carry: Carry | None = None
         self._values: dict[int, Default] | None = None
+        self._found: RowDeletes | None = None  # rows looked up by key
 
     @property
     def schema(self) -> Schema:
@@ -326,6 +331,21 @@ class DuckLakeTransaction:
             rows = staged(spark, tasks, self.row, folder)
         return self.append(rows, summary)
 
+    def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
+        """Find the rows of the table that the transaction began on which have a key of the batch."""
+        if self.base is None:
+            return []
+        self._intent.pinned = True
+        self._found = RowDeletes(self.table.spark, self.base, self._intent.folder)
+        return self._found.find(self.table.catalog, keys, order)
+
+    def remove(self, rows: Mapping[str, Positions]) -> None:
+        """Remove rows that were found, in the snapshot that adds the batch's own."""
+        if rows:
+            assert self._found is not None
+            self._intent.deletes, self._intent.ended = self._found.files, self._found.ended
+            self._found.remove(rows)
+
     def read(self) -> DataFrame:
         """The rows of the table that the transaction began on, whatever others do meanwhile."""
         assert self.base is not None
@@ -379,6 +399,8 @@ class DuckLakeTransaction:
         intent = self._intent
         if self.base is None or not now.exists or (intent.replaces and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
+        if self._found is not None:
+            raise Moved(f"{self.table.name} has changed since its rows were looked up")
         other = self.table.transaction(now)
         if intent.replaces:
             self._carry_over(other)
@@ -419,7 +441,8 @@ class DuckLakeTransaction:
     def abandon(self) -> None:
         """Delete the files that were written, unless they are the table's, or may be."""
         if self.uncommitted:
-            for path in [*self._folders, *(self._intent.folder + file.path for file in self._intent.files)]:
+            paths = [file.path for file in self._intent.files] + [file.path for file in self._intent.deletes]
+            for path in [*self._folders, *(self._intent.folder + path for path in paths)]:
                 removed(self.table.spark, path)
 
     def read_written(self) -> DataFrame | None:
@@ -432,7 +455,11 @@ class DuckLakeTransaction:
         """Nothing to do: a batch of long past is a few rows of the catalog."""
 
     def undo(self) -> bool:
-        """Remove the files of a committed transaction from the table; False if it no longer has them."""
+        """Remove the files of a committed transaction from the table; False if it no longer has them, or has
+        removed rows.
+        """
+        if self._intent.removes:
+            return False
         now = self.table.load()
         if not now.exists:
             return True

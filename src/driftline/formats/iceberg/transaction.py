@@ -30,6 +30,7 @@ from driftline.formats.iceberg.gateway import (
 )
 from driftline.formats.iceberg.ledger import write_ledger
 from driftline.formats.iceberg.metrics import metrics_of_all
+from driftline.formats.iceberg.row_delta import RowDelta
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.spark_writer import ROW_ID, SparkWriter
 from driftline.formats.iceberg.store import options_of
@@ -52,7 +53,10 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.iceberg.table import IcebergTable
+    from driftline.keys.identity import BatchKeys
+    from driftline.keys.settle import Found
     from driftline.write import RowTasks
+    from driftline.write.positions import Positions
 
 Writer: TypeAlias = "Callable[[Any, DataFrame, Mapping[str, str]], None]"  # into a Java table
 
@@ -80,6 +84,7 @@ class IcebergTransaction:
         self._replaced = False
         self._files: tuple[int, ...] = ()  # source files that the batch takes
         self._ledger: str | None = None  # the path of the ledger that lists them
+        self._delta: RowDelta | None = None  # rows looked up by key
         self.uncommitted = True
 
     @cached_property
@@ -155,6 +160,10 @@ class IcebergTransaction:
         return added
 
     def _append_files(self) -> None:
+        if self._delta:
+            update = self._delta.update()
+            self._add_files(update, update.addRows)
+            return
         append = self._java.newAppend()
         self._add_files(append, append.appendFile)
 
@@ -186,19 +195,38 @@ class IcebergTransaction:
         session = session_conf(spark)
         if folder is not None and self.row == self.schema.struct:
             written = write_tasks(spark, session, self._java.table(), self.schema, tasks, folder)
-        if written is None:
+        if written is None and not self._delta:
             return self.append(staged(spark, tasks, self.row, folder), summary)
+        if written is None:
+            written = self._files_of(staged(spark, tasks, self.row, folder))
         self._written += written
         self._summary = snapshot_properties(spark, session, summary)
-        if written:
+        if written or self._delta:
             self._append_files()
         return sum(int(file.recordCount()) for file in written)
 
+    def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
+        """Find the rows of the table that the transaction began on which have a key of the batch."""
+        if self.base is None:
+            return []
+        self._delta = RowDelta(self.table.spark, self._java, self._as_it_was(), self.base.schema)
+        return self._delta.find(keys, order)
+
+    def remove(self, rows: Mapping[str, Positions]) -> None:
+        """Remove rows that were found, in the snapshot that adds the batch's own."""
+        if rows:
+            assert self._delta is not None
+            self._delta.remove(rows)
+
     def read(self) -> DataFrame:
         """The rows of the table that the transaction began on, whatever others do meanwhile."""
-        spark, iceberg = self.table.spark, self._jvm.org.apache.iceberg
-        as_it_was = iceberg.StaticTableOperations(self._java.startMetadata(), self._java.table().io())
-        return frame_of(spark, iceberg.BaseTable(as_it_was, self.table.name))
+        return frame_of(self.table.spark, self._as_it_was())
+
+    def _as_it_was(self) -> Any:
+        """The Java table that the transaction began on."""
+        iceberg = self._jvm.org.apache.iceberg
+        operations = iceberg.StaticTableOperations(self._java.startMetadata(), self._java.table().io())
+        return iceberg.BaseTable(operations, self.table.name)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Replace all rows of the table by those of the frame; returns their number.
@@ -295,6 +323,8 @@ class IcebergTransaction:
         """
         if self.base is None or not now.exists or (self._replaced and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
+        if self._delta is not None:
+            raise Moved(f"{self.table.name} has changed since its rows were looked up")
         other = self.table.transaction(now)
         steps = self._steps if self._replaced else len(self._evolved)
         for changes, after in self._evolved[:steps]:
@@ -356,6 +386,7 @@ class IcebergTransaction:
     def _metadata_files(self) -> list[str]:
         """The files beside the data that the transaction has written."""
         ledger = [] if self._ledger is None else [self._ledger]
+        ledger += self._delta.paths if self._delta is not None else []
         if self._made is not None:
             with suppress(Py4JJavaError):
                 return ledger + telling(self._java.table())
@@ -366,7 +397,7 @@ class IcebergTransaction:
 
     def read_written(self) -> DataFrame | None:
         """The rows that the committed transaction wrote; None if Spark cannot read all columns."""
-        if self.snapshot is None or self._replaced:
+        if self.snapshot is None or self._replaced or self._delta:
             return None
         before = None if self.base is None else self.base.snapshot
         if before is None:
@@ -382,7 +413,11 @@ class IcebergTransaction:
         upkeep(self.table, table.operations().current())
 
     def undo(self) -> bool:
-        """Remove the files of a committed transaction from the table; False if it no longer has them."""
+        """Remove the files of a committed transaction from the table; False if it no longer has them, or has
+        removed rows.
+        """
+        if self._delta:
+            return False
         return Retry(self.table.name).run(self._taken_out)
 
     def _taken_out(self) -> bool:

@@ -1,0 +1,208 @@
+"""Rows that a batch removes from a DuckLake table by position, in the snapshot that adds its own rows.
+
+Each data file gets a delete file with all of its deleted rows, which replaces the one it had. Rows that the
+catalog itself keeps end there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from driftline.convert.defaults import initial_default
+from driftline.core.schema.words import quoted
+from driftline.errors import DataError, SetupError
+from driftline.formats.ducklake.files import DeleteFile, local
+from driftline.formats.ducklake.inlined import EndedRows, InlinedRows
+from driftline.formats.ducklake.scan import Scan, scan
+from driftline.formats.lookup import find_rows
+from driftline.keys.finder import KeyFile, KeyFinder
+from driftline.keys.settle import Found
+from driftline.write.positions import DUCKLAKE_IDS, read_positions, write_positions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
+    from driftline.formats.ducklake.rows import LatestSnapshot
+    from driftline.formats.ducklake.snapshot import LakeState, TableRow
+    from driftline.keys.identity import BatchKeys
+    from driftline.write.positions import Positions
+
+_FOOTER = slice(-8, -4)  # of a Parquet file: the bytes with the length of its footer
+
+
+class RowDeletes:
+    """The rows of a table that a transaction looks up by key, and those that it removes.
+
+    ``state``: the table as it began on it. ``files``, ``ended``: what the commit writes into the catalog.
+    """
+
+    def __init__(self, spark: SparkSession, state: LakeState, folder: str) -> None:
+        self._spark = spark
+        self._state = state
+        self._folder = folder
+        self._scan: Scan | None = None
+        self._dead: dict[str, BitMap64] = {}
+        self.files: list[DeleteFile] = []
+        self.ended: list[EndedRows] = []
+
+    def find(self, catalog: CatalogDatabase, keys: BatchKeys, order: int | None) -> list[Found]:
+        """Find the rows that have a key of the batch, deleted ones left out.
+
+        ``order``: the id of the column with a row's order. Raises DataError, SetupError where rows cannot be
+        looked up.
+        """
+        if local(self._folder) is None:
+            raise SetupError(
+                f"the files of the table are in {self._folder}: rows are looked up by key in folders of this machine"
+            )
+        self._scan = catalog.read(lambda connection: scan(connection, self._state))
+        _check(self._scan)
+        wanted = {*keys.ids, order}
+        columns = (f for _, f in self._state.schema.walk() if f.id in wanted)
+        constants = {f.id: value for f in columns if (value := initial_default(f)) is not None}
+        finder = KeyFinder(keys, order, _opened)
+        files = [(size, KeyFile(path, constants)) for path, size in self._scan.files.items()]
+        found = find_rows(self._spark.sparkContext, finder, files)
+        live = [hits for hits in map(self._live, found) if len(hits.positions)]
+        return [
+            *live,
+            *chain.from_iterable(_in_catalog(finder, rows, constants) for rows in self._scan.inlined),
+        ]
+
+    def _live(self, found: Found) -> Found:
+        dead = self._dead_in(found.file)
+        return found.only(~np.isin(found.positions, np.array(dead.to_array(), np.int64))) if dead else found
+
+    def _dead_in(self, path: str) -> BitMap64:
+        """The deleted rows of a data file."""
+        assert self._scan is not None
+        if path not in self._dead:
+            dead = BitMap64(self._scan.deleted.get(path, ()))
+            if path in self._scan.deletes:
+                with _opened(self._scan.deletes[path]) as stream:
+                    dead |= read_positions(stream)
+            self._dead[path] = dead
+        return self._dead[path]
+
+    def remove(self, rows: Mapping[str, Positions]) -> None:
+        """Remove rows that were found: write their delete files."""
+        assert self._scan is not None
+        tables = {inlined.table for inlined in self._scan.inlined}
+        for place, positions in rows.items():
+            if place in tables:
+                self.ended.append(EndedRows(place, tuple(positions.tolist())))
+            else:
+                self.files.append(self._written(place, BitMap64(positions) | self._dead_in(place)))
+
+    def _written(self, data_file: str, rows: BitMap64) -> DeleteFile:
+        path = f"{uuid4().hex}-delete.parquet"
+        folder = local(self._folder)
+        assert folder is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        with pa.OSFile(str(folder / path), "wb") as stream:
+            write_positions(stream, data_file, rows, DUCKLAKE_IDS)
+        content = (folder / path).read_bytes()
+        footer = int.from_bytes(content[_FOOTER], "little")
+        return DeleteFile(path, data_file, len(rows), len(content), footer)
+
+
+def _check(found: Scan) -> None:
+    """Raise DataError for files without field ids: their columns are known by other names."""
+    for group, paths in found.shelves.items():
+        if group.mapping is not None:
+            raise DataError(
+                f"{paths[0]}: its columns have no field ids, so keys cannot be looked up in it",
+                "CALL ducklake_rewrite_data_files in DuckDB writes the file anew",
+            )
+
+
+def _opened(path: str) -> pa.NativeFile:
+    return pa.memory_map(str(local(path)))
+
+
+def _in_catalog(
+    finder: KeyFinder, inlined: InlinedRows, constants: Mapping[int, pa.Scalar]
+) -> Iterator[Found]:
+    """The rows with keys of the batch among those that the catalog keeps; their positions are row ids."""
+    for found in finder.find_in(KeyFile(inlined.table, constants), _by_id(inlined)):
+        ids = inlined.ids.take(pa.array(found.positions)).to_numpy().astype(np.int64)
+        yield replace(found, positions=ids)
+
+
+def _by_id(inlined: InlinedRows) -> pa.Table:
+    """The columns of rows in the catalog, and fields of their structs, named by their ids."""
+    leaves: dict[str, pa.Array] = {}
+
+    def visit(column: pa.ChunkedArray | pa.Array, name: str) -> None:
+        """Add a column, or the fields of a struct."""
+        if pa.types.is_struct(column.type):
+            for field in column.type:
+                visit(pc.struct_field(column, field.name), field.name)
+        else:
+            leaves[name.removeprefix("__f")] = column
+
+    for name in inlined.rows.column_names:
+        visit(inlined.rows.column(name), name)
+    return pa.table(leaves)
+
+
+def add_deletes(
+    connection: Connection,
+    head: LatestSnapshot,
+    table: TableRow,
+    files: Sequence[DeleteFile],
+    ended: Sequence[EndedRows],
+) -> None:
+    """Register the delete files, in place of those that the data files had, and end rows of the catalog."""
+    for file in files:
+        connection.execute(
+            f"UPDATE meta.ducklake_delete_file SET end_snapshot = {head.snapshot} "
+            f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND data_file_id = {_id(connection, table, file)}"
+        )
+    rows = []
+    for id_, file in enumerate(files, head.file_id):
+        rows.append(
+            {
+                "delete_file_id": id_,
+                "table_id": table.id,
+                "begin_snapshot": head.snapshot,
+                "data_file_id": _id(connection, table, file),
+                "path": file.path,
+                "path_is_relative": True,
+                "format": "parquet",
+                "delete_count": file.rows,
+                "file_size_bytes": file.size,
+                "footer_size": file.footer,
+            }
+        )
+    connection.insert("ducklake_delete_file", rows)
+    head.file_id += len(files)
+    for gone in ended:
+        listed = ", ".join(map(str, gone.rows))
+        connection.execute(
+            f"UPDATE meta.{quoted(gone.table)} SET end_snapshot = {head.snapshot} "
+            f"WHERE end_snapshot IS NULL AND row_id IN ({listed})"
+        )
+    head.changes_made.append(f"deleted_from_table:{table.id}")
+
+
+def _id(connection: Connection, table: TableRow, file: DeleteFile) -> int:
+    """The id of the data file that the deletes are of."""
+    relative = file.data_file.removeprefix(table.folder)
+    row = connection.one(
+        f"SELECT data_file_id FROM meta.ducklake_data_file WHERE table_id = {table.id} AND end_snapshot IS NULL "
+        "AND path IN (?, ?)",
+        [relative, file.data_file],
+    )
+    assert row is not None, file.data_file
+    return int(row[0])
