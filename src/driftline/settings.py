@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from driftline.core.planning.contract import MAPS, NEW_FIELDS, OfPaths, contract, parse_path
+from driftline.core.planning.contract import (
+    MAPS,
+    NEW_FIELDS,
+    Contract,
+    OfPaths,
+    contract,
+    parse_path,
+    parse_paths,
+    spelled_path,
+)
 from driftline.core.planning.conversions import EPOCH_DIGITS
 from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
+from driftline.core.planning.row_key import RowKey, parse_condition
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
-from driftline.core.schema.types import Path
+from driftline.core.schema.types import Path, Primitive
 from driftline.errors import UsageError
 
 PREFIX = "driftline."
@@ -68,6 +78,9 @@ SETTINGS: Mapping[str, Setting] = {
     "skip_lines": Setting("Lines of CSV in front of the header, or of the first row, that are left out.", int, "0"),
     "comment": Setting("The character that begins lines of CSV that are left out."),
     "hive": Setting("Whether what stands in paths, `day=2026-01-01/`, is a column.", ("auto", "off"), "auto"),
+    "key": Setting("The fields by which rows are known: `id`, or `region, id`. A record then writes, or replaces, its row."),
+    "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
+    "delete_when": Setting("The condition under which a record deletes its row: `op = 'd'`."),
     "partition_by": Setting("How a table is partitioned that is made: `day(at), bucket(16, id)`."),
     "sort_by": Setting("How a table's files are sorted, if it is made: `at desc, id`."),
     "format_version": Setting("The version of Iceberg's format that a table is made in; 2 by itself.", ("2", "3")),
@@ -159,6 +172,10 @@ def _checked(key: str, value: str) -> str:
             _check_creation(key, Creation(**{name: value}))
         if name in _DIALECT:
             _dialect({_property(name): value})
+        if name in ("key", "order_by"):
+            parse_paths(value)
+        if name == "delete_when":
+            parse_condition(value)
     except ValueError as error:
         raise UsageError(f"{key}: {error}") from error
     return value
@@ -204,7 +221,8 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
     def value(name: str) -> str:
         return plain.get(name) or _BEFORE.get(name) or SETTINGS[name].default
 
-    return Settings(
+    row_key = _row_key(*map(value, ("key", "order_by", "delete_when")))
+    settings = Settings(
         dates=value("dates"),
         mark=value("mark"),
         max_columns=int(value("max_columns")),
@@ -214,23 +232,60 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
         keep_empty_names=value("empty_names") == "keep",
         on_conflict=value("on_conflict"),
         allow_rewrite=value("allow_rewrite") == "true",
-        contract=contract(
-            value("policy"),
-            epoch_unit=value("epoch_unit") or None,
-            maps=value("maps"),
-            new_fields=value("new_fields"),
-            paths=OfPaths(
-                policies=paths["policies"],
-                hints={path: parse_type(text) for path, text in paths["hints"].items()},
-                exclude=[path for path, excluded in paths["exclude"].items() if excluded == "true"],
-                epoch_units=paths["epoch_units"],
-                maps=paths["maps"],
-                new_fields=paths["new_fields"],
-            ),
-        ),
+        contract=_contract(value, paths, row_key),
         hive=value("hive") == "auto",
         csv=_dialect(properties),
+        row_key=row_key,
     )
+    _check_roles(settings)
+    return settings
+
+
+def _contract(
+    value: Callable[[str], str], paths: Mapping[str, Mapping[Path, str]], row_key: RowKey | None
+) -> Contract:
+    """The settings of paths. ``value``: the value of a setting of the table."""
+    return contract(
+        value("policy"),
+        epoch_unit=value("epoch_unit") or None,
+        maps=value("maps"),
+        new_fields=value("new_fields"),
+        paths=OfPaths(
+            policies=paths["policies"],
+            hints={path: parse_type(text) for path, text in paths["hints"].items()},
+            exclude=[path for path, excluded in paths["exclude"].items() if excluded == "true"],
+            epoch_units=paths["epoch_units"],
+            maps=paths["maps"],
+            new_fields=paths["new_fields"],
+            roles={} if row_key is None else row_key.roles,
+        ),
+    )
+
+
+def _row_key(key: str, order_by: str, delete_when: str) -> RowKey | None:
+    try:
+        return RowKey.of(key, order_by, delete_when)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _check_roles(settings: Settings) -> None:
+    """Raise UsageError where a key or an order has settings of its own that it cannot have."""
+    for path, role in settings.row_key.roles.items() if settings.row_key is not None else ():
+        for depth in range(1, len(path) + 1):
+            contract_ = settings.contract.at(path[:depth])
+            named = spelled_path(path[:depth])
+            if contract_.excluded:
+                raise UsageError(f"{named} is excluded, and the {role} needs it")
+            if contract_.policy != "preserve":
+                raise UsageError(
+                    f"{named}: the policy is {contract_.policy}, and fields of the {role} need preserve",
+                    f'policies."{named}" = "preserve"',
+                )
+            if contract_.hint is not None and not (
+                isinstance(contract_.hint, Primitive) or depth < len(path)
+            ):
+                raise UsageError(f"{named}: a {role} is no list, map or struct")
 
 
 def _dialect(properties: Mapping[str, str]) -> Dialect:

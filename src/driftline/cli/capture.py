@@ -14,6 +14,7 @@ from driftline.cli.options import (
     Comment,
     Conflict,
     Decimal,
+    DeleteWhen,
     Delimiter,
     Encoding,
     Escape,
@@ -26,9 +27,11 @@ from driftline.cli.options import (
     Json,
     MetricsFile,
     OnChange,
+    OrderBy,
     PartitionBy,
     PolicyOption,
     Quote,
+    RowKeyOption,
     Sets,
     SkipLines,
     SortBy,
@@ -121,6 +124,9 @@ def capture(
     from_: Annotated[
         str, typer.Option("--from", metavar="WHERE", help="In a topic: earliest, latest, or a time.")
     ] = "earliest",
+    key: RowKeyOption = None,
+    order_by: OrderBy = None,
+    delete_when: DeleteWhen = None,
     partition_by: PartitionBy = None,
     sort_by: SortBy = None,
     format_version: FormatVersion = None,
@@ -175,6 +181,7 @@ def capture(
     pause = None if every is None else seconds("--every", every)
     pause_of_lists = None if list_every is None else seconds("--list-every", list_every)
     more = {
+        "key": key, "order_by": order_by, "delete_when": delete_when,
         "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
         "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
         "thousands": thousands, "escape": escape, "header": header, "skip_lines": skip_lines, "comment": comment,

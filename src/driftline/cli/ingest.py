@@ -13,6 +13,7 @@ from driftline.cli.options import (
     Comment,
     Conflict,
     Decimal,
+    DeleteWhen,
     Delimiter,
     Encoding,
     Escape,
@@ -25,11 +26,13 @@ from driftline.cli.options import (
     Json,
     MetricsFile,
     OnChange,
+    OrderBy,
     Output,
     PartitionBy,
     PerFile,
     PolicyOption,
     Quote,
+    RowKeyOption,
     Sets,
     SkipLines,
     SortBy,
@@ -68,6 +71,9 @@ def ingest(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only, write nothing.")] = False,
     hint: Hints = None,
     exclude: Excludes = None,
+    key: RowKeyOption = None,
+    order_by: OrderBy = None,
+    delete_when: DeleteWhen = None,
     partition_by: PartitionBy = None,
     sort_by: SortBy = None,
     format_version: FormatVersion = None,
@@ -91,6 +97,7 @@ def ingest(
 ) -> None:
     """Take files into a table, as one batch."""
     more = {
+        "key": key, "order_by": order_by, "delete_when": delete_when,
         "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
         "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
         "thousands": thousands, "escape": escape, "header": header, "skip_lines": skip_lines, "comment": comment,
@@ -114,6 +121,9 @@ def plan(
     format: FormatOption = None,  # noqa: A002
     hint: Hints = None,
     exclude: Excludes = None,
+    key: RowKeyOption = None,
+    order_by: OrderBy = None,
+    delete_when: DeleteWhen = None,
     partition_by: PartitionBy = None,
     sort_by: SortBy = None,
     format_version: FormatVersion = None,
@@ -149,6 +159,7 @@ def plan(
     from driftline.report.findings import findings
 
     more = {
+        "key": key, "order_by": order_by, "delete_when": delete_when,
         "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
         "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
         "thousands": thousands, "escape": escape, "header": header, "skip_lines": skip_lines, "comment": comment,

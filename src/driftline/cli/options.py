@@ -128,6 +128,31 @@ Excludes = Annotated[
         "--exclude", metavar="PATH", help="Leave this field out; may be repeated.", show_default=False
     ),
 ]
+RowKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="PATHS",
+        help='Rows are known by these fields, if the table is made now: "id" or "region, id".',
+        show_default=False,
+    ),
+]
+OrderBy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATHS",
+        help='With a key: the change that is highest by these fields counts: "updated_at".',
+        show_default=False,
+    ),
+]
+DeleteWhen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CONDITION",
+        help="With a key: a record for which this is true deletes its row: \"op = 'd'\".",
+        show_default=False,
+    ),
+]
 PartitionBy = Annotated[
     str | None,
     typer.Option(

@@ -11,6 +11,7 @@ from driftline.core.planning.creation import Creation
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.row_key import check_kept
 from driftline.core.schema.closed import closed
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Schema
@@ -19,11 +20,13 @@ from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Progress, Retry
 from driftline.ingest.once import Once
 from driftline.ingest.rewrite import rewrites
+from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
 from driftline.settings import NEW_TABLE, from_properties
 from driftline.source.base import Source
 from driftline.source.files import Stamp, changed
 
+WITH_VECTORS = 3  # the version of a format that deletes rows by vectors, as tables with a key do
 AGAIN = "nothing of the batch is in: try again once its files are whole"
 
 
@@ -56,8 +59,12 @@ class BatchRequest:
         }
 
     def load(self) -> State:
-        """Load the table. Raises BatchIsInError if it has the batch, DataError if it has one of the files."""
+        """Load the table. Raises BatchIsInError if it has the batch, DataError if it has one of the files,
+        UsageError if it has another key.
+        """
         state = self.table.load()
+        if state.exists:
+            check_kept(self.table.name, state.properties, self.properties)
         self.check(state)
         return state
 
@@ -96,8 +103,10 @@ class BatchRequest:
         if state.exists or not planned.schema.struct.fields:
             return None
         table = self.table
-        settings = self.settings(state)
-        return self.creation.definition(table.name, table.blank, planned.schema, settings, table.parts_of)
+        settings, blank = self.settings(state), table.blank
+        if settings.row_key is not None and not self.creation.format_version:
+            blank = replace(blank, format_version=max(blank.format_version, WITH_VECTORS))
+        return self.creation.definition(table.name, blank, planned.schema, settings, table.parts_of)
 
     def differences(self, state: State) -> tuple[str, ...]:
         """The differences of an existing table from the requested layout; a capture reports them once."""
@@ -109,7 +118,9 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A batch planned for a table as it was loaded. ``asked``: the schema that it was observed against."""
+    """A batch planned for a table as it was loaded. ``asked``: the schema that it was observed against;
+    ``counts``: its changes by key, once they are settled.
+    """
 
     batch: BatchRequest
     state: State
@@ -117,6 +128,7 @@ class Planned:
     seen: Observation
     plan: Plan
     settings: Settings
+    counts: KeyCounts | None = None
 
     def on(self, now: State) -> Planned:
         """Rebase the planned batch on the table as it is ``now``.

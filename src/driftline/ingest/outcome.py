@@ -35,7 +35,7 @@ def outcome(
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
         differences = batch.differences(state)
     hints = (*counted.hints, *notes_of(batch.source), *differences)
-    return replace(counted, snapshot=snapshot, made_as=made_as, hints=hints)
+    return replace(counted, snapshot=snapshot, made_as=made_as, hints=hints, by_key=planned.counts)
 
 
 def notes_of(source: Source) -> Sequence[str]:

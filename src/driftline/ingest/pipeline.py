@@ -31,6 +31,8 @@ from driftline.ingest.once import Once
 from driftline.ingest.outcome import notes_of, outcome, paths_of_rest, rest_of
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import beside, check_readable, lossy_rewrites, rewrites, rows_anew
+from driftline.ingest.upsert import Changes, check_possible, check_tombstones
+from driftline.keys.slices import Slices
 from driftline.observe.observation import Observation
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained, java_ended
@@ -181,7 +183,10 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         elif rejects is not None and transaction.uncommitted:
             rejects.undo()
         raise
-    snapshot = transaction.snapshot if written else None
+    if (counts := planned.counts) is not None:
+        written = counts.written
+    changed = written or (counts is not None and counts.deleted)
+    snapshot = transaction.snapshot if changed else None
     batch.progress("committed")
     transaction.upkeep()
     if rejects is not None:
@@ -231,9 +236,14 @@ def _data(
     """
     table, source = planned.batch.table, planned.batch.source
     with folder_of_batch(table.spark, transaction) as folder:
-        written = _written(transaction, planned, folder)
+        changes = _changes(transaction, planned, folder)
+        written = _written(transaction, planned, folder) if changes is None else changes.slices.rows
         if guessed:
             planned = confirmed(planned, written)
+        if changes is not None:
+            check_tombstones(table.name, getattr(source, "tombstones", 0))
+            counts = changes.settle(table.spark, transaction, {"driftline.batch": planned.batch.id})
+            planned = replace(planned, counts=counts)
         if not planned.seen.tally.malformed:
             return planned, written, None
         # If tasks reported no rejects, the whole batch is read again for them.
@@ -285,6 +295,17 @@ def _ids_after(planned: Planned) -> int:
     """
     adds = any(isinstance(change, AddColumn) for change in planned.plan.changes)
     return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
+
+
+def _changes(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> Changes | None:
+    """The batch's rows in slices, if they are changes by key; None if each is a row. Raises DataError."""
+    row_key, tally = planned.settings.row_key, planned.seen.tally
+    if row_key is None or not tally.records + tally.malformed:
+        return None
+    source, name = planned.batch.source, planned.batch.table.name
+    check_possible(name, row_key, planned.plan, in_order=getattr(source, "in_order", True))
+    slices = Slices.of(source.tasks(planned.plan, transaction.row, planned.settings), folder, name)
+    return Changes(name, slices, transaction.row, row_key, planned.settings.mark)
 
 
 def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> int:

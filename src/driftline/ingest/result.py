@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from driftline.core.changelog.entries import Version, partition_text, sort_text
@@ -14,6 +14,7 @@ from driftline.core.planning.routes import Conflict, Conversion, Plan, RecordRou
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
+from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
 from driftline.runtime.shown import Shown
 
@@ -27,7 +28,7 @@ class Result(Shown):
     table's folder, if rows were written; ``bytes_read``: of its files; ``files_written``, ``bytes_written``:
     the table's new data files; ``seconds``: the time it took, of which ``commit_seconds`` for the commit,
     waits for other writers included; ``retries``: the number of those waits; ``dry_run``: it was only
-    planned.
+    planned. ``by_key``: what became of the records of a table with a key.
     """
 
     table: str
@@ -57,6 +58,7 @@ class Result(Shown):
     commit_seconds: float = 0.0
     retries: int = 0
     dry_run: bool = False
+    by_key: KeyCounts | None = None
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -113,6 +115,7 @@ class Result(Shown):
             "rows_read": self.rows_read,
             "rows_written": self.rows_written,
             "rows_quarantined": self.rows_quarantined,
+            **(asdict(self.by_key) if self.by_key is not None else {}),
             "changes": [to_dict(change) for change in self.changes],
             "converted": [
                 {

@@ -101,14 +101,14 @@ def _numbers(values: pa.Array) -> list[tuple[str, pa.Array]]:
     size = pc.abs(values.cast(pa.float64()))
     whole = pc.and_(whole, pc.less(size, _LONG)).fill_null(False)
     others = pc.if_else(whole, none, values).to_pylist()
-    texts = [None if number is None else _text(number) for number in others]
+    texts = [None if number is None else key_text(number) for number in others]
     return [
         ("whole", pc.if_else(whole, values, none).cast(pa.int64())),
         ("number", pa.array(texts, pa.string())),
     ]
 
 
-def _text(number: float | Decimal) -> str | None:
+def key_text(number: float | Decimal) -> str | None:
     if number != number:  # NaN equals nothing, not itself either
         return None
     exact = number if isinstance(number, Decimal) else Decimal(repr(number))

@@ -76,6 +76,11 @@ class KeyCounts:
     ignored: int = 0
 
     @property
+    def written(self) -> int:
+        """The number of rows that are written."""
+        return self.inserted + self.updated
+
+    @property
     def total(self) -> int:
         """The number of changes."""
         return self.inserted + self.updated + self.deleted + self.superseded + self.late + self.ignored

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from driftline.core.planning.contract import epoch_units
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.rest import rest_column
+from driftline.core.planning.row_key import refuse_key
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
 from driftline.errors import DataError, no_table
@@ -36,6 +37,7 @@ def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verd
     state, kept = table.format.load(), waiting(table.format)
     if not state.exists and kept is None:
         raise no_table(table.name)
+    refuse_key(table.name, state.properties, "verify does not fold changes by a key yet")
     contract = from_properties(state.properties).contract
     columns = table.format.readable(state.schema).struct.fields if state.exists else ()
     rest = rest_column(Struct(columns))

@@ -25,6 +25,7 @@ from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Retry, commit, is_conflict
 from driftline.ingest.rewrite import check_readable
+from driftline.operations.keyed import check_path
 from driftline.runtime.failure import explained
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
@@ -129,6 +130,7 @@ def resolve(
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
+        check_path(table.name, state, field, "resolved")
         try:
             return _resolve(table, state, _Request(field, to, dry_run, drop_rest), retry)
         except PySparkException as error:

@@ -18,6 +18,7 @@ from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Draft, State
 from driftline.formats.retry import Retry
 from driftline.operations import history
+from driftline.operations.keyed import check_definition
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.quoting import name, variable
@@ -82,6 +83,7 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
     if plan.changes_nothing:
         raise DataError(f"{table.name}: nothing can be taken back of {change}", "; ".join(plan.stays) or None)
     _possible(table, plan)
+    check_definition(table.name, now, plan.after)
     draft = alteration.restore(plan.after, record.of_undo(change))
     # What a resolve folded, or a promote took, is in the columns that
     # come back, unless rows were written since.

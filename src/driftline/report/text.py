@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -155,6 +156,8 @@ def _heading(result: Result, title: str) -> Text:
     counts = [counted(result.rows_read, "record read", "records read")]
     if result.dry_run:
         counts.append("a plan: nothing is written")
+    elif result.by_key is not None:
+        counts += [f"{n} {word}" for word, n in asdict(result.by_key).items() if n] or ["nothing written"]
     else:
         counts.append(f"{result.rows_written} written")
     if result.rows_quarantined:

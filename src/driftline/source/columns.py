@@ -133,7 +133,7 @@ class ColumnFiles:
     """Files of columns as one batch.
 
     ``readers``: or a function that finds them for the table's known columns and its settings. ``texts``: the
-    texts in the paths of the files.
+    texts in the paths of the files. ``in_order``: the rows come in the order of the records.
     """
 
     spark: SparkSession
@@ -145,6 +145,7 @@ class ColumnFiles:
     asked: tuple[Schema, Settings] | None = None
     work: Work | None = None
     begun: PartTasks | None = None
+    in_order: bool = True
 
     @property
     def notes(self) -> Sequence[str]:

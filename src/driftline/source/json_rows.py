@@ -9,7 +9,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from driftline.convert import Converter
 from driftline.convert.deep_pickle import pickled
@@ -31,9 +35,6 @@ from driftline.source.arrow_json import Unparsed, parsed
 from driftline.source.drifted import UsualRecords, taken_apart
 from driftline.source.rejects import Reject, reject_batch
 from driftline.write import SetAside
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _FEW = 64  # lines that are no longer halved in search of one that the parser refuses
 _BATCH = 16 * 2**20  # bytes of rejected text in one Arrow batch
@@ -109,8 +110,9 @@ class JsonRows:
     ) -> Iterator[Rows]:
         """The rows of the records among the lines. ``looked``, ``fields``: the observer's."""
         records, alone = taken_apart(lines, looked, self.drifting, fields)
-        yield from self._whole(lines, records)
-        yield from self._single(lines, alone)
+        rows = chain(self._whole(lines, records), self._single(lines, alone))
+        # Of changes of one row the later counts.
+        return rows if self.settings.row_key is None else _in_order(list(rows))
 
     def _usual(self, shape: RecordShape) -> RecordShape:
         return limited(shape, self.usual, self.settings.contract)
@@ -137,6 +139,17 @@ class JsonRows:
     def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
         if places:
             yield self.converter.of_json([parse(lines[place]) for place in places]), places
+
+
+def _in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
+    """The rows in the order of their lines, as one batch."""
+    if len(parts) < 2:
+        yield from parts
+        return
+    places = np.concatenate([np.asarray(places) for _, places in parts])
+    order = np.argsort(places, kind="stable")
+    rows = pa.concat_batches([batch for batch, _ in parts]).take(pa.array(order))
+    yield rows, places[order].tolist()
 
 
 @no_search()

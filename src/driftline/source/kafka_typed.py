@@ -206,6 +206,7 @@ class KafkaTyped:
     asked: tuple[Schema, Settings] | None = None
     begun: FrameTasks | None = None
     tombstones: int = 0
+    in_order: bool = False  # values of one schema are converted together
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
     @property

@@ -60,7 +60,7 @@ def opened(
     room = place_of(spark, shared)
     if rows is not None:
         with told_where(spark, room), written(rows, room) as readers:
-            yield ColumnFiles(spark, readers, ())
+            yield ColumnFiles(spark, readers, (), in_order=len(readers) < 2)
         return
     kind, given = expand(paths, format, shared)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):

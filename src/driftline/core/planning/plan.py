@@ -15,6 +15,7 @@ from driftline.core.planning.metadata import with_own
 from driftline.core.planning.planner import Scope, plan_record
 from driftline.core.planning.rest import REST
 from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.row_key import ORDER_COLUMN
 from driftline.core.planning.shape import Facet, RecordShape
 from driftline.core.schema.types import Path, Schema, Struct
 
@@ -45,7 +46,9 @@ def plan(
         planned, last = _planned(shape, Context(settings, schema, refused, not_rewritten))
         more = beyond_limits(planned, last, settings)
         if more.keys() <= refused.keys():
-            return with_own(planned, [REST]) if planned.route.has_rest else planned
+            planned = with_own(planned, [REST]) if planned.route.has_rest else planned
+            ordered = settings.row_key is not None and settings.row_key.order_by and shape.fields
+            return with_own(planned, [ORDER_COLUMN]) if ordered else planned
         refused = more | refused
 
 

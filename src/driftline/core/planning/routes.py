@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from driftline.core.changes import Change
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.dialect import Dialect
+from driftline.core.planning.row_key import RowKey
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Seen
 from driftline.core.schema.naming import MARK, MAX_KEY
 from driftline.core.schema.place import Place
@@ -28,7 +29,8 @@ class Settings:
     away. ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the
     `widen` policy may write columns anew. ``max_record_bytes``: of a record's text. ``contract``: the
     settings of paths. ``csv``: the dialect. ``hive``: folders in paths, `day=2026-01-01/`, are columns.
-    ``as_text``: types that the table's format lacks, whose values become text.
+    ``as_text``: types that the table's format lacks, whose values become text. ``row_key``: how rows are
+    known, None where each record is a row.
     """
 
     dates: str = "on"
@@ -45,6 +47,7 @@ class Settings:
     csv: Dialect = field(default_factory=Dialect)
     hive: bool = True
     as_text: frozenset[Primitive] = frozenset()
+    row_key: RowKey | None = None
 
 
 @pickled_by_fields

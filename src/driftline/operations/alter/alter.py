@@ -29,6 +29,7 @@ from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Retry
 from driftline.operations.alter.request import AlterRequest
+from driftline.operations.keyed import check_definition
 from driftline.quarantine import table as quarantine
 from driftline.runtime.shown import Shown
 from driftline.settings import from_properties
@@ -153,6 +154,7 @@ def _alter(table: CatalogTable, request: AlterRequest, *, upgrade: bool) -> Alte
         )
     except Refused as refused:
         raise request.explained(refused) from None
+    check_definition(table.name, before, after)
     columns = diff(before.schema, after.schema)
     if after == before:
         return Altered(table.name, (), schema=before.schema.id, format_version=before.format_version)

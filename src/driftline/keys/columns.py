@@ -1,0 +1,91 @@
+"""The columns of a table that hold a field's values, and conditions over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.core.planning.row_key import Condition, IsNull, Junction, Literal, Negation, OneOf
+from driftline.core.schema.naming import by_key
+from driftline.core.schema.types import Field, Path, Primitive, Struct
+from driftline.keys.finder import column_at
+from driftline.keys.identity import FieldColumns, by_kind, key_text
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedColumn:
+    """A column, or a field of structs, with its path in the table."""
+
+    path: Path
+    field: Field
+
+
+def columns_of(struct: Struct, path: Path, mark: str, above: Path = ()) -> Iterator[PlacedColumn]:
+    """The columns that the field at a path of the data fills. ``mark``: the prefix of docs."""
+    for column in by_key(struct.fields, mark).get(path[0], []):
+        placed = PlacedColumn((*above, column.name), column)
+        if len(path) == 1:
+            yield placed
+        elif isinstance(column.type, Struct):
+            yield from columns_of(column.type, path[1:], mark, placed.path)
+
+
+def values_of(columns: Sequence[PlacedColumn]) -> FieldColumns:
+    """The plain columns of a field, as keys and orders are read from them."""
+    plain = ((c.field.id, c.field.type) for c in columns if isinstance(c.field.type, Primitive))
+    return FieldColumns.of(plain)
+
+
+def by_id(rows: pa.Table, columns: Sequence[PlacedColumn]) -> pa.Table:
+    """The columns of some rows, named by their ids."""
+    return pa.table({str(c.field.id): column_at(rows, c.path) for c in columns})
+
+
+def holds(condition: Condition, rows: pa.Table, struct: Struct, mark: str) -> pa.ChunkedArray | pa.Array:
+    """Flag the rows for which the condition is true; null where SQL would not know."""
+    match condition:
+        case IsNull(path):
+            nulls = (column_at(rows, c.path).is_null() for c in columns_of(struct, path, mark))
+            return reduce(pc.and_, nulls, pa.repeat(True, len(rows)))
+        case OneOf(path, values):
+            return _one_of(list(columns_of(struct, path, mark)), values, rows)
+        case Negation(part):
+            return pc.invert(holds(part, rows, struct, mark))
+        case Junction(parts, any_of):
+            both = pc.or_kleene if any_of else pc.and_kleene
+            return reduce(both, (holds(part, rows, struct, mark) for part in parts))
+
+
+def _one_of(columns: Sequence[PlacedColumn], values: Sequence[Literal], rows: pa.Table) -> pa.Array:
+    """Flag the rows whose field has one of the values, null where it has none at all."""
+    found = pa.repeat(False, len(rows))
+    known = found
+    for type_, column in values_of(columns).values(by_id(rows, columns)):
+        known = pc.or_(known, column.is_valid())
+        for kind, texts in by_kind(column, type_):
+            for value in values:
+                if kind == _kind(value):
+                    found = pc.or_(found, pc.equal(texts, _comparable(value)).fill_null(False))
+    return pc.if_else(known, found, pa.scalar(None, pa.bool_()))
+
+
+def _kind(value: Literal) -> str:
+    """The kind of a literal, as `identity.by_kind` has them."""
+    match value:
+        case bool():
+            return "boolean"
+        case str():
+            return "text"
+        case _:
+            return "whole" if value == value.to_integral_value() and abs(value) < 2**63 else "number"
+
+
+def _comparable(value: Literal) -> str | int | bool | None:
+    if isinstance(value, Decimal):
+        return int(value) if _kind(value) == "whole" else key_text(value)
+    return value
