@@ -15,8 +15,12 @@ from core.shapes import show
 from core.test_accept import take
 from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.lacking import lacking
+from driftline.core.planning.policies.by_kind import ROLES
+from driftline.core.planning.policies.policy import FieldState
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import LONG, Field, Schema, Struct
+from driftline.core.planning.shape import Facet, Seen
+from driftline.core.schema.place import Place
+from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.refused import first_conflicts
@@ -59,6 +63,13 @@ def test_another_kind_gets_a_column_later_too() -> None:
 
     assert show(second) == "id: string, v: long, id_long@id: long, id_boolean@id: boolean"
     assert take(second, lines(7, "7", False, "2026-01-01"), KEYED).schema == second
+
+
+def test_a_column_of_another_kind_is_a_sibling() -> None:
+    text = FieldState([Facet(0, LONG)], {Facet(0, STRING): Seen(Place(), "7")}, [False])
+    (new,) = ROLES["key"].decide(text).new
+
+    assert (new.rule, new.why) == ("sibling", "string does not fit the field's columns: long")
 
 
 REFUSED = [None, [], [1], {}, {"a": 1}, [[]]]

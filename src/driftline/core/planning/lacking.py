@@ -25,14 +25,16 @@ def lacking(shape: RecordShape, contract: Contract, at: Path = ()) -> Iterator[C
         path, role = (*at, key), _role(below)
         field = shape.fields.get(key) or FieldShape(Place(), absent=True, missing=True)
         if field.missing or field.empty_lists or field.empty_record or not field.facets:
-            yield Conflict(path, "none", None, f"{role}: no value", "", field.place)
+            # A field that has values somewhere has its place there.
+            place = field.place if not field.facets else Place()
+            yield Conflict(path, f"the {role}", None, f"{role}: no value", "", place)
         if below.role:
             continue
         for facet, seen in field.facets.items():
             if facet == Facet(0, RECORD) and seen.record is not None:
                 yield from lacking(seen.record, below, path)
             else:
-                yield Conflict(path, "none", facet, f"{role}: no object", seen.sample, seen.place)
+                yield Conflict(path, f"the {role}", facet, f"{role}: no object", seen.sample, seen.place)
 
 
 def _role(contract: Contract) -> str:

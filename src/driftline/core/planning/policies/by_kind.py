@@ -77,7 +77,7 @@ class ByKind:
             places, decision = self._of_kind(field, kind)
             for place, retyped in zip(places, decision.columns, strict=True):
                 changed[place] = retyped
-            new += [n for n in decision.new if self._kind_of(n.facet) == kind]
+            new += [_beside(n, field.columns) for n in decision.new if self._kind_of(n.facet) == kind]
         refused = tuple(self._refused(field.facets, kinds))
         original = preserve.original([n.facet for n in new]) if new and not field.columns else None
         return Decision(changed, tuple(new), original, refused)
@@ -103,11 +103,9 @@ class ByKind:
 
     def _missing(self, field: FieldState) -> Iterator[New]:
         """A column for each type that no column takes."""
-        columns = field.columns
         for facet, seen in field.facets.items():
-            if not any(self.accepts(column, facet, seen, field.unit) for column in columns):
-                why = preserve.unfit(facet, columns) if columns else "first seen"
-                yield New(facet, "sibling" if columns else "first-sight", why, seen)
+            if not any(self.accepts(column, facet, seen, field.unit) for column in field.columns):
+                yield New(facet, "first-sight", "first seen", seen)
 
     def _refused(self, facets: Facets, kinds: Sequence[str]) -> Iterator[Refusal]:
         for facet in facets:
@@ -143,6 +141,11 @@ class ByKind:
 
     def _kind_of(self, facet: Facet) -> str | None:
         return self.kind(facet.base) if not facet.dim and isinstance(facet.base, Primitive) else None
+
+
+def _beside(new: New, columns: Sequence[Facet]) -> New:
+    """A new column, as what it is beside the columns that the field has."""
+    return replace(new, rule="sibling", why=preserve.unfit(new.facet, columns)) if columns else new
 
 
 KEY, ORDER = "key", "order"
