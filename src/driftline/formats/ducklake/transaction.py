@@ -40,13 +40,12 @@ from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.defaults import value_of
 from driftline.formats.ducklake.engine import literal
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
-from driftline.formats.ducklake.inlined import duckdb_name
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder
 from driftline.formats.ducklake.rows import CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.sorting import top_column
-from driftline.formats.ducklake.types import write_type
+from driftline.formats.ducklake.types import duckdb_name, write_type
 from driftline.formats.ducklake.write import check_required, write
 from driftline.write import (
     BatchFolder,
