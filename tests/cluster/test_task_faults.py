@@ -54,7 +54,7 @@ def test_rows_of_a_killed_attempt_are_there_once(
     lake.sql(f"create namespace if not exists {lake.catalog}.{namespace}")
     lake.sql(f"create table {lake.catalog}.{table_name} (a bigint, b string) using iceberg {layout}")
     table = lake.table(table_name)
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     marker = tmp_path / "killed"
     tasks = Killed(transaction.schema, str(marker), whole_executor)
     assert written(lake.spark, transaction, tasks) == 6

@@ -85,7 +85,7 @@ def test_a_task_that_dies_leaves_no_file(
     lake: Lake, table_name: str, layout: str, fault: str, says: str
 ) -> None:
     table, folder = table_of(lake, table_name, layout)
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     with pytest.raises(Exception, match=says):
         written(lake.spark, transaction, Faulty(transaction.schema, fault))
     assert files_in(folder) == []
@@ -100,13 +100,13 @@ def test_what_a_killed_driver_leaves_is_found(
 ) -> None:
     table, folder = table_of(lake, table_name, layout)
     for _ in range(2):
-        transaction = table.format.transaction(table.format.load(), pinned=True)
+        transaction = table.format.transaction(table.format.load())
         written(lake.spark, transaction, Faulty(transaction.schema, "none"))
         transaction.commit()
     committed = files_in(folder)
     with monkeypatch.context() as patch:
         patch.setattr(batch_folder, "rmtree", lambda *_, **__: None)
-        transaction = table.format.transaction(table.format.load(), pinned=True)
+        transaction = table.format.transaction(table.format.load())
         written(lake.spark, transaction, Faulty(transaction.schema, "none"))
         staged = next(folder.rglob("*.gone"))
         (staged / f"00001-7-{staged.stem}-00001.parquet").write_bytes(b"half a file")
@@ -134,7 +134,7 @@ def test_a_location_that_cannot_be_written(lake: Lake, table_name: str, tmp_path
     table, file = lake.table(table_name), tmp_path / "in.jsonl"
     file.write_text('{"a": 1}')
     table.ingest(file)
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     location = Path(transaction.location.removeprefix("file:"))
     transaction.abandon()
     location.rename(location.with_name("away"))

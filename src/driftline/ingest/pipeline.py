@@ -268,11 +268,7 @@ def _begun(planned: Planned) -> tuple[Planned, Transaction]:
 
     def begin(planned: Planned) -> tuple[Planned, Transaction]:
         """Begin a transaction for the plan."""
-        # Pinned, though it may only append: a resolve meanwhile leaves other columns,
-        # and the rows would go to the old ones.
-        return planned, batch.table.transaction(
-            planned.state, batch.made_as(planned.state, planned.plan), pinned=True
-        )
+        return planned, batch.table.transaction(planned.state, batch.made_as(planned.state, planned.plan))
 
     with suppress(CommitConflict):
         return begin(planned)

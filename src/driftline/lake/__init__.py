@@ -141,7 +141,7 @@ class Lake(Shown):
         table = self.table(local_name(request.table, self.catalog))
         if request.if_exists and not table.format.load().exists:
             return Altered(table.name, ())
-        return altered(table, request, upgrade=upgrade)
+        return altered(self.format, self.catalog, table.format, request, upgrade=upgrade)
 
     def query(self, sql: str) -> DataFrame:
         """Run SQL that only reads, by the plan that Spark parses it into. Raises UsageError for any other."""

@@ -111,7 +111,8 @@ class Table(Shown):
 
         ``upgrade``: also to format v3, if that is needed. Raises UsageError, DataError.
         """
-        return altered(self, AlterRequest.of_changes(changes), upgrade=upgrade)
+        request = AlterRequest.of_changes(changes)
+        return altered(self.lake.format, self.lake.catalog, self.format, request, upgrade=upgrade)
 
     def capture(
         self,
@@ -238,7 +239,9 @@ class Table(Shown):
         dropped with ``drop_rest``. ``dry_run``: only count them. Raises UsageError, DataError.
         """
         done = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
-        return done if dry_run else replace(done, notes=(*done.notes, *view_note(self)))
+        return (
+            done if dry_run else replace(done, notes=(*done.notes, *view_note(self.lake.format, self.format)))
+        )
 
     def promote(
         self,
@@ -254,7 +257,9 @@ class Table(Shown):
         Raises UsageError, DataError.
         """
         done = promote(self.format, paths, everything=everything, dry_run=dry_run, progress=progress)
-        return done if dry_run else replace(done, notes=(*done.notes, *view_note(self)))
+        return (
+            done if dry_run else replace(done, notes=(*done.notes, *view_note(self.lake.format, self.format)))
+        )
 
     def quarantine(self) -> Quarantine:
         """The records that were not accepted and wait, by reason.
@@ -346,7 +351,7 @@ class Table(Shown):
         is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default from
         the files' endings. Raises UsageError if there is neither such a table nor its quarantine.
         """
-        return checked(self, data, format, exactly=exactly)
+        return checked(self.format, self.lake.warehouse, data, format, exactly=exactly)
 
 
 def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:

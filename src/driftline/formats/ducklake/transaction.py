@@ -35,7 +35,7 @@ from driftline.core.schema.types import (
     Struct,
 )
 from driftline.errors import DataError
-from driftline.formats.base import Added, Moved, State, UnknownError, carried
+from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.defaults import value_of
 from driftline.formats.ducklake.engine import literal
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.formats.base import Carry
-    from driftline.formats.ducklake.table import DuckLakeTable
+    from driftline.formats.ducklake.read import DuckLakeReader
     from driftline.write import RowTasks
 
 # Whose text as a partition value is DuckDB's own.
@@ -214,20 +214,18 @@ class DuckLakeTransaction:
 
     def __init__(
         self,
-        table: DuckLakeTable,
+        table: DuckLakeReader,
         base: LakeState | None,
         schema: Schema,
         folder: str,
         keys: CatalogLayout,
-        *,
-        pinned: bool = False,
     ) -> None:
         self.table = table
         self.base = base
         self.committed = False
         self.snapshot: int | None = None
         self.uncommitted = True
-        self._intent = TableCommit(table.name, base, schema, folder, pinned, keys)
+        self._intent = TableCommit(table.name, base, schema, folder, pinned=True, keys=keys)
         if base is None:
             self._intent.layout = CatalogLayout(), keys
         self._summary: Mapping[str, str] = {}
@@ -238,6 +236,17 @@ class DuckLakeTransaction:
         self._with: list[DuckLakeTransaction] = []
         self._carry: Carry | None = None
         self._values: dict[int, Default] | None = None
+
+    @classmethod
+    def on(cls, table: DuckLakeReader, state: State) -> DuckLakeTransaction:
+        """A transaction on an existing table.
+
+        Raises CommitConflict if the table is no longer in this ``state``.
+        """
+        now, keys = table.catalog.read(table.with_layout)
+        if now.table is None or not state.fits(now):
+            raise CommitConflict(f"table {table.name} was changed meanwhile")
+        return cls(table, now, now.schema, now.table.folder, keys)
 
     @property
     def schema(self) -> Schema:
@@ -332,7 +341,7 @@ class DuckLakeTransaction:
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Replace all rows of the table by those of the frame; returns their number."""
-        self._intent.replaces = self._intent.pinned = True
+        self._intent.replaces = True
         self._carry = carry
         return self.append(frame, summary)
 
@@ -378,7 +387,7 @@ class DuckLakeTransaction:
         intent = self._intent
         if self.base is None or not now.exists or (intent.replaces and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
-        other = self.table.transaction(now)
+        other = DuckLakeTransaction.on(self.table, now)
         if intent.replaces:
             self._carry_over(other)
             return
