@@ -71,7 +71,7 @@ class IcebergCatalog:
         """Delete the files that driftline's tasks wrote and no snapshot has, last changed more than
         ``older_than`` seconds ago; returns them.
         """
-        return clean(self, older_than, dry_run=dry_run)
+        return clean(self.spark, self.folder, map(self.table, self.tables()), older_than, dry_run=dry_run)
 
     def tables(self) -> list[str]:
         """The names of all tables of the catalog."""

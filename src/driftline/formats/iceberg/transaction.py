@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import Carry
-    from driftline.formats.iceberg.table import IcebergTable
+    from driftline.formats.iceberg.reader import IcebergReader
     from driftline.write import RowTasks
 
 Writer: TypeAlias = "Callable[[Any, DataFrame, Mapping[str, str]], None]"  # into a Java table
@@ -60,10 +60,10 @@ Writer: TypeAlias = "Callable[[Any, DataFrame, Mapping[str, str]], None]"  # int
 class IcebergTransaction:
     """The changes of one batch, visible together when committed.
 
-    ``base``: the table that they start from, None for a new one. Each transaction is pinned.
+    ``base``: the table that they start from, None for a new one.
     """
 
-    def __init__(self, table: IcebergTable, java: Any, base: State | None) -> None:
+    def __init__(self, table: IcebergReader, java: Any, base: State | None) -> None:
         self.table = table
         self.base = base
         self.committed = False
@@ -81,6 +81,23 @@ class IcebergTransaction:
         self._files: tuple[int, ...] = ()  # source files that the batch takes
         self._ledger: str | None = None  # the path of the ledger that lists them
         self.uncommitted = True
+
+    @classmethod
+    def on(cls, table: IcebergReader, state: State) -> IcebergTransaction:
+        """A transaction on an existing table.
+
+        Raises CommitConflict if the table is no longer in this ``state``, UsageError if its writes would be
+        visible to nobody.
+        """
+        table.check_seen()
+        java = table.java()
+        if java is None:
+            raise CommitConflict(f"table {table.name} was dropped meanwhile")
+        begun = begin(table, java)
+        base = table.state(begun.startMetadata())
+        if not state.fits(base):
+            raise CommitConflict(f"table {table.name} was changed meanwhile")
+        return cls(table, begun, base)
 
     @cached_property
     def schema(self) -> Schema:
@@ -203,7 +220,7 @@ class IcebergTransaction:
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Replace all rows of the table by those of the frame; returns their number.
 
-        The transaction must be pinned. Behind the table's columns the frame may have those of
+        Behind the table's columns the frame may have those of
         `IcebergTable.row_ids`, which the rows then keep. Raises DataError if values would be lost that Spark
         cannot write.
         """
@@ -295,7 +312,7 @@ class IcebergTransaction:
         """
         if self.base is None or not now.exists or (self._replaced and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
-        other = self.table.transaction(now)
+        other = IcebergTransaction.on(self.table, now)
         steps = self._steps if self._replaced else len(self._evolved)
         for changes, after in self._evolved[:steps]:
             other.evolve(changes, after)
