@@ -22,7 +22,7 @@ from rich.text import Text
 from driftline.core.schema.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.report.lines import Hanging, clean
-from driftline.runtime.failure import explained
+from driftline.runtime.failure import ASK_DOCTOR, explained, is_away
 from driftline.sql.casts import convert
 from driftline.sql.quoting import each, literal, name, variable
 
@@ -33,13 +33,7 @@ if TYPE_CHECKING:
 LIMIT = 100  # rows that a terminal gets unasked
 ENDLESS = 100_000  # characters of a line in a file or a pipe: nothing is cut there
 PAGE = 500  # rows that share their columns' widths
-_AWAY = (
-    "java.net.",
-    "org.apache.iceberg.exceptions.NotAuthorized",
-    "org.apache.iceberg.exceptions.REST",
-    "org.apache.iceberg.exceptions.Service",
-    "org.apache.iceberg.jdbc.UncheckedSQL",
-)
+_NOT_REACHED = ("java.net.", "org.apache.iceberg.exceptions.NotAuthorized")
 GAP = 3  # characters between columns
 NARROW = 8  # characters that a column needs at least, beside others
 
@@ -105,10 +99,8 @@ def failure(error: Exception) -> DataError | UsageError | SetupError:
     from pyspark.errors import ParseException
 
     text, hint = explained(error)
-    if any(name.startswith(_AWAY) for name in _causes(error)):
-        return SetupError(
-            f"the catalog does not answer: {text}", hint="`driftline doctor` looks for the cause"
-        )
+    if any(is_away(name) or name.startswith(_NOT_REACHED) for name in _causes(error)):
+        return SetupError(f"the catalog does not answer: {text}", ASK_DOCTOR)
     at = re.search(r"\bline (\d+),? pos(?:ition)? (\d+)", str(error))
     where = f" (line {at[1]}, column {int(at[2]) + 1})" if at else ""
     kind = UsageError if isinstance(error, ParseException) else DataError
