@@ -111,9 +111,10 @@ class MetricSum:
         """Note a file with values of a known commit. ``born``: the commit only added records."""
         if self.earliest is None or place < self.earliest[0]:
             self.earliest = place, low, high
-        self.last = _latest(self.last, place)
-        if born:
-            self.last_born = _latest(self.last_born, place)
+        if self.last is None or place > self.last:
+            self.last = place
+        if born and (self.last_born is None or place > self.last_born):
+            self.last_born = place
 
     def merge(self, later: MetricSum) -> None:
         """Add the sum over other files."""
@@ -175,9 +176,12 @@ class Summation:
             born = snapshot is not None and snapshot.born
             appended = self.forgotten.appended if snapshot is None else snapshot.born
             for id_, values, low, high in entry.metrics():
-                width = len(low or b"") if kinds.get(id_) in ("whole", "fraction") else 0
-                total = sums.setdefault(SumKey(id_, schema, slot, width), MetricSum())
-                total.add(values, low, high, kinds.get(id_))
+                kind_ = kinds.get(id_)
+                width = len(low) if low is not None and kind_ in ("whole", "fraction") else 0
+                key = (id_, schema, slot, width)  # equal to a `SumKey`, and made faster
+                if (total := sums.get(key)) is None:  # type: ignore[call-overload]
+                    total = sums[SumKey(*key)] = MetricSum()
+                total.add(values, low, high, kind_)
                 total.foreign += 0 if born else values
                 total.rewritten += 0 if appended else values
                 if values > 0 and place is not None:
