@@ -51,9 +51,10 @@ class MixedValues:
     def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
         """The records of all parts, with the numbers of their leaves among all."""
         parts = [part.records(column_route) for part in self._parts]
-        records = [some for some, _ in parts]
+        records = [part_records for part_records, _ in parts]
         numbers = [
-            np.asarray(some, np.int64) + start for (_, some), start in zip(parts, self._starts, strict=False)
+            np.asarray(leaf_numbers, np.int64) + start
+            for (_, leaf_numbers), start in zip(parts, self._starts, strict=False)
         ]
         return records[0].followed_by(records[1:]), np.concatenate(numbers)
 
@@ -65,7 +66,7 @@ class MixedValues:
             owners = [value for value, _ in self.places()]
             return array, array.is_valid().to_numpy(zero_copy_only=False)[owners]
         parts = [part.variants() for part in self._parts]
-        return reduce(first_of, [array for array, _ in parts]), np.concatenate([held for _, held in parts])
+        return reduce(first_of, [array for array, _ in parts]), np.concatenate([valid for _, valid in parts])
 
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
         """The maps of all parts; None if there are none."""
@@ -90,18 +91,18 @@ class MixedValues:
     def _placed_together(self, leaves: pa.Array, type_: pa.DataType, dim: int) -> pa.Array:
         """Place values joined from all parts that are not deeper than the column."""
         parts = [
-            (part.dim, part.apart(first)) for part, first in zip(self._parts, self._starts, strict=False)
+            (part.dim, part.shredded(first)) for part, first in zip(self._parts, self._starts, strict=False)
         ]
-        fitting = [apart for own, apart in parts if own <= dim]
+        fitting = [shredded for part_dim, shredded in parts if part_dim <= dim]
         if not fitting:
             return pa.nulls(len(self._shared), type_)
-        apart, whole = joined(fitting), joined([apart for _, apart in parts])
+        shredded, all_shredded = joined(fitting), joined([shredded for _, shredded in parts])
         # Beside deeper elements, which the column does not take, one is wrapped where it stands.
-        apart.dims = [
-            dim if own is not None and deepest is not None and deepest > dim else own
-            for own, deepest in zip(apart.dims, whole.dims, strict=True)
+        shredded.dims = [
+            dim if value_dim is not None and deepest is not None and deepest > dim else value_dim
+            for value_dim, deepest in zip(shredded.dims, all_shredded.dims, strict=True)
         ]
-        return assemble(place(apart, leaves.is_valid().to_pylist(), dim), leaves, type_)
+        return assemble(place(shredded, leaves.is_valid().to_pylist(), dim), leaves, type_)
 
     def missing(self) -> pa.Array:
         """Flag the values that are missing in every part."""
@@ -111,11 +112,11 @@ class MixedValues:
         """The owner and list positions of each leaf, part after part."""
         return [place for part in self._parts for place in part.places()]
 
-    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
+    def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
         """The texts of each part; a value that is in several parts is written from all of them."""
         waiting = set()
         for part, start in zip(self._parts, self._starts, strict=False):
-            for text in part.texts(None if held is None else held[start : start + part.count], contract):
+            for text in part.texts(None if stored is None else stored[start : start + part.count], contract):
                 if self._shared[text.number]:
                     waiting.add(text.number)
                 else:
@@ -128,10 +129,10 @@ class MixedValues:
         """True if no leaf is null."""
         return not leaves.null_count
 
-    def lost(self, held: NDArray[np.bool_]) -> object | None:
+    def lost(self, stored: NDArray[np.bool_]) -> object | None:
         """The lost leaf of the first part that has one; None if no part has."""
         for part, start in zip(self._parts, self._starts, strict=False):
-            if (lost := part.lost(held[start : start + part.count])) is not None:
+            if (lost := part.lost(stored[start : start + part.count])) is not None:
                 return lost
         return None
 

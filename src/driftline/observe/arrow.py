@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from driftline.convert.declared import entries_of
 from driftline.convert.kernels import convert, converts
-from driftline.convert.leaf_readings import BEYOND, VOID
+from driftline.convert.leaf_readings import OVERFLOW, VOID
 from driftline.convert.lists import flattened
 from driftline.core.planning.routes import facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
@@ -31,7 +31,7 @@ class ArrowObserver:
     """Observes batches of columns against what a table has (``known``).
 
     ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column
-    counts even if it holds only nulls, except one marked `driftline.convert.leaf_readings.BEYOND`.
+    counts even if it holds only nulls, except one marked `driftline.convert.leaf_readings.OVERFLOW`.
     ``empty_names``: a column without a name is one like others, and not dropped.
     """
 
@@ -66,7 +66,7 @@ def shape_of(struct: Struct, place: Place, *, empty_names: bool = False) -> Reco
     """
     out = RecordShape()
     for position, f in enumerate(struct.fields):
-        if (f.name or empty_names) and f.doc != BEYOND:
+        if (f.name or empty_names) and f.doc != OVERFLOW:
             shape = _field_shape(f.type, Place(place.source, place.line, position), empty_names)
             shape.comment = f.doc or ""
             out.fields[f.name] = out.fields[f.name].merge(shape) if f.name in out.fields else shape

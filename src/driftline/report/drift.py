@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from driftline.core.changes import in_words, told
+from driftline.core.changes import in_words, reportable
 from driftline.core.schema.types import dotted
 from driftline.core.values.counted import counted
 from driftline.report.lines import LISTED, Hanging, clean, sample, short
@@ -91,7 +91,7 @@ def promoted(result: Promoted) -> Iterator[RenderableType]:
         yield Hanging(Text(f"{clean(path)}   {counted(count, 'value')}"), 2, 6)
     if len(result.values) > len(shown):
         yield Text(f"  and {len(result.values) - len(shown)} paths more", "dim")
-    changes = [in_words(change) for change in told(result.changes)]
+    changes = [in_words(change) for change in reportable(result.changes)]
     for words in changes[: 2 * LISTED]:
         yield Hanging(Text(clean(words), "green"), 4, 8)
     if len(changes) > 2 * LISTED:

@@ -173,7 +173,7 @@ class Fold:
                     for by_key, (_, prefix) in zip(families_of, columns, strict=True)
                     for column in by_key.get(member.key, ())
                 ],
-                member.one,
+                member.field,
             )
             for member in to.fields
         ]

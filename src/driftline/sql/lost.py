@@ -70,7 +70,7 @@ class Folding:
 
     def _one(self, site: FieldSite, prefix: str) -> str:
         columns = [(c, prefix + name(c.name)) for c in site.folded]
-        return self.fold.field(columns, self.resolution.one)
+        return self.fold.field(columns, self.resolution.merged)
 
     # What is lost
     # ----------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Folding:
 
     def _lost(self, type_: Type, x: str, one: str) -> str:
         """SQL that is true if a column's value ``x`` holds anything that ``one``, made of it, lacks."""
-        to = self.resolution.one
+        to = self.resolution.merged
         if spelled(type_) == spelled(to.type):
             return "false"
         if to.value is not None and isinstance(type_, Struct):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from driftline.core.changelog.record import Rule
-from driftline.core.changes import AddColumn, ColumnChange, in_words, told
+from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
 from driftline.core.columns.statistics import Numbers, SeenIn
 from driftline.core.schema.naming import is_metadata, marked_key
 from driftline.core.schema.schema_json import outline
@@ -41,7 +41,7 @@ def events(history: History, samples: Mapping[int, str]) -> Iterator[Event]:
         rules = {rule.path: rule for rule in entry.record.rules}
         plain: list[ChangeText] = []
         steps: list[ChangeText] = []
-        for change in told(entry.changes):
+        for change in reportable(entry.changes):
             rule = rules.get(dotted(getattr(change, "path", ())))
             (plain if _is_plain(change, rule) else steps).append(_step(change, rule, samples))
         if plain or steps:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from driftline.core.changes import Change, RelaxColumn, RewriteColumn, apply
 from driftline.core.planning.field_plan import Context
 from driftline.core.planning.gc_pause import no_search
-from driftline.core.planning.limits import Beyond, beyond_limits
+from driftline.core.planning.limits import Exceeding, beyond_limits
 from driftline.core.planning.map_hints import notes_of_maps
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.planner import Scope, plan_record
@@ -39,13 +39,13 @@ def plan(
     'struct<size: long>'
     """
     settings = settings or Settings()
-    refused: Beyond = {}
+    refused: Exceeding = {}
     while True:
         planned, last = _planned(shape, Context(settings, schema, refused, not_rewritten))
-        more = beyond_limits(planned, last, settings)
-        if more.keys() <= refused.keys():
+        exceeding = beyond_limits(planned, last, settings)
+        if exceeding.keys() <= refused.keys():
             return with_own(planned, [REST]) if planned.route.has_rest else planned
-        refused = more | refused
+        refused = exceeding | refused
 
 
 def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, Facet]]:
@@ -85,6 +85,6 @@ def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterabl
 
 def _column(path: Path, schema: Schema) -> Path:
     """The field of the struct that holds what is at the path."""
-    while (above := schema.find(path[:-1])) is not None and not isinstance(above.type, Struct):
+    while (parent := schema.find(path[:-1])) is not None and not isinstance(parent.type, Struct):
         path = path[:-1]
     return path

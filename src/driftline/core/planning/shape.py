@@ -142,10 +142,10 @@ class FieldShape:
         """A copy without its facets."""
         return replace(self, facets={})
 
-    def add(self, facet: Facet, seen: Seen) -> None:
+    def add(self, facet: Facet, profile: Seen) -> None:
         """Add a facet, or merge its annotations into those it has."""
-        known = self.facets.get(facet)
-        self.facets[facet] = seen if known is None else known.merge(seen)
+        existing = self.facets.get(facet)
+        self.facets[facet] = profile if existing is None else existing.merge(profile)
 
     def covers(self, other: FieldShape) -> bool:
         """True if the other one adds nothing, places and samples aside."""
@@ -155,8 +155,8 @@ class FieldShape:
             and self.missing >= other.missing
             and self.absent <= other.absent
             and all(
-                (own := self.facets.get(facet)) is not None and own.covers(seen)
-                for facet, seen in other.facets.items()
+                (profile := self.facets.get(facet)) is not None and profile.covers(other_profile)
+                for facet, other_profile in other.facets.items()
             )
         )
 
@@ -164,15 +164,15 @@ class FieldShape:
     def has_maps(self) -> bool:
         """True if it is a map, or one is below it."""
         return any(
-            seen.value is not None or (seen.record is not None and seen.record.has_maps)
-            for seen in self.facets.values()
+            profile.value is not None or (profile.record is not None and profile.record.has_maps)
+            for profile in self.facets.values()
         )
 
     @property
     def most_keys(self) -> int:
         """The number of keys of the largest record, at any depth."""
-        records = (seen.record.most_keys for seen in self.facets.values() if seen.record is not None)
-        values = (seen.value.most_keys for seen in self.facets.values() if seen.value is not None)
+        records = (profile.record.most_keys for profile in self.facets.values() if profile.record is not None)
+        values = (profile.value.most_keys for profile in self.facets.values() if profile.value is not None)
         return max((*records, *values), default=0)
 
     def merge(self, other: FieldShape) -> FieldShape:
@@ -186,8 +186,8 @@ class FieldShape:
             self.absent and other.absent,
             min(self.comment, other.comment),
         )
-        for facet, seen in other.facets.items():
-            out.add(facet, seen)
+        for facet, profile in other.facets.items():
+            out.add(facet, profile)
         return out
 
 
@@ -214,7 +214,7 @@ class RecordShape:
         """
         if empty_names or "" not in self.fields:
             return self.fields
-        typed = any(seen.typed for seen in self.fields[""].facets.values())
+        typed = any(profile.typed for profile in self.fields[""].facets.values())
         return self.fields if typed else {key: shape for key, shape in self.fields.items() if key}
 
     def having(self, takes: Callable[[str], bool]) -> RecordShape:
@@ -224,7 +224,7 @@ class RecordShape:
     def covers(self, other: RecordShape) -> bool:
         """True if the other one adds nothing, places and samples aside."""
         return all(
-            (own := self.fields.get(key)) is not None and own.covers(field)
+            (shape := self.fields.get(key)) is not None and shape.covers(field)
             for key, field in other.fields.items()
         )
 

@@ -88,10 +88,10 @@ class Policy(Protocol):
     def decide(self, field: FieldState) -> Decision:
         """Decide which columns the field gets, and what is refused."""
 
-    def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+    def takes(self, column: Facet, facet: Facet, profile: Seen) -> bool:
         """True if values of the facet are routed to the column."""
 
-    def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+    def accepts(self, column: Facet, facet: Facet, profile: Seen, unit: str) -> bool:
         """True if the column takes every value of the facet exactly."""
 
     def keeps_required(self, *, absent: bool) -> str:
