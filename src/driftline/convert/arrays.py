@@ -352,7 +352,7 @@ class ArrowValues:
         return places_of(numbered(self._lists, np.ones(self.count, np.bool_)))
 
     def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
-        """The texts of leaves that are not ``stored``, or of all values if it is None; typed if of one type."""
+        """The texts of the leaves that are not ``stored``, or of all values if it is None."""
         if stored is not None:
             lost = np.flatnonzero(self._valid & ~stored).tolist()
             places = self.places() if lost else ()

@@ -111,4 +111,4 @@ def plain_text(text: str) -> str:
     >>> plain_text("a b"), plain_text("a") + " " < plain_text("a b") + " "
     ('a!Bb', True)
     """
-    return _LOW.sub(lambda found: "!" + chr(ord(found[0]) + _SHIFT), text)
+    return _LOW.sub(lambda match: "!" + chr(ord(match[0]) + _SHIFT), text)

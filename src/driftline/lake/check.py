@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verdict:
     """Check that every record of the data is in the table or its quarantine, as `Table.verify` promises."""
-    state, kept = table.format.load(), waiting(table.format)
-    if not state.exists and kept is None:
+    state, quarantine = table.format.load(), waiting(table.format)
+    if not state.exists and quarantine is None:
         raise no_table(table.name)
     contract = from_properties(state.properties).contract
     columns = table.format.readable(state.schema).struct.fields if state.exists else ()
-    rest = rest_column(Struct(columns))
-    beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
+    rest_field = rest_column(Struct(columns))
+    beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest_field]
     struct = Struct(tuple(f for f in columns if f.name not in beside))
     room = place_of(table.lake.spark, table.lake.warehouse)
     with (
@@ -52,7 +52,7 @@ def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verd
             if state.exists
             else table.lake.spark.range(0).select(),
             replace(state.schema, struct=struct),
-            kept,
+            quarantine,
             state.properties,
             [_keys(path) for path in excluded_paths(contract)],
             {_keys(path): unit for path, unit in epoch_units(contract)},

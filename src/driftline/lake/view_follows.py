@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 def altered(table: Table, request: AlterRequest, *, upgrade: bool) -> Altered:
     """Alter the table; its view follows if the table gets another name."""
-    done = alter(table.format, request, catalog=table.lake.catalog, upgrade=upgrade)
-    if done.table == table.name:
-        return done
+    result = alter(table.format, request, catalog=table.lake.catalog, upgrade=upgrade)
+    if result.table == table.name:
+        return result
     try:
-        view = moved(table.lake.format, table.format, table.lake.format.table(done.table))
+        view = moved(table.lake.format, table.format, table.lake.format.table(result.table))
     except DriftlineError as error:
-        return replace(done, notes=(*done.notes, f"its view is to be made again: {error.message}"))
-    return replace(done, notes=(*done.notes, f"its view is {view.name} now")) if view else done
+        return replace(result, notes=(*result.notes, f"its view is to be made again: {error.message}"))
+    return replace(result, notes=(*result.notes, f"its view is {view.name} now")) if view else result
 
 
 def view_note(table: Table) -> tuple[str, ...]:

@@ -136,9 +136,9 @@ def _columns(entry: Entry) -> Iterator[RenderableType]:
     plain = [c for c in entry.changes if isinstance(c, AddColumn) and _is_plain(entry, c)]
     if plain:
         named = [clean(in_words(c).removeprefix("new ")) for c in plain[:LISTED]]
-        more = f", and {len(plain) - LISTED} more" if len(plain) > LISTED else ""
+        and_others = f", and {len(plain) - LISTED} more" if len(plain) > LISTED else ""
         count = sum(leaves(c.type) for c in plain)
-        yield Hanging(Text(f"{counted(count, 'new column')}: {', '.join(named)}{more}"), 2, 6)
+        yield Hanging(Text(f"{counted(count, 'new column')}: {', '.join(named)}{and_others}"), 2, 6)
     for change in reportable(entry.changes):
         if change not in plain:
             rule = entry.rule_of(change)
