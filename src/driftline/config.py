@@ -173,8 +173,8 @@ def _must_be_iceberg(uri: str, ducklake: str | None) -> None:
 
 
 def from_environment(value: Any, where: Path | str, env: Mapping[str, str] = os.environ) -> Any:
-    """A value with `${NAME}` in its texts replaced, at any depth. ``where`` it stands is named by the
-    UsageError for a name that is not there.
+    """Replace `${NAME}` in the texts of a value, at any depth. ``where``: the place that the UsageError for
+    an unset name reports.
     """
     match value:
         case dict():
@@ -196,9 +196,7 @@ def _variable(name: re.Match[str], env: Mapping[str, str], where: Path | str) ->
 
 
 def _ducklake(data: dict[str, Any], path: Path) -> str | None:
-    """The catalog of a DuckLake, taken out of the settings: ``catalog =
-    "sqlite"``, or ``uri`` of a table of it.
-    """
+    """Take the catalog of a DuckLake out of the settings: `catalog = "sqlite"`, or `uri` in its table."""
     format_ = data.get("format", "iceberg")
     if format_ not in _FORMATS:
         raise UsageError(

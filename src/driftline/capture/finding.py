@@ -42,7 +42,7 @@ class Finder:
     _listing: float | None = None  # when this look listed all
 
     def entries(self, taken: Mapping[str, ListedFile], fmt: str | None) -> list[ListedFile]:
-        """Files, with all that are new among them. ``fmt``: as of `listed`. Raises SetupError."""
+        """List files, all new ones among them. ``fmt``: as of `listed`. Raises SetupError."""
         self._listing, self._received, candidates = None, {}, set[str]()
         named = partial(_named, self.source.partition("://")[0], may_be(self.source, fmt))
         for text, number, receipt in () if self.channel is None else self.channel.receive():

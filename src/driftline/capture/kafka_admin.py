@@ -35,7 +35,7 @@ class Admin:
     _java: Any = None
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The topics of these names that there are."""
+        """The existing topics among these names."""
         java_names = self._jvm.java.util.ArrayList()
         for name in names:
             java_names.add(name)

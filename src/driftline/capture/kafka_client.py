@@ -76,8 +76,9 @@ def check_names(settings: Mapping[str, str], names: Collection[str]) -> None:
 
 
 def with_open_key(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:
-    """The settings with a key that needs no password: of encrypted ones in PEM, Kafka's client opens those
-    of an outdated kind alone, Java itself all that openssl writes. Raises UsageError.
+    """Decrypt an encrypted PEM key in the settings. Raises UsageError.
+
+    Kafka's client opens only those of an outdated kind, Java itself all that openssl writes.
     """
     from py4j.protocol import Py4JJavaError
 

@@ -191,7 +191,7 @@ class CaptureQuery(StreamingQuery):
         return self._flow.explain(text_of(cause)) or DataError(f"the stream ended: {message}", hint)
 
     def _keep(self, stack: ExitStack, pause: float) -> None:
-        """Until the stream ends: holds the checkpoint, and looks for new files."""
+        """Hold the checkpoint, and look for new files, until the stream ends."""
         # What ends the stream, or Java, is raised where the end is waited for.
         with suppress(StreamingQueryException, Py4JError, ConnectionError), stack:
             while not super().awaitTermination(pause):  # type: ignore[arg-type]

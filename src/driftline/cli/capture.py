@@ -180,8 +180,8 @@ def capture(
 
 
 def _clients(scope: Invocation, flags: list[str] | None, registry: str | None) -> Config:
-    """Settings of Kafka's client, and of a registry's: those of the file, and of flags before those. What is
-    secret among them is hidden in errors.
+    """Merge the settings of Kafka's client and of a registry: flags take precedence over the file. Errors
+    hide the secrets among them.
     """
     client = pairs(flags, "--kafka-set", "key=value")
     client = {key: from_environment(text, f"--kafka-set {key}") for key, text in client.items()}

@@ -256,7 +256,7 @@ def _page(names: list[str], rows: list[list[Text]], console: Console) -> Rendera
 
 
 def _fair(natural: list[int], room: int) -> list[int] | None:
-    """Widths that fit into ``room``: what is narrow stays so, what is wide shares the rest. None: no room.
+    """Fit widths into ``room``: narrow columns keep theirs, wide ones share what remains. None: no room.
 
     >>> _fair([4, 50, 9, 80], 60)
     [4, 24, 9, 23]

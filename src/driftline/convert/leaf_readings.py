@@ -115,7 +115,7 @@ def _of_timestamp(type_: pa.TimestampType) -> Iterator[LeafReading]:
 
 
 def _where_whole(days: pa.Array, *, whole_days: bool) -> pa.Array:
-    """The midnights of days that are counted in milliseconds; or the moments that are none."""
+    """Read days that are counted in milliseconds: the midnights among them, or else the other moments."""
     millis = days.cast(pa.int64())
     midnights = pc.multiply(pc.divide(millis, _DAY), _DAY)
     chosen = pc.equal(millis, midnights) if whole_days else pc.not_equal(millis, midnights)

@@ -175,7 +175,7 @@ def lost_by_value(
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """The values that have lost leaves, each with the index path of the list in it that waits whole.
 
-    That is the outermost list of whose ``leaves`` none is held. A value of mixed depth waits as a whole.
+    That is the outermost list of which no leaf is stored. A value of mixed depth waits whole.
 
     >>> [*lost_by_value([1, 2], [(0, (0, 0)), (0, (1, 0)), (0, (1, 1))], range(3))]
     [(0, (1,))]

@@ -95,10 +95,10 @@ class Values(Protocol):
         """By leaf, the index of the value around it, and its places in that value's lists."""
 
     def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterable[NumberText]:
-        """The texts of what no column holds, without what the ``contract`` of the field excludes.
+        """The texts of values and leaves that no column holds, without what the ``contract`` excludes.
 
-        Values, and lists in values, of which nothing is held, come whole; of the others their leaves.
-        ``stored``: flags the leaves that some column holds, None for none.
+        A value, or a list inside it, of which nothing is stored comes whole, of others only the lost leaves.
+        ``stored``: flags the leaves that some column holds; None: no column holds any.
         """
 
     def are_all_in(self, leaves: pa.Array) -> bool:

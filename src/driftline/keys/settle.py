@@ -94,7 +94,7 @@ class Settled:
 
 
 def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Found] = ()) -> Settled:
-    """Hold the latest changes of a batch against the table's rows, and the deletes that it remembers."""
+    """Compare the latest changes of a batch with the table's rows, and the deletes that it remembers."""
     found_rows = list(found_rows)
     late, in_table = _late(latest, [*found_rows, *remembered]), np.zeros(len(latest.rows), np.bool_)
     dead: dict[str, list[NDArray[np.int64]]] = {}

@@ -55,6 +55,6 @@ class Health:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Probes are no news."""
+                """Log nothing: probes are no news."""
 
         return serve(Answer, address, "--health-port")

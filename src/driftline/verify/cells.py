@@ -121,7 +121,7 @@ _USUAL = CellMarks()
 
 
 def without_titles(texts: Iterator[str], count: int) -> str:
-    """The text behind so many lines, as much of it as tells how it is written."""
+    """Skip ``count`` lines, and return as much of the text after them as detecting its marks takes."""
     text = ""
     while True:
         ends = [match.end() for match in islice(_LINE_END.finditer(text), count)]
@@ -170,9 +170,11 @@ class Head(NamedTuple):
 
 
 def marks_of(head: Head, dialect: CsvDialect) -> CellMarks:
-    r"""The delimiter that gives the header most cells, and half of the first rows as many, else a comma;
-    the quote, a single one if that alone gives all of them as many; and a backslash as the escape, if quotes
-    stand where they may only so, and all rows have as many cells.
+    r"""Detect the delimiter, the quote and the escape.
+
+    The delimiter is the one that gives the header the most cells, and half of the first rows as many; else a
+    comma. The quote is a single one if only that gives all rows as many cells. A backslash is the escape if
+    quotes stand where they may only with it, and all rows have as many cells.
 
     >>> texts = "a;b;c\n1;2,5;3", "a;b\n1", "a,b\n'1,2',3", 'a,b\n"1\\"2",3'
     >>> ["".join(marks_of(Head.of(text), CsvDialect())) for text in texts]
@@ -205,7 +207,7 @@ def _best(head: Head, delimiters: str, signs: CellMarks) -> tuple[CellMarks, boo
 
 
 def _closes_only_so(head: Head, signs: CellMarks) -> bool:
-    """True if all quotes of the rows stand where they may only by the escape, and all rows are even."""
+    """True if quotes stand where they may only with the escape, and all rows have as many cells."""
     first = head.rows(signs, None)
     if len({len(row.cells or ()) for row in first}) != 1:
         return False
@@ -227,8 +229,8 @@ def _is_sound(text: str, signs: CellMarks) -> bool:
 
 
 def has_names(first: Sequence[Row], dialect: CsvDialect) -> bool:
-    r"""False if the table says so, or the first row has values alone, of the kinds below them. Whole numbers
-    that rise or fall may be names.
+    r"""True unless the table says no, or the first row has only values, of the same kinds as those below.
+    Whole numbers that rise or fall may be names.
 
     >>> [has_names(list(rows([text])), CsvDialect()) for text in ("a,b\n1,2", "1.5,7\n2,3", "1,2\n1,2")]
     [True, False, True]
@@ -264,8 +266,8 @@ def _kind(cell: Cell, settings: ValueSettings) -> str:
 
 
 def rows(texts: Iterable[str], signs: CellMarks = _USUAL) -> Iterator[Row]:
-    """The records of a text that comes in pieces, blank lines among them. No more of it is held than a
-    record, or than follows a quote that is never closed.
+    """The records of a text that comes in pieces, blank lines among them. At most one record is buffered, or
+    what follows a quote that is never closed.
 
     >>> [(row.line, row.cells) for row in rows(['1,"a ""b""\\r\\nc"', '\\n2,"d\\n3,e'])]
     [(1, ['1', 'a "b"\\r\\nc']), (3, None), (4, ['3', 'e'])]

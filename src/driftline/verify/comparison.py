@@ -30,11 +30,11 @@ from driftline.verify.table_shape import TableStruct
 def pair(
     records: Sequence[int], rows: Sequence[int], holds: Callable[[int, int], int]
 ) -> tuple[list[int], list[int], dict[tuple[int, int], int]]:
-    """Count how often each of ``records`` found no row, how often each of ``rows`` was left over, and how
-    often a record, by position, has a row.
+    """Match records with rows: count how often each record has no row, how often each row has no record, and
+    how often a record, by position, has a row.
 
-    Both are counts of equal ones; ``holds(row, record)`` is called once for each pair, by position: 0 not at
-    all, 1 not wholly, so that another row is better, 2 wholly.
+    ``records`` and ``rows`` are counts of equal ones. ``holds(row, record)`` is called once for each pair, by
+    position: 0 not at all, 1 partly, so that another row is better, 2 wholly.
 
     >>> pair([1, 1], [1, 1], lambda row, record: 2 * (row == 0 or record == 0))[:2]
     ([0, 0], [0, 0])

@@ -57,8 +57,8 @@ _LONGS = range(-(2**63), 2**63)
 
 
 def path_values(files: Mapping[str, str], fmt: str) -> Values:
-    """The values in the paths of files, which go by these names: of typed files as numbers and dates, where
-    all texts of a key are some; of JSON as numbers.
+    """The values in the paths of files, which go by these names. In typed files they are numbers or dates if
+    all texts of a key are; in JSON numbers.
 
     >>> path_values({"/1": "/n=1/d=2026-01-01/a", "/2": "/n=x%20y/d=2026-01-02/a"}, "orc")["/2"]
     {'n': 'x y', 'd': datetime.date(2026, 1, 2)}
@@ -70,7 +70,7 @@ def path_values(files: Mapping[str, str], fmt: str) -> Values:
 
 
 def with_values(values: Values, read: Read) -> Read:
-    """A record with the values of its file's path that it has not by itself."""
+    """Add the values of the file's path that the record does not have itself."""
     beside = values.get(read.place.file)
     if read.record is None or not beside:
         return read
@@ -237,7 +237,7 @@ class _Finding:
     quarantined: RDD[bytes] | None
 
     def by_columns(self, matching: ColumnMatching) -> Verdict | None:
-        """The verdict if all is well; None if it takes comparing all records with all rows."""
+        """The verdict if each record has its row; None if all records must be compared with all rows."""
         unmatched, exactly = matching.unmatched(), self.comparison.terms.exactly
         if unmatched is None or (
             exactly and (unmatched.surplus or (unmatched.has_rows and not unmatched.places))

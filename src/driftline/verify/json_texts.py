@@ -124,8 +124,8 @@ def of_lines(pieces: Iterable[bytes], longest: int) -> Iterator[Text]:
 
 
 def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
-    """The texts of a file of lines, or of a document. No more of it is held
-    than its beginning, and a record of ``longest`` bytes.
+    """The texts of a file of lines, or of a document. Only its beginning and one record, of at most
+    ``longest`` bytes, are buffered.
     """
     head = file.read(HELD)
     is_whole = len(head) < HELD

@@ -171,7 +171,7 @@ class _Check:
             self.scalar(siblings, v, steps)
 
     def nothing(self, siblings: Sequence[_SiblingValue], v: Any, steps: Steps) -> None:
-        """A value that is none (2.4): its columns hold no more, and its lists as they are."""
+        """A value without content (2.4): its columns hold nothing more, and its lists unchanged."""
         for column, dim, stored in siblings:
             by_default = (
                 v is not None or column.type is not None

@@ -69,7 +69,7 @@ class ValueSettings:
     thousands: str = ""
 
     def at(self, path: str) -> ValueSettings:
-        """The way to read the field at a path: by the unit of the longest path that leads to it."""
+        """The settings for the field at a path, with the unit of the longest path that leads to it."""
         prefixes = [p for p in self.units if path == p or path.startswith(f"{p}.")]
         unit = self.units[max(prefixes, key=len)] if prefixes else None
         return replace(self, unit=unit, units={}) if prefixes else self

@@ -26,7 +26,7 @@ from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, T
 def normalised(
     shape: FieldShape, columns: Sequence[Facet], policy: Policy, *, empty_names: bool = False
 ) -> FieldShape:
-    """Resolve what depends on the field's columns: dates, numbers as text, objects without values.
+    """Normalise what depends on the field's columns: dates, numbers as text, objects without values.
 
     ``empty_names``: the empty key's value is one.
     """

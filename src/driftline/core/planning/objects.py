@@ -1,7 +1,7 @@
 """JSON objects as maps, structs or both, by a field's columns and the objects' own keys (section 9).
 
-A struct whose keys turn out to be data is closed: its columns are still filled, none is added at any depth,
-and a map beside it takes all keys. If many keys are data beside words of another kind, the words are a
+A struct whose keys turn out to be data has fixed keys: its columns are still filled, none is added at any
+depth, and a map beside it takes all keys. If many keys are data beside words of another kind, the words are a
 struct, and the map beside it takes the others.
 """
 
@@ -169,7 +169,7 @@ def fixed_contract(contract: Contract, fixed_keys: FixedKeys, keys: Iterable[str
 
 
 def fixed_route(route: RecordRoute, fixed_keys: FixedKeys = FixedKeys.all) -> RecordRoute:
-    """The route of a struct that is closed for some keys: what has no column there is in the map."""
+    """The route of a struct with fixed keys: a value that has no column there is in the map."""
     return RecordRoute(tuple(_fixed_field(f) if fixed_keys.holds(f.key) else f for f in route.fields))
 
 
