@@ -14,7 +14,7 @@ from typing import TypeAlias
 from driftline.convert.json_values import TEXT
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
-from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.types import (
     BOOLEAN,
     DOUBLE,
@@ -82,7 +82,7 @@ def _map_value(values: Sequence[FieldRoute], depth: int) -> Type | None:
     return _type(values, depth + 1)
 
 
-def _first(profiles: dict[Facet, Seen], routes: Sequence[FieldRoute]) -> Facet | None:
+def _first(profiles: dict[Facet, Profile], routes: Sequence[FieldRoute]) -> Facet | None:
     """The facet that came first, if the parser takes no value of another one for it."""
     if not profiles or (
         any(isinstance(f.base, MapOf) for f in profiles) and any(f.base == RECORD for f in profiles)
@@ -101,7 +101,9 @@ def _first(profiles: dict[Facet, Seen], routes: Sequence[FieldRoute]) -> Facet |
     return first
 
 
-def _parsed_as(facet: Facet, profiles: dict[Facet, Seen], columns: Sequence[ColumnRoute]) -> Primitive | None:
+def _parsed_as(
+    facet: Facet, profiles: dict[Facet, Profile], columns: Sequence[ColumnRoute]
+) -> Primitive | None:
     base = facet.base
     if not isinstance(base, Primitive):
         return None
@@ -201,7 +203,7 @@ def _limited(field: FieldShape, type_: Type, contract: Contract) -> FieldShape:
     )
 
 
-def _limited_inside(profile: Seen, usual: Type, contract: Contract) -> Seen:
+def _limited_inside(profile: Profile, usual: Type, contract: Contract) -> Profile:
     """The part of an object that has the usual types.
 
     A map may still be known by its keys, or by its values.

@@ -13,7 +13,7 @@ from driftline.core.schema.types import DOUBLE, FLOAT, LONG, STRING, Primitive, 
 from driftline.core.schema.unwritable import UNWRITABLE
 
 if TYPE_CHECKING:
-    from driftline.core.planning.shape import Seen
+    from driftline.core.planning.shape import Profile
 
 # T fits U, beside T itself.
 FITS: dict[str, tuple[str, ...]] = {
@@ -69,7 +69,7 @@ def fits(t: Primitive, u: Primitive) -> bool:
     return True
 
 
-def exact(t: Primitive, u: Primitive, profile: Seen, unit: str = "ms") -> bool:
+def exact(t: Primitive, u: Primitive, profile: Profile, unit: str = "ms") -> bool:
     """True if the observed values of ``t`` are exact in ``u``, which ``t`` fits. ``unit`` is the
     epoch unit.
     """

@@ -18,7 +18,7 @@ from driftline.core.planning.objects import MAP, objects_of
 from driftline.core.planning.policies import policy_of, preserve, strict
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Policy, Refusal, Retyped
 from driftline.core.planning.routes import Conflict, facet_of
-from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.planning.stubs import hollow, inside, stub_of, value_of, with_base, with_value
 from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Type, wrap
 
@@ -47,7 +47,7 @@ def normalised(
     return out
 
 
-def _holds_type(facet: Facet, profile: Seen, empty_names: bool) -> bool:
+def _holds_type(facet: Facet, profile: Profile, empty_names: bool) -> bool:
     """True if the facet holds, at any depth, a value that has a type."""
     if isinstance(facet.base, Primitive):
         return True

@@ -26,7 +26,7 @@ from driftline.core.planning.maps import (
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.policies.policy import Policy
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute, facet_of
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.naming import by_key, data_key, is_metadata
 from driftline.core.schema.types import STRING, VARIANT, Map, Primitive, Struct, Type, peel
 
@@ -108,7 +108,7 @@ def _divided(
 
 
 def _split(
-    profile: Seen, words_in_struct: bool, fixed_keys: FixedKeys
+    profile: Profile, words_in_struct: bool, fixed_keys: FixedKeys
 ) -> tuple[RecordShape, dict[str, FieldShape]]:
     """Split an object into the part in the map and its other fields."""
     assert profile.record is not None
@@ -186,12 +186,12 @@ def _fixed_column(column: ColumnRoute) -> ColumnRoute:
     )
 
 
-def _is_object(facet: Facet, profile: Seen) -> bool:
+def _is_object(facet: Facet, profile: Profile) -> bool:
     return facet.base == RECORD and not profile.typed and profile.record is not None
 
 
 def _verdict(
-    records: Iterable[Seen], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
+    records: Iterable[Profile], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
 ) -> MapVerdict | None:
     """The reason the objects become a map by themselves, if they do."""
     decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
@@ -203,7 +203,7 @@ def _verdict(
     return as_map(entries)
 
 
-def _of_folded(maps: Iterable[Seen], records: Iterable[Seen]) -> MapVerdict:
+def _of_folded(maps: Iterable[Profile], records: Iterable[Profile]) -> MapVerdict:
     """The reason objects are a map whose many keys were not kept. ``records``: the objects that were."""
     entries = entries_of(profile.record for profile in records if profile.record is not None)
     folded = entries_of(RecordShape({"": profile.value}) for profile in maps if profile.value is not None)

@@ -31,10 +31,10 @@ def plan(
     are what a policy refuses. A field that exceeds ``max_columns`` or ``max_fields`` is refused too, or goes
     to the rest.
 
-    >>> from driftline.core.planning.shape import Facet, FieldShape, Seen
+    >>> from driftline.core.planning.shape import Facet, FieldShape, Profile
     >>> from driftline.core.schema.place import Place
     >>> from driftline.core.schema.types import LONG
-    >>> size = FieldShape(Place(), {Facet(0, LONG): Seen(Place(), "4")})
+    >>> size = FieldShape(Place(), {Facet(0, LONG): Profile(Place(), "4")})
     >>> str(plan(Schema(), RecordShape({"size": size})).schema.struct)
     'struct<size: long>'
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from driftline.core.changes import Change
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.dialect import Dialect
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile
 from driftline.core.schema.naming import MARK, MAX_KEY
 from driftline.core.schema.place import Place
 from driftline.core.schema.quick_pickle import pickled_by_fields
@@ -213,7 +213,7 @@ def by_name(old: Struct, new: Struct) -> RecordRoute:
     for f in old.fields:
         column = new.get(f.name)
         assert column is not None, f.name
-        shape = FieldShape(Place(), {facet_of(f.type): Seen(Place(), typed=True)})
+        shape = FieldShape(Place(), {facet_of(f.type): Profile(Place(), typed=True)})
         fields.append(FieldRoute(f.name, shape, (_into(f.name, f.type, column.type),)))
     return RecordRoute(tuple(fields))
 
@@ -224,7 +224,7 @@ def _into(column: str, old: Type, new: Type) -> ColumnRoute:
         case Struct() as was, Struct() as becomes:
             record = by_name(was, becomes)
         case Map() as was, Map() as becomes:
-            shape = FieldShape(Place(), {facet_of(was.value): Seen(Place(), typed=True)})
+            shape = FieldShape(Place(), {facet_of(was.value): Profile(Place(), typed=True)})
             value = FieldRoute("value", shape, (_into("value", was.value, becomes.value),))
     return ColumnRoute(column, new, (facet_of(old),), record, value)
 

@@ -66,8 +66,8 @@ class Facet:
 
 @pickled_by_fields
 @dataclass(slots=True)
-class Seen:
-    """The annotations of a facet beyond its type.
+class Profile:
+    """The profile of a facet's values: its annotations beyond the type.
 
     ``wide``: a long beyond ±2^53. ``fraction``: digits of a second's fraction, 0, 3 or 6. ``far``: an instant
     outside 1970..2199. ``ragged``: a list of mixed depth. ``digits``: text of a number that no number type
@@ -88,12 +88,12 @@ class Seen:
     record: RecordShape | None = None
     value: FieldShape | None = None
 
-    def bare(self) -> Seen:
+    def bare(self) -> Profile:
         """A copy without the shapes below it."""
         marks = (self.wide, self.fraction, self.far, self.ragged, self.digits, self.typed, self.lossy)
-        return Seen(self.place, self.sample, *marks, None if self.record is None else RecordShape())
+        return Profile(self.place, self.sample, *marks, None if self.record is None else RecordShape())
 
-    def covers(self, other: Seen) -> bool:
+    def covers(self, other: Profile) -> bool:
         """True if the other one adds nothing, places and samples aside."""
         marks = ("wide", "fraction", "far", "ragged", "digits", "typed", "lossy")
         return (
@@ -102,10 +102,10 @@ class Seen:
             and _covers(self.value, other.value)
         )
 
-    def merge(self, other: Seen) -> Seen:
+    def merge(self, other: Profile) -> Profile:
         """The annotations of both, with the first place and its sample."""
         first = min(self, other, key=lambda s: (s.place, not s.sample, s.sample))
-        return Seen(
+        return Profile(
             first.place,
             first.sample,
             self.wide or other.wide,
@@ -131,7 +131,7 @@ class FieldShape:
     """
 
     place: Place
-    facets: dict[Facet, Seen] = field(default_factory=dict)
+    facets: dict[Facet, Profile] = field(default_factory=dict)
     empty_lists: int = 0
     empty_record: bool = False
     missing: bool = False
@@ -142,7 +142,7 @@ class FieldShape:
         """A copy without its facets."""
         return replace(self, facets={})
 
-    def add(self, facet: Facet, profile: Seen) -> None:
+    def add(self, facet: Facet, profile: Profile) -> None:
         """Add a facet, or merge its annotations into those it has."""
         existing = self.facets.get(facet)
         self.facets[facet] = profile if existing is None else existing.merge(profile)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from driftline.core.planning.conversions import ROUTES_TOO, exact, fits, join, widens_in_place, widest
 from driftline.core.planning.policies.policy import Decision, Facets, FieldState, New, Retyped
-from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, MapOf, Seen
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, MapOf, Profile
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import (
     DATE,
@@ -36,12 +36,12 @@ class Preserve:
         """Decide the field by `decide`."""
         return decide(field)
 
-    def takes(self, column: Facet, facet: Facet, profile: Seen) -> bool:
+    def takes(self, column: Facet, facet: Facet, profile: Profile) -> bool:
         """True if `takes` routes the facet to the column, whatever its values."""
         del profile
         return takes(column, facet)
 
-    def accepts(self, column: Facet, facet: Facet, profile: Seen, unit: str) -> bool:
+    def accepts(self, column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
         """True if `accepts` finds each value exact in the column."""
         return accepts(column, facet, profile, unit)
 
@@ -73,7 +73,7 @@ def decide(field: FieldState) -> Decision:
     return Decision(changed, new, first)
 
 
-def accepts(column: Facet, facet: Facet, profile: Seen, unit: str) -> bool:
+def accepts(column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
     """True if the column takes every value of the facet exactly."""
     if column.base == VARIANT:
         return takes(column, facet) and not _beyond_numbers(facet, profile)
@@ -99,7 +99,7 @@ def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
     return facet.base == column.base
 
 
-def _beyond_numbers(facet: Facet, profile: Seen) -> bool:
+def _beyond_numbers(facet: Facet, profile: Profile) -> bool:
     """True if there is, at any depth, a number that no number type holds."""
     fields = [
         *(profile.record.fields.values() if profile.record else ()),
@@ -129,9 +129,9 @@ def widening(column: Facet, facets: Iterable[Facet]) -> Facet | None:
     return None if widest is column else widest
 
 
-def collapse(facets: Facets) -> dict[Facet, Seen]:
+def collapse(facets: Facets) -> dict[Facet, Profile]:
     """The facets, each with the widest type of its family that a column of its dimension would get."""
-    out: dict[Facet, Seen] = {}
+    out: dict[Facet, Profile] = {}
     for facet, profile in facets.items():
         wide = Facet(facet.dim, (widening(facet, facets) or facet).base)
         out[wide] = out[wide].merge(profile) if wide in out else profile
@@ -153,7 +153,7 @@ def first_sight(facets: Facets) -> tuple[list[New], Facet]:
     return new, original(plain or [n.facet for n in new])
 
 
-def drop_longs(facets: dict[Facet, Seen]) -> dict[Facet, Seen]:
+def drop_longs(facets: dict[Facet, Profile]) -> dict[Facet, Profile]:
     """Drop the longs that doubles of the same dimension hold exactly (seed rule 9)."""
     out = dict(facets)
     for facet, profile in facets.items():
@@ -198,14 +198,14 @@ def original(columns: Sequence[Facet]) -> Facet:
     return Facet(dim, widest(f.base for f in columns if f.dim == dim and isinstance(f.base, Primitive)))
 
 
-def dates_normalised(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Seen]:
+def dates_normalised(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Profile]:
     """Count dates and timestamps as strings, unless the field has such a column or all its strings are dates
     (2.2).
     """
     has_dates = any(c.base in DATELIKE for c in columns)
     if has_dates or not any(f.base == STRING for f in facets):
         return dict(facets)
-    out: dict[Facet, Seen] = {}
+    out: dict[Facet, Profile] = {}
     for facet, profile in facets.items():
         guessed = facet.base in DATELIKE and not profile.typed
         target = Facet(facet.dim, STRING) if guessed else facet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.policies.policy import Decision, FieldState, Refusal
-from driftline.core.planning.shape import Facet, Seen
+from driftline.core.planning.shape import Facet, Profile
 
 _FROZEN = "the schema is frozen"
 
@@ -20,12 +20,12 @@ class Strict:
         """Decide the field by `decide`, without new columns."""
         return decide(field)
 
-    def takes(self, column: Facet, facet: Facet, profile: Seen) -> bool:
+    def takes(self, column: Facet, facet: Facet, profile: Profile) -> bool:
         """True if `preserve` would route the facet to the column."""
         del profile
         return preserve.takes(column, facet)
 
-    def accepts(self, column: Facet, facet: Facet, profile: Seen, unit: str) -> bool:
+    def accepts(self, column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
         """True if the column holds each value exactly, as in `preserve`."""
         return preserve.accepts(column, facet, profile, unit)
 

@@ -13,7 +13,7 @@ from driftline.core.planning.conversions import widens_in_place
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Refusal, Retyped
 from driftline.core.planning.policies.preserve import DATELIKE
-from driftline.core.planning.shape import Facet, Seen
+from driftline.core.planning.shape import Facet, Profile
 from driftline.core.schema.types import BIG_DECIMAL, BIG_INTEGER, BINARY, STRING, VARIANT, Primitive
 
 X = None
@@ -42,11 +42,11 @@ class Widen:
             return Decision((), refused=[Refusal(facet, why) for facet in field.facets])
         return decide(field)
 
-    def takes(self, column: Facet, facet: Facet, profile: Seen) -> bool:
+    def takes(self, column: Facet, facet: Facet, profile: Profile) -> bool:
         """True if `takes` allows it by the matrix, for the values as observed."""
         return takes(column, facet, profile)
 
-    def accepts(self, column: Facet, facet: Facet, profile: Seen, unit: str) -> bool:
+    def accepts(self, column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
         """True if `accepts` finds each value exact in the column; the epoch unit does not matter."""
         del unit
         return accepts(column, facet, profile)
@@ -58,7 +58,7 @@ class Widen:
         return "a required column that no record of the batch has" if absent else ""
 
 
-def takes(column: Facet, facet: Facet, profile: Seen) -> bool:
+def takes(column: Facet, facet: Facet, profile: Profile) -> bool:
     """True if the column stores values of the facet as it is."""
     if column.base == VARIANT:
         return preserve.accepts(column, facet, profile, "ms")
@@ -69,7 +69,7 @@ def takes(column: Facet, facet: Facet, profile: Seen) -> bool:
     return _cell(column, facet) == column
 
 
-def accepts(column: Facet, facet: Facet, profile: Seen) -> bool:
+def accepts(column: Facet, facet: Facet, profile: Profile) -> bool:
     """True if the column stores every value of the facet exactly."""
     return takes(column, facet, profile) and _exact(column, facet, profile)
 
@@ -109,7 +109,7 @@ def _widened(field: FieldState) -> tuple[list[Facet], list[Retyped | None], list
     return now, changed, [*refused.values(), *(refusal for refusal in inexact if refusal is not None)]
 
 
-def _inexact(columns: Sequence[Facet], facet: Facet, profile: Seen) -> Refusal | None:
+def _inexact(columns: Sequence[Facet], facet: Facet, profile: Profile) -> Refusal | None:
     """Refuse the values that are not exact in the column that takes the facet."""
     if any(accepts(column, facet, profile) for column in columns):
         return None
@@ -118,7 +118,7 @@ def _inexact(columns: Sequence[Facet], facet: Facet, profile: Seen) -> Refusal |
 
 
 def _target(
-    columns: Sequence[Facet], pinned: Sequence[bool], facet: Facet, profile: Seen
+    columns: Sequence[Facet], pinned: Sequence[bool], facet: Facet, profile: Profile
 ) -> tuple[int, Facet | None]:
     """The column that the facet would change, and its new type."""
     for i, column in enumerate(columns):
@@ -144,7 +144,7 @@ def _in_place(column: Facet, wider: Facet) -> bool:
     )
 
 
-def _json_text(column: Facet, facet: Facet, profile: Seen) -> bool:
+def _json_text(column: Facet, facet: Facet, profile: Profile) -> bool:
     """True for JSON text or numbers in a column of text.
 
     JSON has one kind of text and one of number: a text like a date, or a number too large for a long, is no
@@ -157,7 +157,7 @@ def _json_text(column: Facet, facet: Facet, profile: Seen) -> bool:
     return facet.base in DATELIKE and column.base in (STRING, BINARY)
 
 
-def _exact(column: Facet, facet: Facet, profile: Seen) -> bool:
+def _exact(column: Facet, facet: Facet, profile: Profile) -> bool:
     if not (isinstance(column.base, Primitive) and isinstance(facet.base, Primitive)):
         return True
     match facet.base.name, column.base.name:
@@ -172,7 +172,7 @@ def _exact(column: Facet, facet: Facet, profile: Seen) -> bool:
 
 
 def _why(
-    facet: Facet, profile: Seen, columns: Sequence[Facet], wider: Facet | None, *, is_fixed: bool
+    facet: Facet, profile: Profile, columns: Sequence[Facet], wider: Facet | None, *, is_fixed: bool
 ) -> str:
     if profile.ragged:
         return f"{facet.spelled()} of mixed depth changes the structure"
