@@ -158,9 +158,9 @@ def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
     dim, base = peel(to)
     match base:
         case Primitive():
-            return MergedField(dim, base=base, asked=True)
+            return MergedField(dim, base=base, requested=True)
         case Map(key, value) if dim == 0:
-            return MergedField(0, key=key, value=_value(value, _values_in(types), prefix), asked=True)
+            return MergedField(0, key=key, value=_value(value, _values_in(types), prefix), requested=True)
     raise UsageError(f"{to} is not possible", "fields are folded into plain types, lists or maps of those")
 
 

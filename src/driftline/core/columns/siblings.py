@@ -73,7 +73,7 @@ class MergedField:
     """A field as one column: ``dim`` lists around a primitive ``base``, a record of ``fields``, or a map of
     ``key`` to ``value``.
 
-    ``text``: its columns have no common type and become text, nested values as JSON. ``asked``: a person
+    ``text``: its columns have no common type and become text, nested values as JSON. ``requested``: a person
     chose the type, so it need not hold every value. ``unit``: the field's epoch unit, if it was set.
     ``as_is``: only columns of its own kind go there; ``no_structs``: structs do not go into this map, whose
     keys are words.
@@ -85,7 +85,7 @@ class MergedField:
     key: Type | None = None
     value: MergedField | None = None
     text: bool = False
-    asked: bool = False
+    requested: bool = False
     unit: str | None = None
     as_is: bool = False
     no_structs: bool = False
@@ -124,13 +124,13 @@ class DriftedColumns:
 class FieldMerger:
     """Merges the columns of each field into one.
 
-    ``asked_types``: types by path of the data, whose ``element`` steps may be left out; those that were met
-    are in ``met``. ``contract``: hints and settings by path.
+    ``requested_types``: types by path of the data, whose ``element`` steps may be left out; ``met``: those
+    that occurred. ``contract``: hints and settings by path.
     """
 
     mark: str = MARK
     contract: Contract = field(default_factory=Contract)
-    asked_types: Mapping[Path, Type] = field(default_factory=dict)
+    requested_types: Mapping[Path, Type] = field(default_factory=dict)
     met: set[Path] = field(default_factory=set)
     drifted: list[DriftedColumns] = field(default_factory=list)
 
@@ -156,7 +156,7 @@ class FieldMerger:
         """The field itself, or, if it is a struct of words beside a map of the other keys, each of
         the two.
         """
-        requested = {(*parent, family.key), (*keys, family.key)} & self.asked_types.keys()
+        requested = {(*parent, family.key), (*keys, family.key)} & self.requested_types.keys()
         contract = contract_at(self.contract, (*keys, family.key))
         if requested or not words_apart([c.type for c in family.columns], contract, self.mark):
             yield family
@@ -175,10 +175,12 @@ class FieldMerger:
 
     def of(self, types: Sequence[Type], path: Path, keys: Path) -> MergedField:
         """The type that holds every value of columns of these types, as far as there is one."""
-        requested = next((p for p in (path, keys) if p in self.asked_types), None)
+        requested = next((p for p in (path, keys) if p in self.requested_types), None)
         if requested is not None:
             self.met.add(requested)
-            return replace(self._requested(self.asked_types[requested], types, path, keys), asked=True)
+            return replace(
+                self._requested(self.requested_types[requested], types, path, keys), requested=True
+            )
         return self._widest(types, path, keys)
 
     def _widest(self, types: Sequence[Type], path: Path, keys: Path) -> MergedField:
