@@ -248,7 +248,9 @@ def resolved(schema: Schema) -> list[str]:
     value = next((type_.value for type_ in types if isinstance(type_, Map)), None)
     if value is not None and len(types) > 1:
         types = [
-            resolution(schema, ("m",), Map(STRING, Struct() if isinstance(value, Struct) else value)).one.type
+            resolution(
+                schema, ("m",), Map(STRING, Struct() if isinstance(value, Struct) else value)
+            ).merged.type
         ]
     return [str(in_order(type_)) for type_ in types]
 

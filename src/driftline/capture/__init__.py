@@ -76,12 +76,12 @@ def capture(
         request.on_batch,
         request.listener,
     )
-    with ExitStack() as held:
-        held.enter_context(place.held())
+    with ExitStack() as stack:
+        stack.enter_context(place.locked())
         flow = _flow(catalog, table, data, reading, place)
-        held.callback(flow.end)
+        stack.callback(flow.end)
         place.claim(table, flow.name)
-        return start(target, flow, request.every, held)
+        return start(target, flow, request.every, stack)
 
 
 def _flow(

@@ -80,12 +80,12 @@ class Files:
         if not renamed:
             return ()
         (old, new), *others = renamed
-        more = f", and so with {counted(len(others), 'other')}" if others else ""
-        told = (
-            f"{new} has the size and the time of {old}, which was taken before and is gone{more}: if it was renamed, "
+        and_others = f", and so with {counted(len(others), 'other')}" if others else ""
+        warning = (
+            f"{new} has the size and the time of {old}, which was taken before and is gone{and_others}: if it was renamed, "
             "its records are in the table twice"
         )
-        return (told,)
+        return (warning,)
 
     def release(self) -> None:
         """Close the source of the batch."""
@@ -122,11 +122,11 @@ class Files:
 def files(spark: SparkSession, log: FileLog, checkpoint: Checkpoint, *, strings: bool) -> Files:
     """The files of a log, which is in the ``checkpoint``. Raises SetupError."""
     epoch = checkpoint.last("commits")
-    log.open(done=epoch)  # earlier versions took list n with micro-batch n, whatever else Spark gave
+    log.open(last_done=epoch)  # earlier versions took list n with micro-batch n, whatever else Spark gave
     leftovers(str(log.folder), _A_DAY, dry_run=False)
     log.merge(checkpoint.last("sources/0"))
-    given = -1 if epoch < 0 else _lists_given(checkpoint, epoch)
-    if log.lag(given):  # Spark is done with them, and gives them never again
+    last_given = -1 if epoch < 0 else _lists_given(checkpoint, epoch)
+    if log.lag(last_given):  # Spark is done with them, and gives them never again
         log.prompt()
     return Files(spark, log, checkpoint, strings)
 

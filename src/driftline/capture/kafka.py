@@ -68,11 +68,11 @@ class Topics:
         return lost(self.admin, Offsets(self.checkpoint), epoch) if self.skip_lost else ()
 
     def _made_again(self) -> dict[str, Topic]:
-        known = self.checkpoint.topics
+        remembered = self.checkpoint.topics
         now = {name: topic for name, topic in self.admin.topics(self.names).items() if topic.id}
-        if new := {name: topic.id for name, topic in now.items() if topic.id and name not in known}:
+        if new := {name: topic.id for name, topic in now.items() if topic.id and name not in remembered}:
             self.checkpoint.remember_topics(new)
-        return {name: topic for name, topic in now.items() if known.get(name, topic.id) != topic.id}
+        return {name: topic for name, topic in now.items() if remembered.get(name, topic.id) != topic.id}
 
     def _begin_anew(self, again: Mapping[str, Topic]) -> None:
         for name in self.checkpoint.offsets_in_use():
@@ -307,13 +307,13 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
     brokers, topics = place(url)
     values = reading.values()
     jvm: Any = spark._jvm if reading.client else None
-    given = with_open_key(client_settings(reading.client), jvm)
+    chosen = with_open_key(client_settings(reading.client), jvm)
     client = {
         # Kafka's own default gives out what aborted transactions have written, too.
         "isolation.level": "read_committed",
         "request.timeout.ms": str(PATIENCE),
         _PATIENCE: str(PATIENCE),
-        **given,
+        **chosen,
         "bootstrap.servers": brokers,
     }
     options: dict[str, Any] = {
@@ -328,9 +328,9 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
     frame = spark.readStream.format("kafka").options(**options).load()
     if reading.client:
         check_names(client, set(jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()))
-    admin = Admin(spark, {**client, _PATIENCE: given.get(_PATIENCE, str(_TRIES * PATIENCE))})
-    known = Topics(tuple(topics.split(",")), admin, checkpoint, reading.skip_lost)
-    return Kafka(frame, f"topic {topics}", values, client, known)
+    admin = Admin(spark, {**client, _PATIENCE: chosen.get(_PATIENCE, str(_TRIES * PATIENCE))})
+    watch = Topics(tuple(topics.split(",")), admin, checkpoint, reading.skip_lost)
+    return Kafka(frame, f"topic {topics}", values, client, watch)
 
 
 def is_kafka(frame: DataFrame) -> bool:
@@ -345,14 +345,14 @@ def lag(progress: str) -> int | None:
     >>> lag('{"sources": [{"latestOffset": {"t": {"0": 7}}, "endOffset": {"t": {"0": 5}}}]}')
     2
     """
-    left = 0
+    behind = 0
     for source in json.loads(progress)["sources"]:
         latest, end = source.get("latestOffset"), source.get("endOffset")
         if not isinstance(latest, dict) or not isinstance(end, dict):
             return None
         for topic, partitions in latest.items():
-            left += sum(n - end.get(topic, {}).get(p, 0) for p, n in partitions.items())
-    return left
+            behind += sum(n - end.get(topic, {}).get(p, 0) for p, n in partitions.items())
+    return behind
 
 
 def _sentence(error: str) -> str:

@@ -52,8 +52,13 @@ class Batch:
 
     def to_dict(self) -> dict[str, Any]:
         """The form that `--json` prints."""
-        more = {"capture": self.capture, "epoch": self.epoch, "tombstones": self.tombstones, "lag": self.lag}
-        return {**self.result.to_dict(), **more, "lost": [one.to_dict() for one in self.lost]}
+        progress = {
+            "capture": self.capture,
+            "epoch": self.epoch,
+            "tombstones": self.tombstones,
+            "lag": self.lag,
+        }
+        return {**self.result.to_dict(), **progress, "lost": [interval.to_dict() for interval in self.lost]}
 
 
 class Flow(Protocol):
@@ -136,11 +141,11 @@ class CaptureQuery(StreamingQuery):
     """
 
     def __init__(
-        self, query: StreamingQuery, runner: _Runner, flow: Flow, held: ExitStack, pause: float
+        self, query: StreamingQuery, runner: _Runner, flow: Flow, stack: ExitStack, pause: float
     ) -> None:
         super().__init__(query._jsq)
         self._runner, self._flow = runner, flow
-        self._keeper = threading.Thread(target=self._keep, args=(held, pause), daemon=True)
+        self._keeper = threading.Thread(target=self._keep, args=(stack, pause), daemon=True)
         self._keeper.start()
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802  Spark's name
@@ -185,10 +190,10 @@ class CaptureQuery(StreamingQuery):
         message, hint = explained(cause)
         return self._flow.explain(text_of(cause)) or DataError(f"the stream ended: {message}", hint)
 
-    def _keep(self, held: ExitStack, pause: float) -> None:
-        """Until the stream ends: holds the checkpoint, and looks for new files."""
+    def _keep(self, stack: ExitStack, pause: float) -> None:
+        """Hold the checkpoint, and look for new files, until the stream ends."""
         # What ends the stream, or Java, is raised where the end is waited for.
-        with suppress(StreamingQueryException, Py4JError, ConnectionError), held:
+        with suppress(StreamingQueryException, Py4JError, ConnectionError), stack:
             while not super().awaitTermination(pause):  # type: ignore[arg-type]
                 try:
                     self._flow.look()
@@ -205,11 +210,11 @@ class _Stopped(Exception):
     """The stream was asked to end."""
 
 
-def start(capture: Capture, flow: Flow, every: float | None, held: ExitStack) -> CaptureQuery:
+def start(capture: Capture, flow: Flow, every: float | None, stack: ExitStack) -> CaptureQuery:
     """Start the stream.
 
-    ``every``: seconds between micro-batches; None: the stream ends when it has caught up. ``held``: the
-    checkpoint, released at the end of the stream.
+    ``every``: seconds between micro-batches; None: the stream ends when it has caught up. ``stack``: holds
+    the checkpoint until the stream ends.
     """
     if not os.environ.get("DRIFTLINE_DEBUG"):
         # What a micro-batch raises is raised again where the stream is waited for.
@@ -224,7 +229,7 @@ def start(capture: Capture, flow: Flow, every: float | None, held: ExitStack) ->
     query = writer.trigger(**trigger).foreachBatch(runner).start()
     runner.stream = str(query.id)
     runner.started.set()
-    return CaptureQuery(query, runner, flow, held.pop_all(), _AN_HOUR if every is None else every / 2)
+    return CaptureQuery(query, runner, flow, stack.pop_all(), _AN_HOUR if every is None else every / 2)
 
 
 class _Runner:

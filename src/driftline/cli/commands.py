@@ -145,7 +145,7 @@ def query(
     from driftline.cli import rows
     from driftline.cli.terminal import Progress, out
 
-    with rows.told():
+    with rows.query_errors():
         with Progress() as progress:
             lake = context.obj.open(progress)
             progress.phase("running")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.exclude import without_excluded
-from driftline.core.planning.limits import settled, without_limits
+from driftline.core.planning.limits import schema_before, without_limits
 from driftline.core.planning.plan import plan
 from driftline.core.planning.policies import policy_of
 from driftline.core.planning.recent import Recent
@@ -118,7 +118,7 @@ class _Refused:
         elif self.stuck:  # records without an order: together they have no room, each alone does
             self.rooms = (*self.rooms, planned.schema)
         else:
-            self.rooms = (*self.rooms, settled(planned, first.place))
+            self.rooms = (*self.rooms, schema_before(planned, first.place))
             self.last = [c for c in planned.conflicts if _record(c) == _record(first)]
 
     def judge(self) -> AdmissionCheck:

@@ -11,9 +11,9 @@ from driftline.core.planning.creation import Creation
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
-from driftline.core.schema.closed import closed
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Schema
+from driftline.core.schema.unwritable import mark_unwritable
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Progress, Retry
@@ -74,7 +74,7 @@ class BatchRequest:
 
     def open(self, state: State) -> Schema:
         """The table's schema, as the batch is planned for it."""
-        return closed(state.schema, self.table.fillable(state.schema))
+        return mark_unwritable(state.schema, self.table.fillable(state.schema))
 
     def settings(self, state: State) -> Settings:
         """The settings of the batch; a table that it creates gets those of new tables."""

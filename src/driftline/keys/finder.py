@@ -43,7 +43,7 @@ class KeyFinder:
 
     def find(self, files: Iterable[KeyFile]) -> list[Found]:
         """The rows of these files that have a key of the batch."""
-        found: list[Found] = []
+        hits: list[Found] = []
         gathered: list[tuple[str, int, pa.Table]] = []
         size = 0
         for file in files:
@@ -51,35 +51,35 @@ class KeyFinder:
                 gathered.append((file.path, begin, rows))
                 size += rows.nbytes
                 if size > _GATHERED:
-                    found += self._found(gathered)
+                    hits += self._found(gathered)
                     gathered, size = [], 0
-        return found + self._found(gathered)
+        return hits + self._found(gathered)
 
     def _found(self, gathered: Sequence[tuple[str, int, pa.Table]]) -> list[Found]:
         if not gathered:
             return []
-        whole = pa.concat_tables([rows for *_, rows in gathered], promote_options="permissive")
-        codes = self.keys.codes(whole)
-        at = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
+        table = pa.concat_tables([rows for *_, rows in gathered], promote_options="permissive")
+        codes = self.keys.codes(table)
+        positions = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
         out, start = [], 0
         for path, begin, rows in gathered:
-            low, high = np.searchsorted(at, [start, start + len(rows)])
-            here = at[low:high]
-            if len(here):
-                taken = codes.take(pa.array(here)).to_numpy().astype(np.int64)
-                out.append(Found(path, here - start + begin, taken, self._orders(whole, here)))
+            low, high = np.searchsorted(positions, [start, start + len(rows)])
+            in_file = positions[low:high]
+            if len(in_file):
+                taken = codes.take(pa.array(in_file)).to_numpy().astype(np.int64)
+                out.append(Found(path, in_file - start + begin, taken, self._orders(table, in_file)))
             start += len(rows)
         return out
 
-    def _orders(self, rows: pa.Table, at: Any) -> pa.Array:
+    def _orders(self, rows: pa.Table, positions: Any) -> pa.Array:
         if self.order is None:
-            return pa.nulls(len(at), pa.string())
-        column = rows.column(str(self.order)).take(pa.array(at)).combine_chunks()
+            return pa.nulls(len(positions), pa.string())
+        column = rows.column(str(self.order)).take(pa.array(positions)).combine_chunks()
         return column.cast(pa.string())
 
     def _read(self, file: KeyFile) -> Iterator[tuple[int, pa.Table]]:
         """Key and order columns by id, of the row groups that may have keys, each with its first position."""
-        wanted = list(dict.fromkeys([*self.keys.ids, *([] if self.order is None else [self.order])]))
+        ids = list(dict.fromkeys([*self.keys.ids, *([] if self.order is None else [self.order])]))
         with self.open(file.path) as stream, pq.ParquetFile(stream, pre_buffer=True) as parquet:
             paths = leaf_paths(parquet.schema_arrow)
             leaves = {parquet.schema.column(i).path: i for i in range(len(parquet.schema.names))}
@@ -88,13 +88,13 @@ class KeyFinder:
                 group = parquet.metadata.row_group(number)
                 bounds = {
                     id_: bounds
-                    for id_ in wanted
+                    for id_ in ids
                     if (bounds := _bounds(group, id_, paths, leaves, file.constants)) is not _NO_VALUES
                 }
                 if self.keys.may_be_in(bounds):
-                    held = [id_ for id_ in wanted if id_ in paths]
-                    read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in held])
-                    yield begin, _by_id(read, wanted, paths, file.constants, group.num_rows)
+                    stored_ids = [id_ for id_ in ids if id_ in paths]
+                    read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in stored_ids])
+                    yield begin, _by_id(read, ids, paths, file.constants, group.num_rows)
                 begin += group.num_rows
 
 
@@ -103,19 +103,19 @@ _NO_VALUES: Bounds = (None, None)
 
 def leaf_paths(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
     """The paths of columns in structs of any depth, by their ids; columns in lists and maps are left out."""
-    found: dict[int, tuple[str, ...]] = {}
+    paths: dict[int, tuple[str, ...]] = {}
 
-    def visit(fields: Iterable[pa.Field], above: tuple[str, ...]) -> None:
-        """Note the paths of the leaves below ``above``."""
+    def visit(fields: Iterable[pa.Field], parent: tuple[str, ...]) -> None:
+        """Note the paths of the leaves below ``parent``."""
         for f in fields:
-            path = (*above, f.name)
+            path = (*parent, f.name)
             if pa.types.is_struct(f.type):
                 visit(f.type.fields, path)
             elif f.metadata and FIELD_ID in f.metadata:
-                found[int(f.metadata[FIELD_ID])] = path
+                paths[int(f.metadata[FIELD_ID])] = path
 
     visit(schema, ())
-    return found
+    return paths
 
 
 def column_at(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> pa.Array:
@@ -150,13 +150,13 @@ def _bounds(
 
 def _by_id(
     read: pa.Table,
-    wanted: Iterable[int],
+    ids: Iterable[int],
     paths: Mapping[int, Sequence[str]],
     constants: Mapping[int, pa.Scalar],
     count: int,
 ) -> pa.Table:
     columns = {}
-    for id_ in wanted:
+    for id_ in ids:
         if id_ in paths:
             columns[str(id_)] = column_at(read, paths[id_])
         elif id_ in constants:

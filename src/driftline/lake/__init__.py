@@ -161,8 +161,8 @@ class Lake(Shown):
         ``older_than``: hours since they were last touched; a younger file may belong to a batch that has yet
         to commit. In an Iceberg lake only files that driftline's own tasks wrote are deleted.
         """
-        left = leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)
-        return [*self.format.clean(older_than * 3600, dry_run=dry_run), *left]
+        leftover_files = leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)
+        return [*self.format.clean(older_than * 3600, dry_run=dry_run), *leftover_files]
 
 
 def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:

@@ -38,13 +38,13 @@ def checked(
 
     ``warehouse``: the folder of the table's lake.
     """
-    state, kept = table.load(), waiting(table)
-    if not state.exists and kept is None:
+    state, quarantine = table.load(), waiting(table)
+    if not state.exists and quarantine is None:
         raise no_table(table.name)
     contract = from_properties(state.properties).contract
     columns = table.readable(state.schema).struct.fields if state.exists else ()
-    rest = rest_column(Struct(columns))
-    beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
+    rest_field = rest_column(Struct(columns))
+    beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest_field]
     struct = Struct(tuple(f for f in columns if f.name not in beside))
     room = place_of(table.spark, warehouse)
     with (
@@ -55,7 +55,7 @@ def checked(
         stored = Stored(
             table.read_readable().drop(*beside) if state.exists else table.spark.range(0).select(),
             replace(state.schema, struct=struct),
-            kept,
+            quarantine,
             state.properties,
             [_keys(path) for path in excluded_paths(contract)],
             {_keys(path): unit for path, unit in epoch_units(contract)},

@@ -238,9 +238,11 @@ class Table(Shown):
         A value converts exactly or not at all. Values that do not convert stay in a column beside it, or are
         dropped with ``drop_rest``. ``dry_run``: only count them. Raises UsageError, DataError.
         """
-        done = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
+        result = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
         return (
-            done if dry_run else replace(done, notes=(*done.notes, *view_note(self.lake.format, self.format)))
+            result
+            if dry_run
+            else replace(result, notes=(*result.notes, *view_note(self.lake.format, self.format)))
         )
 
     def promote(
@@ -256,9 +258,11 @@ class Table(Shown):
         Old rows get them too, and the limits of the table do not count. ``dry_run``: only report the columns.
         Raises UsageError, DataError.
         """
-        done = promote(self.format, paths, everything=everything, dry_run=dry_run, progress=progress)
+        result = promote(self.format, paths, everything=everything, dry_run=dry_run, progress=progress)
         return (
-            done if dry_run else replace(done, notes=(*done.notes, *view_note(self.lake.format, self.format)))
+            result
+            if dry_run
+            else replace(result, notes=(*result.notes, *view_note(self.lake.format, self.format)))
         )
 
     def quarantine(self) -> Quarantine:

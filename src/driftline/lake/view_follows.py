@@ -21,14 +21,14 @@ def altered(
 
     ``catalog``: the name that statements may give the lake.
     """
-    done = alter(table, request, catalog=catalog, upgrade=upgrade)
-    if done.table == table.name:
-        return done
+    result = alter(table, request, catalog=catalog, upgrade=upgrade)
+    if result.table == table.name:
+        return result
     try:
-        view = moved(lake, table, lake.table(done.table))
+        view = moved(lake, table, lake.table(result.table))
     except DriftlineError as error:
-        return replace(done, notes=(*done.notes, f"its view is to be made again: {error.message}"))
-    return replace(done, notes=(*done.notes, f"its view is {view.name} now")) if view else done
+        return replace(result, notes=(*result.notes, f"its view is to be made again: {error.message}"))
+    return replace(result, notes=(*result.notes, f"its view is {view.name} now")) if view else result
 
 
 def view_note(lake: Catalog, table: CatalogTable) -> tuple[str, ...]:

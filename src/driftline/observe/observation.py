@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driftline.core.planning.gc_pause import no_search
-from driftline.core.planning.shape import FieldShape, RecordShape, Seen
+from driftline.core.planning.shape import FieldShape, Profile, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Path
 
@@ -121,10 +121,10 @@ def _packed(shape: RecordShape) -> list[_Entry]:
 
 def _unpacked(entries: Iterable[_Entry]) -> RecordShape:
     top = RecordShape()
-    items: list[Any] = [Seen(Place(), record=top)]
+    items: list[Any] = [Profile(Place(), record=top)]
     for owner, key, item in entries:
         parent = items[owner]
-        if isinstance(item, Seen):
+        if isinstance(item, Profile):
             parent.facets[key] = item
         elif key is None:
             parent.value = item

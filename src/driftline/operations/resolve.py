@@ -235,7 +235,7 @@ def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Re
     return Resolved(
         table,
         plan.path,
-        plan.one.type,
+        plan.merged.type,
         dry_run,
         sum(int(row.there) for row in counts.values()),
         lost,

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec import MsgspecError, Raw, json
 
-from driftline.convert import Apart
+from driftline.convert import DriftedValues
 from driftline.convert.usual import Drifting
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.schema.types import Path
@@ -38,7 +38,7 @@ class UsualRecords:
         unusual = {number - start: own for number, own in self.unusual.items() if start <= number < stop}
         return UsualRecords(self.texts[start:stop], self.places[start:stop], unusual)
 
-    def apart(self) -> dict[Path, Apart]:
+    def apart(self) -> dict[Path, DriftedValues]:
         """The unusual values by path, parsed."""
         rows: dict[Path, list[int]] = {}
         texts: dict[Path, list[bytes | Raw]] = {}
@@ -46,7 +46,7 @@ class UsualRecords:
             for path, text in unusual:
                 rows.setdefault(path, []).append(row)
                 texts.setdefault(path, []).append(text)
-        return {path: Apart(rows[path], parse_values(texts[path])) for path in rows}
+        return {path: DriftedValues(rows[path], parse_values(texts[path])) for path in rows}
 
 
 @no_search()

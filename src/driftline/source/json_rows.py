@@ -132,7 +132,7 @@ class JsonRows:
             yield from self._whole(lines, records.part(0, count // 2))
             yield from self._whole(lines, records.part(count // 2, count))
             return
-        yield self.converter.of_arrow(batch, self.usual, json=True, apart=records.apart()), records.places
+        yield self.converter.of_arrow(batch, self.usual, json=True, drifted=records.apart()), records.places
 
     def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
         if places:

@@ -120,8 +120,8 @@ class JulianCalendar:
     def leaves(self, type_: pa.DataType, path: Path) -> Iterator[LeafReading]:
         """The readings of a type, as those of `leaf_readings`, by today's calendar."""
         rebase = self._rebase(type_)
-        for of_type, read, beyond in leaf_readings(type_, path):
-            yield LeafReading(of_type, partial(_after, rebase, read) if rebase else read, beyond)
+        for of_type, read, overflow in leaf_readings(type_, path):
+            yield LeafReading(of_type, partial(_after, rebase, read) if rebase else read, overflow)
 
     def _rebase(self, type_: pa.DataType) -> Read | None:
         if self.dates and pa.types.is_date32(type_):

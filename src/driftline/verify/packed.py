@@ -128,13 +128,15 @@ def _frames(packed: IO[bytes]) -> Iterator[bytes]:
 
 def _blocks(packed: IO[bytes], codec: str) -> Iterator[bytes]:
     while head := packed.read(4):
-        (left,) = unpack(">I", head)
-        while left:
+        (remaining,) = unpack(">I", head)
+        while remaining:
             (size,) = unpack(">I", packed.read(4))
             chunk = packed.read(size)
-            text = bytes(cramjam.snappy.decompress_raw(chunk)) if codec == "snappy" else _plain(chunk, left)
+            text = (
+                bytes(cramjam.snappy.decompress_raw(chunk)) if codec == "snappy" else _plain(chunk, remaining)
+            )
             yield text
-            left -= len(text)
+            remaining -= len(text)
 
 
 def _plain(packed: bytes, size: int) -> bytes:
@@ -142,10 +144,10 @@ def _plain(packed: bytes, size: int) -> bytes:
 
 
 def _encoding(head: bytes) -> str | None:
-    found = next((encoding for sign, encoding in _ENCODINGS if head.startswith(sign)), None)
+    encoding = next((name for sign, name in _ENCODINGS if head.startswith(sign)), None)
     # Without a mark, the second character decides: JSON's is one byte and a zero.
-    second = {"utf-16-le": head[3:4], "utf-16-be": head[2:3]}.get(found or "", b"\0")
-    return found if second == b"\0" else None
+    second = {"utf-16-le": head[3:4], "utf-16-be": head[2:3]}.get(encoding or "", b"\0")
+    return encoding if second == b"\0" else None
 
 
 def _as_utf8(texts: Iterator[bytes]) -> Iterator[bytes]:

@@ -41,15 +41,15 @@ class TableColumn:
     @classmethod
     def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> TableColumn:
         """The column of this type. ``prefix``: of marks; ``defaults``: of nested fields, by id."""
-        dim, inner = peel(type_)
-        match inner:
+        dim, base = peel(type_)
+        match base:
             case Struct():
-                return cls(name, dim, record=TableStruct.of(inner, prefix, defaults))
+                return cls(name, dim, record=TableStruct.of(base, prefix, defaults))
             case Map():
-                return cls(name, dim, value=cls.of(name, inner.value, prefix, defaults))
+                return cls(name, dim, value=cls.of(name, base.value, prefix, defaults))
             case Primitive():
-                return cls(name, dim, type=inner)
-        raise AssertionError(inner)
+                return cls(name, dim, type=base)
+        raise AssertionError(base)
 
 
 @dataclass(slots=True)
@@ -67,8 +67,8 @@ class TableStruct:
     @classmethod
     def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> TableStruct:
         """The columns of a struct. ``prefix``: of marks; ``defaults``: of all fields, by id."""
-        own = rest_column(struct)
-        out = cls({}, rest=own.name if own is not None else None)
+        rest_field = rest_column(struct)
+        out = cls({}, rest=rest_field.name if rest_field is not None else None)
         for f in struct.fields:
             if f.name == out.rest:
                 continue

@@ -85,15 +85,17 @@ class Dialect:
     def _check_together(self, marks: Mapping[str, str]) -> None:
         """Raises ValueError for what contradicts another."""
         if self.thousands and self.thousands == self.decimal:
-            other = "," if self.decimal == "." else "."
-            raise ValueError(f"thousands: {self.thousands!r} is the decimal sign: write decimal = {other!r}")
+            sign = "," if self.decimal == "." else "."
+            raise ValueError(f"thousands: {self.thousands!r} is the decimal sign: write decimal = {sign!r}")
         if self.escape and self.escape in (*QUOTES, self.quote) and self.escape != NONE:
             raise ValueError(f"escape: {self.escape!r} is a quote: for doubled quotes write escape = none")
         if self.quote == NONE and "escape" in marks:
             raise ValueError("escape: nothing quotes cells (quote = none): write escape = none, too")
-        for (one, mark), (other, same) in combinations(marks.items(), 2):
+        for (first, mark), (second, same) in combinations(marks.items(), 2):
             if mark == same:
-                raise ValueError(f"{other}: {same!r} is the {one}: write another {other}, or another {one}")
+                raise ValueError(
+                    f"{second}: {same!r} is the {first}: write another {second}, or another {first}"
+                )
 
     @property
     def signs(self) -> Signs:

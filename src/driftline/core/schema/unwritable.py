@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from driftline.core.schema.types import UNKNOWN, List, Map, Primitive, Schema, Struct, Type
 
-CLOSED = ", which is not written"  # behind the name of such a column's type: no value is of that type
+UNWRITABLE = ", which is not written"  # behind the name of such a column's type: no value is of that type
 
 
-def closed(schema: Schema, fillable: Schema) -> Schema:
+def mark_unwritable(schema: Schema, fillable: Schema) -> Schema:
     """Replace each column that is not in ``fillable`` by one of a type that takes no value."""
     ids = {f.id for _, f in fillable.walk()}
 
     def of(type_: Type, id_: int) -> Type:
-        """The type with each column inside it that is not fillable closed."""
+        """Mark each column inside the type that is not fillable."""
         match type_:
             case Struct(fields):
                 return Struct(tuple(replace(f, type=of(f.type, f.id)) for f in fields))
@@ -25,7 +25,7 @@ def closed(schema: Schema, fillable: Schema) -> Schema:
             case Primitive() if id_ in ids or type_ == UNKNOWN:
                 return type_
             case Primitive(name, args):
-                return Primitive(name + CLOSED, args)
+                return Primitive(name + UNWRITABLE, args)
 
     if len(ids) == sum(1 for _ in schema.walk()):
         return schema
