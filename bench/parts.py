@@ -53,11 +53,11 @@ def decoded(share: list[tuple[int, Split]]) -> int:
 def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], object]]:
     """What is timed, by its name, in order."""
     spark, context = lake.spark, lake.spark.sparkContext
-    source = JsonFiles(spark, sorted(map(str, folder.iterdir())))
-    seen = source.guess(Schema(), Settings())
-    assert seen is not None, "there are too few records for one go"
-    planned = plan(Schema(), seen.shape)
-    go = source.tasks(planned, planned.schema.struct, Settings())
+    source = JsonFiles(spark=spark, files=sorted(map(str, folder.iterdir())))
+    observed = source.open(Schema(), Settings()).guess(None)
+    assert observed is not None, "there are too few records for one go"
+    planned = plan(Schema(), observed.seen.shape)
+    go = observed.tasks(planned, planned.schema.struct)
     modes = {f.id: "truncate(16)" for _, f in planned.schema.walk()}
     files = FilePlan(planned.schema, modes, FileSettings(), 2**30)
 
@@ -99,7 +99,7 @@ def main() -> None:
         folder = Path(tmp, "events")
         size = write(folder, args.records, args.drift)
         lake = Lake.open(Path(tmp, "lake"))
-        with configured(lake.spark, JsonFiles(lake.spark, []).conf):
+        with configured(lake.spark, JsonFiles(spark=lake.spark).conf):
             todo = steps(lake, folder, Path(tmp, "files"))
             best: dict[str, float] = {}
             for _ in range(args.rounds):

@@ -11,8 +11,9 @@ from driftline.core.planning.routes import Settings, lean
 from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.observe.expect import expect
 from driftline.source import shares
-from driftline.source.column_rows import Rows, RowsObserver, RowTerms, converted_rows
+from driftline.source.column_rows import Rows, RowsObserver, converted_rows
 from driftline.source.rejects import Origin, Reject
+from driftline.source.scan import AdmissionTerms
 
 STRUCT = Struct((Field("a", LONG), Field("b", STRING)))
 
@@ -26,7 +27,7 @@ def rows_of(name: str, *numbers: int, nullable: bool = True) -> Rows:
 
 def converted(rows: list[Rows]) -> tuple[list[list[int]], list[str]]:
     """The rows of each batch by their numbers, and the files of what is set aside."""
-    terms = RowTerms(expect(Schema(), Settings()), Settings())
+    terms = AdmissionTerms(expect(Schema(), Settings()), Settings())
     first = RowsObserver(STRUCT, "label", terms)
     for some in rows:
         first.feed(some)

@@ -40,16 +40,16 @@ def put(folder: Path, text: str | bytes, name: str = "in.csv") -> Path:
 def read(file: Path, **settings: str) -> tuple[dict[str, str], Rows, list[tuple[str, int]], list[str]]:
     """The types of the columns, the rows, what is none with its line, and what is said of the file."""
     files = CsvFiles(SPARK, [str(file)], strings=False)
-    readers = files(ExpectedField(), from_properties(as_properties(settings)))
+    found = files(ExpectedField(), from_properties(as_properties(settings)))
     types: dict[str, str] = {}
     rows: Rows = []
     others = []
-    for reader in readers:
+    for reader in found.readers:
         types |= {f.name: str(f.type) for f in reader.struct.fields}
         for some in (some for part in range(len(reader.sizes)) for some in reader.rows(part)):
             rows += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)
             others += [(reject.raw.decode(), reject.origin.line) for reject in some.rejects]
-    return types, rows, others, [note.replace(f"{file}", "FILE") for note in files.notes]
+    return types, rows, others, [note.replace(f"{file}", "FILE") for note in found.notes]
 
 
 def checked(file: Path, **settings: str) -> list[tuple[int, dict[str, str | None] | None]]:
@@ -73,7 +73,7 @@ def texts(file: Path, **settings: str) -> Rows:
     rows: Rows = []
     names: list[str] = []
     others = []
-    for reader in found:
+    for reader in found.readers:
         names = [f.name for f in reader.struct.fields]
         for some in (some for part in range(len(reader.sizes)) for some in reader.rows(part)):
             rows += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)

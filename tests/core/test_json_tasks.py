@@ -25,6 +25,7 @@ from driftline.source import json as json_source
 from driftline.source import shares
 from driftline.source.json import SplitRows, weight
 from driftline.source.json_rows import JsonRows, LineRows, Run
+from driftline.source.scan import AdmissionTerms
 from driftline.source.shares import gathered
 
 FILES = {
@@ -152,7 +153,7 @@ def made(
     settings, known = Settings(), expect(Schema(), Settings())
     seen = whole(splits, settings)
     planned = plan(Schema(), seen.shape, settings)
-    make = JsonRows.of(planned, planned.schema.struct, known, seen, settings, None)
+    make = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, settings), seen)
     rows: list[dict[str, Any]] = []
     rejects: list[pa.RecordBatch] = []
     task = SplitRows([share], make).rows(0, rejects.append)
@@ -180,6 +181,6 @@ def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> Non
     observer = JsonObserver(known, settings)
     observer.feed([line], "a", 1)
     planned = plan(Schema(), observer.result().shape, settings)
-    make = JsonRows.of(planned, planned.schema.struct, known, observer.result(), settings, None)
+    make = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, settings), observer.result())
     rows = LineRows(make).rows([run_of(line)], lambda _: pytest.fail("nothing is refused"))
     assert sum(len(places) for _, places in rows) == 1

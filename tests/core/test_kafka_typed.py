@@ -25,10 +25,10 @@ from driftline.errors import SetupError, UsageError
 from driftline.observe.expect import expect
 from driftline.source import protobuf
 from driftline.source import registry as client
-from driftline.source.column_rows import RowTerms
 from driftline.source.decoders import Wire
 from driftline.source.kafka_typed import KafkaValues, _together, _TypedRows
 from driftline.source.registry import Registered
+from driftline.source.scan import AdmissionTerms
 from servers.registry import Registry
 
 
@@ -74,7 +74,7 @@ def taken(
 ) -> tuple[dict[str, str], list[dict[str, Any]], list[dict[str, Any]]]:
     """The columns and rows of a table that the values came into, and what was set aside."""
     wire = Wire(fmt, client.Registry.of({"url": registry.url, **settings}))
-    terms = RowTerms(expect(Schema()), Settings())
+    terms = AdmissionTerms(expect(Schema()), Settings())
     batch, seen = of_kafka(values), KafkaValues(wire, terms)
     for some in seen.decoded(batch)[0]:
         seen.observer(some.key, some.struct).feed(some.rows)

@@ -24,7 +24,7 @@ class Once:
     @classmethod
     def of(cls, source: Source, stamps: Mapping[str, Stamp], *, allowed: bool) -> Once:
         """The files that a person named: of an archive the archive itself, not its unpacked files."""
-        named: Mapping[str, Stamp] = getattr(source, "originals", stamps)
+        named = stamps if source.originals is None else source.originals
         return cls.stamped(named, allowed=allowed)
 
     @classmethod

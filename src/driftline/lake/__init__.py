@@ -13,6 +13,7 @@ from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import UsageError
 from driftline.formats.lakes import Catalog, Orphan
 from driftline.formats.open import iceberg, located
+from driftline.ingest.recent import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.lake.view_follows import altered
 from driftline.operations.alter import Altered, AlterRequest, local_name
@@ -44,6 +45,7 @@ class Lake(Shown):
         self.spark = spark
         self.catalog = catalog
         self.format = iceberg(spark, catalog) if tables is None else tables
+        self.recent = RecentBatches()
 
     @classmethod
     def open(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
 
-from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.routes import Conflict, Plan, Settings
-from driftline.core.schema.types import Schema, Struct
-from driftline.observe.observation import Observation
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from driftline.source.set_aside import Rejects
-    from driftline.write import RowTasks
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Field, Schema
+from driftline.runtime.spark_conf import FILES
+from driftline.runtime.stores import is_stored
+from driftline.source.files import Stamp, stamps
+from driftline.source.scan import BatchScan, ScanRequest
 
 # The columns in which a source gives what is not accepted;
 # `driftline.quarantine.table` adds the batch and the time.
@@ -24,46 +21,29 @@ REJECTED = (
 )
 
 
-class Source(Protocol):
-    """One batch of records, whose tasks make the rows and observe the records, also by a guessed plan.
+@dataclass(frozen=True, kw_only=True)
+class Source(ABC):
+    """The place of one batch of records, and how they are read; nothing of it changes.
 
-    ``conf``: settings of the Spark session that reading it needs.
+    ``files``: theirs, where they are; ``names``: the names of files that were copied or unpacked before, as a
+    person used them, and ``originals``: the versions of those. ``columns``: those that the source fills
+    itself. ``conf``: settings of the Spark session that reading it needs.
     """
 
-    conf: Mapping[str, str]
+    files: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    originals: Mapping[str, Stamp] | None = None
+    columns: Sequence[Field] = ()
+    conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
-    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """A likely observation, by which rows may be made at once; None if observing first is better."""
-        ...
+    @abstractmethod
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> BatchScan:
+        """Open the batch, as it is now, for a table.
 
-    def observe(self, schema: Schema, settings: Settings) -> Observation:
-        """Observe every type of every path of every record, against the table's ``schema``.
-
-        If the tasks have observed all, nothing is read again.
+        ``before``: a scan of the batch for an earlier state of the table, which may know the files already.
         """
-        ...
 
-    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject records that the ``judge`` does not accept, or with one of the ``conflicts``, from now on.
-
-        They are not observed as records.
-        """
-        ...
-
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks that convert the records to rows of ``struct``, by the plan."""
-        ...
-
-    def set_aside(self) -> Rejects | None:
-        """The lines and rows that the last run of the tasks set aside.
-
-        None if the tasks reported nothing. To be called after `observe`.
-        """
-        ...
-
-    def rejected(self, everything: str | None = None) -> DataFrame | None:
-        """The rejected lines and rows, with the columns of `REJECTED`; None if all could be read.
-
-        This reads the batch once more. ``everything``: the reason for which all records are rejected.
-        """
-        ...
+    def request(self, schema: Schema, settings: Settings) -> ScanRequest:
+        """The request for a scan of the files as they are now."""
+        versions = stamps(file for file in self.files if not is_stored(file))
+        return ScanRequest(schema, settings, versions, self.names)

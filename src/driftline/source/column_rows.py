@@ -16,16 +16,15 @@ from numpy.typing import NDArray
 from driftline.convert import Lost
 from driftline.convert.row_text import row_texts
 from driftline.core.planning.exclude import excluded_paths
-from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Path, Schema, Struct, dotted
 from driftline.observe.arrow import ArrowObserver, shape_of
-from driftline.observe.expect import ExpectedField
 from driftline.observe.observation import REASONS, MalformedRecord, Observation, merge_observations
 from driftline.observe.refused import first_conflicts, having
 from driftline.observe.sample import SAMPLE, sample
 from driftline.source.rejects import Origin, Reject, reject_batch
+from driftline.source.scan import AdmissionTerms
 from driftline.source.shares import gathered
 
 if TYPE_CHECKING:
@@ -71,43 +70,31 @@ class ColumnReader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RowTerms:
-    """The terms for rows: the table's ``known`` columns, its settings, and ``conflicts`` to reject."""
+def admitted(rows: Rows, struct: Struct, terms: AdmissionTerms) -> NDArray[np.bool_]:
+    """Flags of the rows without a conflict."""
+    flags: NDArray[np.bool_] = first_conflicts(rows.batch, struct, terms.conflicts) < 0
+    return flags
 
-    known: ExpectedField
-    settings: Settings
-    conflicts: tuple[Conflict, ...] = ()
 
-    def accepted(self, rows: Rows, struct: Struct) -> pa.RecordBatch:
-        """The rows without a conflict."""
-        if not self.conflicts:
-            return rows.batch
-        return rows.batch.filter(pa.array(self.places(rows, struct)))
-
-    def places(self, rows: Rows, struct: Struct) -> NDArray[np.bool_]:
-        """Flags of the rows without a conflict."""
-        accepted: NDArray[np.bool_] = first_conflicts(rows.batch, struct, self.conflicts) < 0
-        return accepted
-
-    def rejects(self, rows: Rows, struct: Struct, everything: str | None) -> Iterator[Reject]:
-        """The rejected rows, each with its reason; all rows if there is a reason for ``everything``."""
-        yield from rows.rejects
-        if everything is None and not self.conflicts:
-            return
-        numbers = first_conflicts(rows.batch, struct, self.conflicts)
-        chosen = numbers >= (0 if everything is None else -1)
-        texts = row_texts(rows.batch.filter(pa.array(chosen)), struct)
-        origin, file = rows.origin or (lambda _: file), Origin(rows.source or None)
-        for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
-            why = self.conflicts[numbers[row]] if numbers[row] >= 0 else everything or ""
-            yield Reject(origin(row), text, why)
+def _rejects(rows: Rows, struct: Struct, terms: AdmissionTerms, everything: str | None) -> Iterator[Reject]:
+    """The rejected rows, each with its reason; all rows if there is a reason for ``everything``."""
+    yield from rows.rejects
+    conflicts = terms.conflicts
+    if everything is None and not conflicts:
+        return
+    numbers = first_conflicts(rows.batch, struct, conflicts)
+    chosen = numbers >= (0 if everything is None else -1)
+    texts = row_texts(rows.batch.filter(pa.array(chosen)), struct)
+    origin, file = rows.origin or (lambda _: file), Origin(rows.source or None)
+    for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
+        why = conflicts[numbers[row]] if numbers[row] >= 0 else everything or ""
+        yield Reject(origin(row), text, why)
 
 
 class RowsObserver:
     """Observes the rows of one reader. ``label``: the name of its files in reports."""
 
-    def __init__(self, struct: Struct, label: str, terms: RowTerms) -> None:
+    def __init__(self, struct: Struct, label: str, terms: AdmissionTerms) -> None:
         self.struct, self.terms = struct, terms
         self._observer = ArrowObserver(
             struct, terms.known, label, empty_names=terms.settings.keep_empty_names
@@ -120,7 +107,9 @@ class RowsObserver:
     def feed(self, rows: Rows) -> pa.RecordBatch:
         """Observe the accepted rows, and return them."""
 
-        batch = self.terms.accepted(rows, self.struct)
+        batch = rows.batch
+        if self.terms.conflicts:
+            batch = batch.filter(pa.array(admitted(rows, self.struct, self.terms)))
         self._observer.feed(batch)
         for path in self._excluded:
             if count := int(having(batch, self.struct, path).sum()):
@@ -148,7 +137,7 @@ def _bad(reject: Reject) -> MalformedRecord:
     return MalformedRecord(reject.origin.place, str(reject.why), sample(text))
 
 
-def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: RowTerms) -> Observation:
+def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: AdmissionTerms) -> Observation:
     """Observe the rows of one reader.
 
     Args:
@@ -211,15 +200,17 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def rejected_rows(
-    rows: Rows, struct: Struct, terms: RowTerms, everything: str | None
+    rows: Rows, struct: Struct, terms: AdmissionTerms, everything: str | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rejected rows, with the columns of `driftline.source.base.REJECTED`; see `RowTerms.rejects`."""
-    rejects = list(terms.rejects(rows, struct, everything))
+    """The rejected rows, with the columns of `driftline.source.base.REJECTED`; all rows if there
+    is a reason for ``everything``.
+    """
+    rejects = list(_rejects(rows, struct, terms, everything))
     if rejects:
         yield reject_batch(rejects)
 
 
-def together(parts: Iterable[Observation], struct: Struct, label: str, terms: RowTerms) -> Observation:
+def together(parts: Iterable[Observation], struct: Struct, label: str, terms: AdmissionTerms) -> Observation:
     """Merge the observations of all parts of one reader.
 
     Declared columns count even without a part. Refused rows leave no trace: no types that only they had, and

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from driftline.convert import Converter
-from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.routes import Conflict, Plan, Settings, lean
+from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.schema.types import Schema, Struct
-from driftline.observe.expect import ExpectedField, expect
+from driftline.observe.expect import ExpectedField
 from driftline.observe.observation import Observation, merge_observations
-from driftline.runtime.spark_conf import FILES
-from driftline.source.base import REJECTED
+from driftline.source.base import REJECTED, Source
 from driftline.source.column_rows import (
     ColumnReader,
     Rows,
     RowsObserver,
-    RowTerms,
     converted_rows,
     has_required,
     rejected_rows,
     together,
 )
 from driftline.source.hive import PathTexts, partitioned
-from driftline.source.set_aside import Rejects
+from driftline.source.scan import AdmissionTerms, BatchScan, Observed
 from driftline.source.shares import dealt
-from driftline.write import PartTasks, RowTasks, SetAside, is_small, observed_by
+from driftline.write import PartTasks, RowTasks, SetAside, is_small
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +35,20 @@ if TYPE_CHECKING:
 _HEADS = 32  # readers of which the first rows are looked at for a guess
 
 
-Finder: TypeAlias = "Callable[[ExpectedField, Settings], Sequence[ColumnReader]]"
+@dataclass(frozen=True, slots=True)
+class FoundReaders:
+    """Readers of files. ``notes``: for a person, on how the files are read."""
+
+    readers: Sequence[ColumnReader]
+    notes: Sequence[str] = ()
+
+
+class ReaderFinder(Protocol):
+    """Finds the readers of files for a table of which so much is known, by its settings."""
+
+    def __call__(self, known: ExpectedField, settings: Settings, before: FoundReaders | None) -> FoundReaders:
+        """Find the readers; ``before``: those of an earlier state of the table."""
+        ...
 
 
 class ReaderPart(NamedTuple):
@@ -55,7 +65,7 @@ class Work:
 
     readers: Sequence[ColumnReader]
     parts: Sequence[ReaderPart]
-    terms: RowTerms
+    terms: AdmissionTerms
 
     def rows(self, number: int) -> Iterator[Rows]:
         """The rows of a part."""
@@ -128,100 +138,89 @@ class PartRows:
         return observers.result()
 
 
-@dataclass(slots=True)
-class ColumnFiles:
+@dataclass(frozen=True, kw_only=True)
+class ColumnFiles(Source):
     """Files of columns as one batch.
 
-    ``readers``: or a function that finds them for the table's known columns and its settings. ``texts``: the
-    texts in the paths of the files.
+    ``found``: their readers, or those for a table. ``texts``: the texts in the paths of the files.
     """
 
     spark: SparkSession
-    readers: Sequence[ColumnReader] | Finder
-    files: Sequence[str]
+    found: Sequence[ColumnReader] | ReaderFinder
     texts: PathTexts = field(default_factory=dict)
-    conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
-    conflicts: tuple[Conflict, ...] = ()
-    asked: tuple[Schema, Settings] | None = None
-    work: Work | None = None
-    begun: PartTasks | None = None
+
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> ColumnScan:
+        """Find the readers for a table, from what was found ``before``."""
+        request = self.request(schema, settings)
+        terms = request.terms
+        earlier = before.found if isinstance(before, ColumnScan) else None
+        found = (
+            self.found(terms.known, settings, earlier) if callable(self.found) else FoundReaders(self.found)
+        )
+        readers = partitioned(found.readers, self.texts) if settings.hive else found.readers
+        parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
+        return ColumnScan(request, terms, self.spark, found, readers, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnScan(BatchScan):
+    """Readers of files of columns, and all their parts."""
+
+    spark: SparkSession
+    found: FoundReaders
+    readers: Sequence[ColumnReader]
+    parts: Sequence[ReaderPart]
 
     @property
-    def notes(self) -> Sequence[str]:
-        """Notes for a person on how the files were read."""
-        notes: Sequence[str] = getattr(self.readers, "notes", ())
-        return notes
+    def repeats(self) -> bool:
+        """False: what the files declare says more than the last batch."""
+        return False
 
-    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+    @property
+    def work(self) -> Work:
+        """All that tasks need to read the rows."""
+        return Work(self.readers, self.parts, self.terms)
+
+    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
+        """Tasks that observe and convert the rows."""
+        shares = dealt([part.size for part in self.parts], self.spark.sparkContext.defaultParallelism)
+        sizes = [sum(self.parts[number].size for number in share) for share in shares]
+        converter = Converter(struct, lean(plan.route), self.settings)
+        return PartTasks(self.spark, sizes, PartRows(self.work, shares, converter))
+
+    def _guess(self, last: Observation | None) -> Observed | None:
         """Observe the first rows of each reader.
 
-        Returns None if there are no rows, too many readers, or required columns.
+        Returns None if there are too many readers, or required columns.
         """
-        if has_required(schema):
-            return None
-        work = self._work(schema, settings)
-        if len(work.readers) > _HEADS:
+        work = self.work
+        if has_required(self.schema) or len(work.readers) > _HEADS:
             return None
         heads = Observers(work)
         for number, part in enumerate(work.parts):
             first = next(work.rows(number), None) if part.part == 0 else None
             if first is not None:
                 heads.of(number).feed(first)
-        seen = work.together([heads.result()])
-        return seen if seen.tally.records else None
+        return self._merged([heads.result()])
 
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks that observe and convert the rows."""
-        work = self.work
-        assert work is not None, "to be observed, or guessed, first"
-        shares = dealt([part.size for part in work.parts], self.spark.sparkContext.defaultParallelism)
-        sizes = [sum(work.parts[number].size for number in share) for share in shares]
-        converter = Converter(struct, lean(plan.route), settings)
-        self.begun = PartTasks(self.spark, sizes, PartRows(work, shares, converter))
-        return self.begun
+    def _observe(self) -> Observed:
+        work, sizes, context = self.work, [part.size for part in self.parts], self.spark.sparkContext
+        if is_small(context, sum(sizes)):
+            return self._merged([work.observed(range(len(sizes)))])
+        shares = dealt(sizes, context.defaultParallelism)
+        return self._merged(context.parallelize(shares, len(shares)).map(work.observed).collect())
 
-    def observe(self, schema: Schema, settings: Settings) -> Observation:
-        """Observe all rows; observations of tasks for the same schema and settings are reused."""
-        same = self.work is not None and (schema, settings) == self.asked
-        parts = observed_by(self.begun) if same and not self.conflicts else None
-        if parts is None or self.work is None:
-            work = self._work(schema, settings)
-            return work.together(self._observed(work))
-        return self.work.together(parts)
+    def _merged(self, parts: Sequence[Seen]) -> Observed:
+        return Observed(self, self.work.together(parts))
 
-    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject rows by the conflicts alone, without the ``judge``."""
-        self.conflicts += tuple(conflicts)
-
-    def set_aside(self) -> Rejects | None:
-        """The rows that the tasks set aside; None if they have not run."""
-        return None if self.begun is None else Rejects.of(self.begun)
-
-    def rejected(self, everything: str | None = None) -> DataFrame | None:
-        """Read all parts once more for the rejected rows."""
-        work = self.work
-        assert work is not None, "to be observed first"
-        count = len(work.parts)
+    def _rejected(self, everything: str | None) -> DataFrame:
+        count = len(self.parts)
         return self.spark.range(0, count, 1, max(1, count)).mapInArrow(
-            partial(_rejected, work, everything), REJECTED
+            partial(_rejected, self.work, everything), REJECTED
         )
 
-    def _work(self, schema: Schema, settings: Settings) -> Work:
-        known = expect(schema, settings)
-        readers = self.readers(known, settings) if callable(self.readers) else self.readers
-        if settings.hive:
-            readers = partitioned(readers, self.texts)
-        parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
-        terms = RowTerms(known, settings, self.conflicts)
-        self.asked, self.work, self.begun = (schema, settings), Work(readers, parts, terms), None
-        return self.work
-
-    def _observed(self, work: Work) -> list[Seen]:
-        sizes, context = [part.size for part in work.parts], self.spark.sparkContext
-        if is_small(context, sum(sizes)):
-            return [work.observed(range(len(sizes)))]
-        shares = dealt(sizes, context.defaultParallelism)
-        return context.parallelize(shares, len(shares)).map(work.observed).collect()
+    def _notes(self, seen: Observation) -> Sequence[str]:
+        return self.found.notes
 
 
 def _rejected(

@@ -36,6 +36,7 @@ from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
 from driftline.source.column_rows import Rows
+from driftline.source.columns import FoundReaders
 from driftline.source.csv_cells import columns
 from driftline.source.csv_cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
 from driftline.source.csv_files import ANY, CsvColumn, Header, Stretch, Wrong, header_of, stretches_of, whole
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 # Of a column's texts, for some types, with the signs in numbers.
 Test: TypeAlias = "Callable[[pa.Array, Types, Signs], Types]"
 Work: TypeAlias = tuple[Stretch, Sequence[Types]]
+Wanted: TypeAlias = tuple[tuple[Struct, Sequence[Types]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,36 +230,46 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     return CsvReader(struct, files[0].path, stretches, escaped)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class FoundCsv(FoundReaders):
+    """The readers of CSV files for a table.
+
+    ``written``: those by what the files say, read by the ``dialect``; ``wanted``: the types of their columns,
+    and the number types that the table has for them.
+    """
+
+    dialect: Dialect = ANY
+    written: Sequence[CsvReader] = ()
+    wanted: Wanted = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CsvFiles:
-    """The readers of CSV files, for a table of which so much is known, by its settings."""
+    """Finds the readers of CSV files. ``strings``: every cell stays text."""
 
     spark: SparkSession
     files: Sequence[str]
     strings: bool
-    asked: Dialect | None = None
-    fitted: Fitted | None = None
 
-    def __call__(self, known: ExpectedField, settings: Settings) -> Sequence[CsvReader]:
-        """Raises as `csv_readers` does."""
-        if self.fitted is None or self.asked != settings.csv:
+    def __call__(
+        self, known: ExpectedField, settings: Settings, before: FoundReaders | None = None
+    ) -> FoundCsv:
+        """Find the readers for a table. Raises as `csv_readers` does."""
+        if not isinstance(before, FoundCsv) or before.dialect != settings.csv:
             try:
-                readers = csv_readers(self.spark, self.files, settings.csv, strings=self.strings)
+                written = csv_readers(self.spark, self.files, settings.csv, strings=self.strings)
             except (PySparkException, Py4JError, OSError) as error:
                 raise DataError(*explained(error)) from error
-            self.asked, self.fitted = settings.csv, Fitted(self.spark, readers)
-        return self.fitted.readers if self.strings else self.fitted(known)
+            before = FoundCsv(written, _notes(written, settings.csv), settings.csv, written)
+        return before if self.strings else fitted(self.spark, before, known)
 
-    @property
-    def notes(self) -> Sequence[str]:
-        """How the files are written, as far as they alone have told."""
-        if self.fitted is None or self.asked is None:
-            return ()
-        readers, asked = self.fitted.readers, self.asked
-        forms = {part.form: reader for reader in readers for part in reader.stretches}
-        told = (note for form, reader in forms.items() for note in form.notes(asked, reader.label))
-        escaped = () if asked.escape else map(_escaped, readers)
-        return list(dict.fromkeys([*told, *chain.from_iterable((*map(_made_names, readers), *escaped))]))
+
+def _notes(readers: Sequence[CsvReader], dialect: Dialect) -> Sequence[str]:
+    """How the files are written, as far as they alone have told."""
+    forms = {part.form: reader for reader in readers for part in reader.stretches}
+    told = (note for form, reader in forms.items() for note in form.notes(dialect, reader.label))
+    escaped = () if dialect.escape else map(_escaped, readers)
+    return list(dict.fromkeys([*told, *chain.from_iterable((*map(_made_names, readers), *escaped))]))
 
 
 def _made_names(reader: CsvReader) -> Iterator[str]:
@@ -275,37 +287,29 @@ def _escaped(reader: CsvReader) -> Iterator[str]:
         yield f"{reader.escaped} has quotes behind backslashes in quoted cells: {flags} reads them"
 
 
-@dataclass(slots=True)
-class Fitted:
-    """The readers with the number types that a table declares: a text that is a number goes into such a
-    column as it would come from JSON, if the column holds all texts of its field exactly. Where the table has
-    a string column alone, a text stays as it is written.
+def fitted(spark: SparkSession, found: FoundCsv, known: ExpectedField) -> FoundCsv:
+    """The readers with the number types that a table declares, of which so much is ``known``.
+
+    A text that is a number goes into such a column as it would come from JSON, if the column holds all texts
+    of its field exactly. Where the table has a string column alone, a text stays as it is written.
     """
-
-    spark: SparkSession
-    readers: Sequence[CsvReader]
-    asked: Sequence[tuple[Struct, Sequence[Types]]] = ()
-    fitted: Sequence[CsvReader] = ()
-
-    def __call__(self, known: ExpectedField) -> Sequence[CsvReader]:
-        """The readers for a table of which this is ``known``."""
-        readers = [_with_texts(reader, known) for reader in self.readers]
-        wanted_types = [[_wanted(f, known) for f in reader.struct.fields] for reader in readers]
-        asked = [(reader.struct, types) for reader, types in zip(readers, wanted_types, strict=True)]
-        if asked != self.asked:
-            self.asked, self.fitted = asked, self._fitted(readers, wanted_types)
-        return self.fitted
-
-    def _fitted(
-        self, readers: Sequence[CsvReader], wanted_types: Sequence[Sequence[Types]]
-    ) -> Sequence[CsvReader]:
-        pairs = list(zip(readers, wanted_types, strict=True))
-        work = [(part, types) for reader, types in pairs if any(types) for part in reader.stretches]
-        looks = iter(looks_at(self.spark, work, numbers_of))
-        return [
-            _with_types(reader, [next(looks).types for _ in reader.stretches]) if any(types) else reader
-            for reader, types in pairs
-        ]
+    readers = [_with_texts(reader, known) for reader in found.written]
+    types = [[_wanted(f, known) for f in reader.struct.fields] for reader in readers]
+    wanted = tuple((reader.struct, some) for reader, some in zip(readers, types, strict=True))
+    if wanted == found.wanted:
+        return found
+    work = [
+        (part, some)
+        for reader, some in zip(readers, types, strict=True)
+        if any(some)
+        for part in reader.stretches
+    ]
+    looks = iter(looks_at(spark, work, numbers_of))
+    fitting = [
+        _with_types(reader, [next(looks).types for _ in reader.stretches]) if any(some) else reader
+        for reader, some in zip(readers, types, strict=True)
+    ]
+    return replace(found, readers=fitting, wanted=wanted)
 
 
 def _with_texts(reader: CsvReader, known: ExpectedField) -> CsvReader:

@@ -6,7 +6,7 @@ likely.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.routes import Conflict, Plan, Settings
+from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.values.parse import NOT_UTF8
-from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.json_files import (
     ObservedSplits,
     Share,
@@ -32,17 +30,15 @@ from driftline.observe.json_files import (
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
-from driftline.runtime.spark_conf import FILES
-from driftline.runtime.stores import at_once, is_stored, mapped
-from driftline.source.base import REJECTED
-from driftline.source.files import Stamp, stamps
+from driftline.runtime.stores import at_once, mapped
+from driftline.source.base import REJECTED, Source
 from driftline.source.hive import PathTexts, json_members
 from driftline.source.json_rows import JsonRows, LineRows, Run, reject_batches, rejected_of
-from driftline.source.likely import likely, remember
 from driftline.source.rejects import Origin, Reject
-from driftline.source.set_aside import PART, Rejects
+from driftline.source.scan import AdmissionTerms, BatchScan, Observed, ScanRequest
+from driftline.source.set_aside import PART
 from driftline.source.shares import dealt, gathered
-from driftline.write import PartTasks, RowTasks, SetAside, is_small, observed_by
+from driftline.write import PartTasks, RowTasks, SetAside, is_small
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,127 +100,102 @@ _SMALL = 4 * 2**20  # bytes of which a split is at least
 _FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
 _TEXT = 8  # bytes of text in one of a packed file, about
 
-_Asked = tuple[Schema, Settings, Mapping[str, Stamp]]  # what an observation answers
 
-
-@dataclass(slots=True)
-class JsonFiles:
-    """Files of JSON lines, or documents, as one batch.
-
-    ``seen``: the observation that the plan is made for; ``first``: the shape of the first lines, if they were
-    read. ``whole``: the observation of all lines, once there is one; ``asked``: the schema, the settings and
-    the files' versions that it is for. ``texts``: the texts in the paths of the files.
-    """
+@dataclass(frozen=True, kw_only=True)
+class JsonFiles(Source):
+    """Files of JSON lines, or documents, as one batch. ``texts``: the texts in the paths of the files."""
 
     spark: SparkSession
-    files: Sequence[str]
-    splits: list[Split] = field(default_factory=list)
-    judge: AdmissionCheck | None = None
-    known: ExpectedField = field(default_factory=ExpectedField)
-    asked: _Asked | None = None
-    seen: Observation = field(default_factory=Observation)
-    first: RecordShape = field(default_factory=RecordShape)
-    whole: Observation | None = None
-    begun: PartTasks | None = None
-    conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
     texts: PathTexts = field(default_factory=dict)
 
-    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """The observation of the table's last batch, or that of the first lines of large files.
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> JsonScan:
+        """Cut the files into splits, unless they were cut so ``before``."""
+        request = self.request(schema, settings)
+        if isinstance(before, JsonScan) and before.is_cut_for(request):
+            splits = before.splits
+        else:
+            splits = self._splits(settings)
+        return JsonScan(request, request.terms, self.spark, splits)
 
-        Returns None for small files, for documents, and if no line is a record: such files are observed
-        first.
-        """
-        self._ask(schema, settings)
-        seen = likely(schema, settings) if self._size else None
-        if seen is None:
-            if is_small(self.spark.sparkContext, self._size) or any(split.document for split in self.splits):
-                return None
-            seen = self._first_lines(settings)
-        self.seen = seen
-        return seen if seen.tally.records else None
-
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks that convert the lines by the plan, and observe them."""
-        make = JsonRows.of(plan, struct, self.known, self.seen, settings, self.judge).beginning_with(
-            self.first
-        )
-        last = set({split.path: i for i, split in enumerate(self.splits)}.values())
-        shares = self._shares()
-        sizes = [sum(split.length for _, split in share) for share in shares]
-        shares = [[(i, split.to_end() if i in last else split) for i, split in share] for share in shares]
-        self.begun = PartTasks(self.spark, sizes, SplitRows(shares, make))
-        return self.begun
-
-    def observe(self, schema: Schema, settings: Settings) -> Observation:
-        """Observe all lines; observations for the same schema, settings and files are reused."""
-        same = self.asked == (schema, settings, self._stamps()) and self.judge is None
-        whole = (self.whole or self._seen_by_tasks()) if same else None
-        if whole is None:
-            self._ask(schema, settings)
-            parts = self._observed(settings)
-            self.first = parts[0].seen.shape if parts else RecordShape()
-            whole = self._numbered(parts)
-        self.seen = self.whole = whole
-        remember(schema, settings, whole)
-        return whole
-
-    def set_aside(self) -> Rejects | None:
-        """The lines that the tasks set aside, numbered within their files; None if they have not run."""
-        before = [split.line - 1 for split in self.splits]
-        return None if self.begun is None else Rejects.of(self.begun, before)
-
-    def rejected(self, everything: str | None = None) -> DataFrame:
-        """Read all lines once more for the rejected ones."""
-        assert self.asked is not None
-        observer = partial(JsonObserver, self.known, self.asked[1], self.judge)
-        shares = _shared(self.splits, self.spark.sparkContext.defaultParallelism)
-        longest = self.asked[1].max_record_bytes
-        numbers = self.spark.range(0, len(shares), 1, len(shares))
-        return numbers.mapInArrow(partial(_rejected, shares, observer, longest, everything), REJECTED)
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Notes for a person on how the files were read: those with text that is not UTF-8."""
-        reasons = () if self.whole is None else self.whole.tally.reasons
-        not_utf8 = dict.fromkeys(bad.place.source for bad in reasons if bad.reason.startswith(NOT_UTF8))
-        return [
-            f"JSON is read as UTF-8, and not all of {file} is that: "
-            "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
-            for file in not_utf8
-        ]
-
-    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject records by the ``judge`` alone, without the conflicts."""
-        self.judge = judge
-
-    @property
-    def _size(self) -> int:
-        return sum(split.length for split in self.splits)
-
-    def _ask(self, schema: Schema, settings: Settings) -> None:
-        """Begins anew, with the files as they are now."""
-        before, now = self.asked, self._stamps()
-        self.asked, self.known = (schema, settings, now), expect(schema, settings)
-        self.whole = self.begun = None
-        self.first = RecordShape()
-        if before is None or (before[1].hive, before[2]) != (settings.hive, now):
-            self._split(settings)
-
-    def _stamps(self) -> Mapping[str, Stamp]:
-        """The versions of the files on this machine; those in a store are checked before the commit."""
-        return stamps(file for file in self.files if not is_stored(file))
-
-    def _split(self, settings: Settings) -> None:
-        # At least two splits a core, where the files can be cut so.
+    def _splits(self, settings: Settings) -> Sequence[Split]:
+        """At least two splits a core, where the files can be cut so."""
         splits = [split for of_file in mapped(splits_of, self.files) for split in of_file]
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
         members = json_members(self.texts) if settings.hive else {}
-        self.splits = [
+        return [
             replace(part, beside=members.get(part.path, ()))
             for split in splits
             for part in split.cut(max(share, _SMALL))
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonScan(BatchScan):
+    """Splits of files of JSON; once observed, they have the numbers of their first lines.
+
+    ``first``: the shape of the first lines, if they were observed.
+    """
+
+    spark: SparkSession
+    splits: Sequence[Split]
+    first: RecordShape = field(default_factory=RecordShape)
+
+    def is_cut_for(self, request: ScanRequest) -> bool:
+        """True if another request has the same splits."""
+        mine = self.request
+        return (mine.settings.hive, mine.versions) == (request.settings.hive, request.versions)
+
+    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
+        """Tasks that convert the lines by the plan, and observe them."""
+        make = JsonRows.of(plan, struct, self.terms, seen).beginning_with(self.first)
+        last = set({split.path: i for i, split in enumerate(self.splits)}.values())
+        shares = self._shares()
+        sizes = [sum(split.length for _, split in share) for share in shares]
+        shares = [[(i, split.to_end() if i in last else split) for i, split in share] for share in shares]
+        return PartTasks(self.spark, sizes, SplitRows(shares, make))
+
+    def _guess(self, last: Observation | None) -> Observed | None:
+        """The observation of the table's last batch, or that of the first lines of large files.
+
+        Returns None for small files, and for documents: such files are observed first.
+        """
+        if last is not None and self._size:
+            return Observed(self, last)
+        if is_small(self.spark.sparkContext, self._size) or any(split.document for split in self.splits):
+            return None
+        return self._first_lines()
+
+    def _observe(self) -> Observed:
+        parts = self._observed()
+        first = parts[0].seen.shape if parts else RecordShape()
+        return self._numbered(parts, first)
+
+    def _merged(self, parts: Sequence[Sequence[ObservedSplits]]) -> Observed:
+        return self._numbered([part for task in parts for part in task], self.first)
+
+    def _lines(self) -> Sequence[int]:
+        return [split.line - 1 for split in self.splits]
+
+    def _rejected(self, everything: str | None) -> DataFrame:
+        terms = self.terms
+        observer = partial(JsonObserver, terms.known, terms.settings, terms.judge)
+        shares = _shared(self.splits, self.spark.sparkContext.defaultParallelism)
+        longest = terms.settings.max_record_bytes
+        numbers = self.spark.range(0, len(shares), 1, len(shares))
+        return numbers.mapInArrow(partial(_rejected, shares, observer, longest, everything), REJECTED)
+
+    def _notes(self, seen: Observation) -> Sequence[str]:
+        """Files with text that is not UTF-8."""
+        not_utf8 = [bad.place.source for bad in seen.tally.reasons if bad.reason.startswith(NOT_UTF8)]
+        return [
+            f"JSON is read as UTF-8, and not all of {file} is that: "
+            "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
+            for file in dict.fromkeys(not_utf8)
+        ]
+
+    @property
+    def _size(self) -> int:
+        return sum(split.length for split in self.splits)
 
     def _shares(self) -> list[Share]:
         tasks = (
@@ -232,12 +203,13 @@ class JsonFiles:
         )
         return _shared(self.splits, tasks)
 
-    def _first_lines(self, settings: Settings) -> Observation:
+    def _first_lines(self) -> Observed:
         """Observe a few lines of some splits, in this process."""
-        first, behind = _heads(self.splits)
-        observer = JsonObserver(self.known, settings, self.judge, many=FEWER_KEYS)
-        for heads in (first, behind):
-            read = at_once(lambda head: list(blocks(head, settings.max_record_bytes)), heads)
+        terms, first = self.terms, RecordShape()
+        beginning, behind = _heads(self.splits)
+        observer = JsonObserver(terms.known, terms.settings, terms.judge, many=FEWER_KEYS)
+        for heads in (beginning, behind):
+            read = at_once(lambda head: list(blocks(head, terms.settings.max_record_bytes)), heads)
             for head, texts in zip(heads, read, strict=True):
                 # Which line of its file a split begins with is not known yet, but
                 # none is before its first byte's number.
@@ -245,13 +217,13 @@ class JsonFiles:
                 for lines in texts:
                     observer.feed(lines, head.path, line)
                     line += len(lines)
-            if heads is first:
-                self.first = copied(observer.result().shape)
-        return observer.result()
+            if heads is beginning:
+                first = copied(observer.result().shape)
+        return Observed(replace(self, first=first), observer.result())
 
-    def _observed(self, settings: Settings) -> list[ObservedSplits]:
+    def _observed(self) -> list[ObservedSplits]:
         """Observe all splits, in parts; the part with the first split is first."""
-        observe, sc = partial(_observe_share, self.known, settings, self.judge), self.spark.sparkContext
+        observe, sc = partial(_observe_share, self.terms), self.spark.sparkContext
         if is_small(sc, self._size):
             return observe(list(enumerate(self.splits)))
         # One task a core, because starting a Python task costs as much as ten megabytes.
@@ -259,12 +231,7 @@ class JsonFiles:
         parts = sc.parallelize(shares, len(shares)).map(observe).collect()
         return sorted(chain.from_iterable(parts), key=lambda part: part.first)
 
-    def _seen_by_tasks(self) -> Observation | None:
-        """The observation of the tasks; None if they have not run."""
-        parts = observed_by(self.begun)
-        return None if parts is None else self._numbered([part for task in parts for part in task])
-
-    def _numbered(self, parts: Sequence[ObservedSplits]) -> Observation:
+    def _numbered(self, parts: Sequence[ObservedSplits], first: RecordShape) -> Observed:
         """One observation of all parts, in each of which lines count from 1."""
         counts = {number: count for part in parts for number, count in part.lines.items()}
         splits, line = [], 1
@@ -272,8 +239,8 @@ class JsonFiles:
             line = line if split.start else 1
             splits.append(split.at_line(line))
             line += counts[number]
-        self.splits = splits
-        return merge_observations(part.seen.shifted(splits[part.first].line - 1) for part in parts)
+        seen = merge_observations(part.seen.shifted(splits[part.first].line - 1) for part in parts)
+        return Observed(replace(self, splits=splits, first=first), seen)
 
 
 def _heads(splits: Sequence[Split]) -> tuple[list[Split], list[Split]]:
@@ -302,10 +269,8 @@ def _shared(splits: Sequence[Split], tasks: int) -> list[Share]:
     return [[(place, splits[place]) for place in share] for share in shares]
 
 
-def _observe_share(
-    known: ExpectedField, settings: Settings, judge: AdmissionCheck | None, share: Share
-) -> list[ObservedSplits]:
-    return list(observe_splits(known, settings, judge, share))
+def _observe_share(terms: AdmissionTerms, share: Share) -> list[ObservedSplits]:
+    return list(observe_splits(terms.known, terms.settings, terms.judge, share))
 
 
 def _rejected(

@@ -22,7 +22,7 @@ def json_column(frame: DataFrame, column: str) -> JsonFrame:
     """The records of the frame's ``column``."""
     # The frame's own plan runs under these settings too: it keeps its way with case.
     conf = {**FILES, CASE: str(frame.sparkSession.conf.get(CASE))}
-    return JsonFrame(numbered(frame.select(name(column))), _TextColumn(column), conf=conf)
+    return JsonFrame(frame=numbered(frame.select(name(column))), texts=_TextColumn(column), conf=conf)
 
 
 @dataclass(slots=True)

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import pyarrow as pa
 
-from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.routes import Conflict, Plan, Settings
+from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.types import Schema, Struct
-from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
-from driftline.runtime.spark_conf import FILES
-from driftline.source.base import REJECTED
+from driftline.source.base import REJECTED, Source
 from driftline.source.json_rows import JsonRows, LineRows, Run, reject_batches, rejected_of
-from driftline.source.likely import likely, remember
 from driftline.source.rejects import Reject
-from driftline.source.set_aside import Rejects
-from driftline.write import FrameTasks, RowTasks, SetAside, observed_by
+from driftline.source.scan import BatchScan, Observed
+from driftline.write import FrameTasks, RowTasks, SetAside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _HEADS = 10_000  # records that are looked at for a guess
-
-_Seen = tuple[Observation, int]  # of a task: what its texts are, and how many rows have none
 
 
 class Texts(Protocol):
@@ -38,6 +32,14 @@ class Texts(Protocol):
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
         """The texts of an Arrow batch, one a row, in its order; an empty one is no record."""
+        ...
+
+    def tombstones(self, batch: pa.RecordBatch) -> int:
+        """The number of rows of an Arrow batch that only say that a key is gone."""
+        ...
+
+    def into(self, struct: Struct) -> Texts:
+        """The texts, whose metadata go to the column that a table has for them."""
         ...
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
@@ -48,85 +50,72 @@ class Texts(Protocol):
 class PlainTexts:
     """Texts without metadata."""
 
+    def tombstones(self, batch: pa.RecordBatch) -> int:
+        """None: a null is a text that is missing."""
+        return 0
+
+    def into(self, struct: Struct) -> Self:
+        """The texts, unchanged."""
+        return self
+
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
         """The rows, unchanged."""
         return rows
 
 
-@dataclass(slots=True)
-class JsonFrame:
+@dataclass(frozen=True, kw_only=True)
+class JsonFrame(Source):
     """A DataFrame whose rows are texts of JSON, one record each.
 
-    ``frame``: the columns that ``texts`` reads, the text first; ``nulls``: the number of null texts, once
-    observed. ``asked``: the schema and settings of the last observation; ``seen``: the observation that a
-    plan is made for.
+    ``frame``: the columns that ``texts`` reads, the text first.
     """
 
     frame: DataFrame
     texts: Texts
-    judge: AdmissionCheck | None = None
-    known: ExpectedField = field(default_factory=ExpectedField)
-    settings: Settings = field(default_factory=Settings)
-    asked: tuple[Schema, Settings] | None = None
-    seen: Observation = field(default_factory=Observation)
-    nulls: int = 0
-    begun: FrameTasks | None = None
-    conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
-    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
-        """The observation of the table's last batch, or that of the first records; None if there are none."""
-        self._ask(schema, settings)
-        seen = likely(schema, settings)
-        if seen is None:
-            seen = merge_observations(
-                part for part, _ in self._observed(self.frame.limit(_HEADS), FEWER_KEYS)
-            )
-        self.seen = seen
-        return seen if seen.tally.records else None
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> TextScan:
+        """Open the frame for a table."""
+        request = self.request(schema, settings)
+        return TextScan(request, request.terms, self.frame, self.texts)
 
-    def observe(self, schema: Schema, settings: Settings) -> Observation:
-        """Observe all texts; observations of tasks for the same schema and settings are reused."""
-        same = self.asked == (schema, settings) and self.judge is None
-        parts = observed_by(self.begun) if same else None
-        if parts is None:
-            self._ask(schema, settings)
-            parts = self._observed(self.frame)
-        self.nulls = sum(nulls for _, nulls in parts)
-        whole = merge_observations(seen for seen, _ in parts)
-        self.seen = whole
-        remember(schema, settings, whole)
-        return whole
 
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
+@dataclass(frozen=True, slots=True)
+class TextScan(BatchScan):
+    """A frame of texts of JSON."""
+
+    frame: DataFrame
+    texts: Texts
+
+    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
         """Tasks that convert the texts by the plan, and observe them."""
-        make = JsonRows.of(plan, struct, self.known, self.seen, settings, self.judge)
-        self.begun = FrameTasks([(self.frame, _TextRows(self.texts, make))])
-        return self.begun
+        make = JsonRows.of(plan, struct, self.terms, seen)
+        return FrameTasks([(self.frame, _TextRows(self.texts.into(struct), make))])
 
-    def set_aside(self) -> Rejects | None:
-        """The texts that the tasks set aside; None if they have not run."""
-        return None if self.begun is None else Rejects.of(self.begun)
+    def _guess(self, last: Observation | None) -> Observed:
+        """The observation of the table's last batch, or that of the first records."""
+        return (
+            self._merged(self._observed(self.frame.limit(_HEADS), FEWER_KEYS))
+            if last is None
+            else Observed(self, last)
+        )
 
-    def rejected(self, everything: str | None = None) -> DataFrame:
-        """Read the frame once more for the rejected texts."""
+    def _observe(self) -> Observed:
+        return self._merged(self._observed(self.frame))
+
+    def _merged(self, parts: Sequence[Observation]) -> Observed:
+        return Observed(self, merge_observations(parts))
+
+    def _rejected(self, everything: str | None) -> DataFrame:
         return self.frame.mapInArrow(partial(_rejected, self.texts, self._observer(), everything), REJECTED)
 
-    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject records by the ``judge`` alone, without the conflicts."""
-        self.judge = judge
-
-    def _ask(self, schema: Schema, settings: Settings) -> None:
-        self.known, self.settings = expect(schema, settings), settings
-        self.asked, self.begun = (schema, settings), None
-
-    def _observed(self, frame: DataFrame, many: int = MANY_KEYS) -> list[_Seen]:
+    def _observed(self, frame: DataFrame, many: int = MANY_KEYS) -> list[Observation]:
         """Observe the texts of a frame, in a part for each task."""
         observed = partial(_observed, self.texts, self._observer(many))
         collected = frame.mapInArrow(observed, "seen binary").collect()
         return [pickle.loads(row.seen) for row in collected]  # noqa: S301  our own bytes
 
     def _observer(self, many: int = MANY_KEYS) -> Callable[[], JsonObserver]:
-        return partial(JsonObserver, self.known, self.settings, self.judge, many=many)
+        return partial(JsonObserver, self.terms.known, self.terms.settings, self.terms.judge, many=many)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,25 +127,25 @@ class _TextRows:
 
     def rows(
         self, given: Iterator[pa.RecordBatch], set_aside: SetAside
-    ) -> Generator[pa.RecordBatch, None, _Seen]:
-        """Convert the texts batch by batch; returns the observation, and the number of null texts."""
-        lines, nulls = LineRows(self.make), 0
+    ) -> Generator[pa.RecordBatch, None, Observation]:
+        """Convert the texts batch by batch; returns the observation."""
+        lines, tombstones = LineRows(self.make), 0
         for batch in given:
-            nulls += batch.column(0).null_count
+            tombstones += self.texts.tombstones(batch)
             for rows, places in lines.rows([*self.texts.runs(batch)], set_aside):
                 yield self.texts.completed(rows, batch, places)
-        return lines.observed(), nulls
+        return lines.observed().with_tombstones(tombstones)
 
 
 def _observed(
     texts: Texts, observer_of: Callable[[], JsonObserver], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    observer, nulls = observer_of(), 0
+    observer, tombstones = observer_of(), 0
     for batch in batches:
-        nulls += batch.column(0).null_count
+        tombstones += texts.tombstones(batch)
         for run in texts.runs(batch):
             observer.feed(run.lines, run.source, run.line)
-    pickled = pickle.dumps((observer.result(), nulls))
+    pickled = pickle.dumps(observer.result().with_tombstones(tombstones))
     yield pa.RecordBatch.from_arrays([pa.array([pickled], pa.binary())], ["seen"])
 
 

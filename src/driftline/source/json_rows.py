@@ -30,6 +30,7 @@ from driftline.observe.walk import MANY_KEYS
 from driftline.source.arrow_json import Unparsed, parsed
 from driftline.source.drifted import UsualRecords, taken_apart
 from driftline.source.rejects import Reject, reject_batch
+from driftline.source.scan import AdmissionTerms
 from driftline.write import SetAside
 
 if TYPE_CHECKING:
@@ -66,32 +67,22 @@ class JsonRows:
 
     @classmethod
     @no_search()
-    def of(
-        cls,
-        plan: Plan,
-        struct: Struct,
-        known: ExpectedField,
-        seen: Observation,
-        settings: Settings,
-        judge: AdmissionCheck | None,
-    ) -> JsonRows:
+    def of(cls, plan: Plan, struct: Struct, terms: AdmissionTerms, seen: Observation) -> JsonRows:
         """Make it by a plan.
 
         Args:
             plan: the plan.
             struct: the columns that the plan fills.
-            known: the table's columns.
+            terms: those on which the table admits records.
             seen: the observation that the plan was made for.
-            settings: the table's.
-            judge: refuses records; None: all are accepted.
         """
-        route, expected = lean(plan.route), folded(seen.shape)
+        route, expected, settings = lean(plan.route), folded(seen.shape), terms.settings
         # A part of the batch may have too few keys of a map to show that it is a map.
-        known = known if judge is not None else foreseen(known, expected)
+        known = terms.known if terms.judge is not None else foreseen(terms.known, expected)
         usual = usual_struct(route)
         drifting = drifting_keys(expected, usual, [route], settings.contract)
         converter = Converter(struct, route, settings)
-        return cls(converter, usual, drifting, known, expected, settings, judge)
+        return cls(converter, usual, drifting, known, expected, settings, terms.judge)
 
     def beginning_with(self, first: RecordShape) -> JsonRows:
         """A copy for lines whose ``first`` have this shape."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from driftline.convert.types import arrow_field
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, List, Struct
 from driftline.observe.json_lines import Why
@@ -25,8 +24,6 @@ from driftline.source.wire import UnreadableError, framed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from driftline.write import RowTasks
 
 _KIND = "kafka"
 _HEADER = Struct(
@@ -65,42 +62,35 @@ _PLACE = ("topic", "partition", "offset")
 _NO_TEXT = b'""'  # observed in place of an empty value, which is no record either
 
 
-class KafkaJson(JsonFrame):
+def kafka_json(frame: DataFrame, metadata: bool = False, *, schemas: bool = False) -> JsonFrame:
     """A micro-batch with the columns of Spark's Kafka source.
 
-    ``metadata``: these columns go along, as one. ``schemas``: each text follows the id of a schema, which
-    adds nothing to the text.
+    ``metadata``: these columns go along, as one, which the source fills itself. ``schemas``: each text
+    follows the id of a schema, which adds nothing to the text.
     """
-
-    def __init__(self, frame: DataFrame, metadata: bool = False, *, schemas: bool = False) -> None:
-        super().__init__(selected(frame, metadata), _Values(schemas))
-        self.metadata = metadata
-
-    @property
-    def columns(self) -> tuple[Field, ...]:
-        """The column of the metadata, if they go along: the source fills it itself."""
-        return (METADATA_COLUMN,) if self.metadata else ()
-
-    @property
-    def tombstones(self) -> int:
-        """The number of null values."""
-        return self.nulls
-
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks as for any frame; the metadata go to the table's column for them."""
-        assert isinstance(self.texts, _Values)
-        self.texts = _Values(self.texts.schemas, metadata_column(struct) if self.metadata else None)
-        return super().tasks(plan, struct, settings)
+    columns = (METADATA_COLUMN,) if metadata else ()
+    return JsonFrame(frame=selected(frame, metadata), texts=_Values(schemas, metadata), columns=columns)
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Values of Kafka; a null one is no text. ``schemas``: each is behind the id of one; ``own``: the table's
-    column that the metadata go to.
+    """Values of Kafka; a null one is no text.
+
+    ``schemas``: each is behind the id of one; ``metadata``: these go along, to the table's column ``own``.
     """
 
     schemas: bool = False
+    metadata: bool = False
     own: Field | None = None
+
+    def tombstones(self, batch: pa.RecordBatch) -> int:
+        """The number of null values."""
+        count: int = batch.column(0).null_count
+        return count
+
+    def into(self, struct: Struct) -> _Values:
+        """The values, whose metadata go to the column that the table has for them."""
+        return replace(self, own=metadata_column(struct)) if self.metadata else self
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
         """The texts of a batch, in a run for each stretch of one partition; a null value is no text."""

@@ -6,7 +6,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,23 +15,19 @@ import pyarrow as pa
 
 from driftline.convert import Converter, Lost
 from driftline.convert.nodes import RecordNode
-from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.gc_pause import no_search
-from driftline.core.planning.routes import Conflict, Plan, Settings, lean
+from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Field, Schema, Struct
-from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, merge_observations
-from driftline.runtime.spark_conf import FILES
-from driftline.source.base import REJECTED
-from driftline.source.column_rows import Rows, RowsObserver, RowTerms, has_required, rejected_rows, together
+from driftline.source.base import REJECTED, Source
+from driftline.source.column_rows import Rows, RowsObserver, admitted, has_required, rejected_rows, together
 from driftline.source.decoders import Wire
 from driftline.source.kafka import METADATA_COLUMN, metadata_column, selected, with_metadata
-from driftline.source.likely import likely, remember
 from driftline.source.rejects import Origin, Reject, reject_batch
-from driftline.source.set_aside import Rejects
+from driftline.source.scan import AdmissionTerms, BatchScan, Observed
 from driftline.source.wire import Payloads, UnreadableError, WireDecoder, framed
-from driftline.write import FrameTasks, RowTasks, SetAside, observed_by
+from driftline.write import FrameTasks, RowTasks, SetAside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,10 +47,10 @@ _WRONG = (
 
 @dataclass(slots=True)
 class ObservedRecords:
-    """A task's observations: the columns and contents of each kind of records, and a count of null values."""
+    """A task's observations: the columns and contents of each kind of records, and a count of tombstones."""
 
     kinds: dict[Key, tuple[Struct, Observation]]
-    nulls: int
+    tombstones: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +66,11 @@ class Alike:
 class KafkaValues:
     """In a task: decodes values, and observes them."""
 
-    def __init__(self, wire: Wire, terms: RowTerms) -> None:
+    def __init__(self, wire: Wire, terms: AdmissionTerms) -> None:
         self._wire, self._terms = wire, terms
         self._decoders: dict[int, WireDecoder | UnreadableError] = {}
         self._observers: dict[Key, RowsObserver] = {}
-        self.nulls = 0
+        self.tombstones = 0
 
     def observer(self, key: Key, struct: Struct) -> RowsObserver:
         """The observer of records alike."""
@@ -85,13 +81,13 @@ class KafkaValues:
     def seen(self) -> ObservedRecords:
         """The observations so far."""
         return ObservedRecords(
-            {key: (one.struct, one.result()) for key, one in self._observers.items()}, self.nulls
+            {key: (one.struct, one.result()) for key, one in self._observers.items()}, self.tombstones
         )
 
     @no_search()
     def decoded(self, batch: pa.RecordBatch) -> tuple[list[Alike], list[Reject]]:
         """The records of a batch of Kafka's, by kind, and the rejects."""
-        self.nulls += batch.column(0).null_count
+        self.tombstones += batch.column(0).null_count
         whole, left = self._whole(batch)
         single, rejects = self._single(batch, left)
         if rejects:
@@ -194,85 +190,66 @@ def label_of(key: Key) -> str:
 _HEADS = 100  # records that are looked at for a guess
 
 
-@dataclass(slots=True)
-class KafkaTyped:
-    """A micro-batch with the columns of Spark's Kafka source. ``metadata``: these go along, in one column."""
+def kafka_typed(frame: DataFrame, wire: Wire, metadata: bool = False) -> KafkaTyped:
+    """A micro-batch with the columns of Spark's Kafka source.
 
-    source: DataFrame
+    ``metadata``: these columns go along, as one, which the source fills itself.
+    """
+    columns = (METADATA_COLUMN,) if metadata else ()
+    return KafkaTyped(frame=selected(frame, metadata), wire=wire, metadata=metadata, columns=columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaTyped(Source):
+    """Values of Kafka with their places. ``frame``: the columns that tasks read; ``metadata``: with these."""
+
+    frame: DataFrame
     wire: Wire
     metadata: bool = False
-    conflicts: tuple[Conflict, ...] = ()
-    known: ExpectedField = field(default_factory=ExpectedField)
-    asked: tuple[Schema, Settings] | None = None
-    begun: FrameTasks | None = None
-    tombstones: int = 0
-    conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
-    @property
-    def columns(self) -> tuple[Field, ...]:
-        """The column of the metadata, if they go along: the source fills it itself."""
-        return (METADATA_COLUMN,) if self.metadata else ()
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> KafkaScan:
+        """Open the micro-batch for a table."""
+        request = self.request(schema, settings)
+        return KafkaScan(request, request.terms, self.frame, self.wire, self.metadata)
 
-    @property
-    def frame(self) -> DataFrame:
-        """The micro-batch with the columns that tasks read."""
-        return selected(self.source, self.metadata)
 
-    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+@dataclass(frozen=True, slots=True)
+class KafkaScan(BatchScan):
+    """A micro-batch of typed values."""
+
+    frame: DataFrame
+    wire: Wire
+    metadata: bool
+
+    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
+        """Tasks that decode the values, convert them by the plan, and observe them."""
+        converter = Converter(struct, lean(plan.route), self.settings)
+        own = metadata_column(struct) if self.metadata else None
+        return FrameTasks([(self.frame, _TypedRows(self.wire, self.terms, converter, own))])
+
+    def _guess(self, last: Observation | None) -> Observed | None:
         """The observation of the table's last batch, or that of the first records.
 
-        Returns None if there are no records, or if the table has required columns.
+        Returns None if the table has required columns.
         """
-        self._ask(schema, settings)
-        if has_required(schema):
+        if has_required(self.schema):
             return None
-        if (last := likely(schema, settings)) is not None:
-            return last
-        heads = _together(self._seen(self.frame.limit(_HEADS), settings), self._terms(settings))
-        return heads if heads.tally.records else None
+        return (
+            self._merged(self._observed(self.frame.limit(_HEADS))) if last is None else Observed(self, last)
+        )
 
-    def observe(self, schema: Schema, settings: Settings) -> Observation:
-        """Observe all values; observations of tasks for the same schema and settings are reused."""
-        same = self.asked == (schema, settings) and not self.conflicts
-        parts = observed_by(self.begun) if same else None
-        if parts is None:
-            self._ask(schema, settings)
-            parts = self._seen(self.frame, settings)
-        self.tombstones = sum(part.nulls for part in parts)
-        whole = _together(parts, self._terms(settings))
-        remember(schema, settings, whole)
-        return whole
+    def _observe(self) -> Observed:
+        return self._merged(self._observed(self.frame))
 
-    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject records by the conflicts alone, without the ``judge``."""
-        self.conflicts += tuple(conflicts)
+    def _merged(self, parts: Sequence[ObservedRecords]) -> Observed:
+        return Observed(self, _together(parts, self.terms))
 
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks that decode the values, convert them by the plan, and observe them."""
-        converter = Converter(struct, lean(plan.route), settings)
-        own = metadata_column(struct) if self.metadata else None
-        self.begun = FrameTasks([(self.frame, _TypedRows(self.wire, self._terms(settings), converter, own))])
-        return self.begun
+    def _rejected(self, everything: str | None) -> DataFrame:
+        return self.frame.mapInArrow(partial(_rejected, self.wire, self.terms, everything), REJECTED)
 
-    def set_aside(self) -> Rejects | None:
-        """The values that the tasks set aside; None if they have not run."""
-        return None if self.begun is None else Rejects.of(self.begun)
-
-    def rejected(self, everything: str | None = None) -> DataFrame:
-        """Read the micro-batch once more for the rejected values."""
-        reject = partial(_rejected, self.wire, self._terms(Settings()), everything)
-        return self.frame.mapInArrow(reject, REJECTED)
-
-    def _terms(self, settings: Settings) -> RowTerms:
-        return RowTerms(self.known, settings, self.conflicts)
-
-    def _seen(self, frame: DataFrame, settings: Settings) -> list[ObservedRecords]:
-        observe = partial(_observed, self.wire, self._terms(settings))
-        rows = frame.mapInArrow(observe, "seen binary").collect()
+    def _observed(self, frame: DataFrame) -> list[ObservedRecords]:
+        rows = frame.mapInArrow(partial(_observed, self.wire, self.terms), "seen binary").collect()
         return [pickle.loads(row.seen) for row in rows]  # noqa: S301  our own bytes
-
-    def _ask(self, schema: Schema, settings: Settings) -> None:
-        self.known, self.asked, self.begun = expect(schema, settings), (schema, settings), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +257,7 @@ class _TypedRows:
     """The row maker of typed values of Kafka. ``own``: the column that the metadata go to."""
 
     wire: Wire
-    terms: RowTerms
+    terms: AdmissionTerms
     converter: Converter
     own: Field | None
 
@@ -313,11 +290,13 @@ class _TypedRows:
     def _completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, some: Alike) -> pa.RecordBatch:
         if self.own is None:
             return rows
-        at: list[int] = np.asarray(some.places)[self.terms.places(some.rows, some.struct)].tolist()
+        at: list[int] = np.asarray(some.places)[admitted(some.rows, some.struct, self.terms)].tolist()
         return with_metadata(rows, batch.column("metadata"), at, self.own)
 
 
-def _observed(wire: Wire, terms: RowTerms, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _observed(
+    wire: Wire, terms: AdmissionTerms, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     values = KafkaValues(wire, terms)
     for batch in batches:
         for some in values.decoded(batch)[0]:
@@ -326,7 +305,7 @@ def _observed(wire: Wire, terms: RowTerms, batches: Iterable[pa.RecordBatch]) ->
 
 
 def _rejected(
-    wire: Wire, terms: RowTerms, everything: str | None, batches: Iterable[pa.RecordBatch]
+    wire: Wire, terms: AdmissionTerms, everything: str | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     values = KafkaValues(wire, terms)
     for batch in batches:
@@ -337,7 +316,7 @@ def _rejected(
             yield from rejected_rows(some.rows, some.struct, terms, everything)
 
 
-def _together(parts: Iterable[ObservedRecords], terms: RowTerms) -> Observation:
+def _together(parts: Sequence[ObservedRecords], terms: AdmissionTerms) -> Observation:
     """Merge the observations of tasks. Of schemas, the one with the lower id counts as the first."""
     kinds: dict[Key, tuple[Struct, list[Observation]]] = {}
     for part in parts:
@@ -346,7 +325,7 @@ def _together(parts: Iterable[ObservedRecords], terms: RowTerms) -> Observation:
     return merge_observations(
         together(some, struct, label_of(key), terms).placed(partial(_numbered, key))
         for key, (struct, some) in kinds.items()
-    )
+    ).with_tombstones(sum(part.tombstones for part in parts))
 
 
 def _numbered(key: Key, place: Place) -> Place:

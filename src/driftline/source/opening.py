@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -16,13 +16,12 @@ from driftline.runtime.failure import WHOLE, explained
 from driftline.runtime.spark_conf import FILES, configured, literally
 from driftline.source.base import Source
 from driftline.source.columns import ColumnFiles
-from driftline.source.files import expand, stamps
+from driftline.source.files import Stamp, expand, stamps
 from driftline.source.given import paths_or_rows
 from driftline.source.hive import PathTexts, path_texts
 from driftline.source.in_memory import written
 from driftline.source.json import JsonFiles
 from driftline.source.json_column import json_column as of_column
-from driftline.source.named import named
 from driftline.source.parquet import parquet_readers
 from driftline.source.pipes import is_pipe, spooled
 from driftline.source.spool import place_of, told_where
@@ -60,12 +59,12 @@ def opened(
     room = place_of(spark, shared)
     if rows is not None:
         with told_where(spark, room), written(rows, room) as readers:
-            yield ColumnFiles(spark, readers, ())
+            yield ColumnFiles(spark=spark, found=readers)
         return
     kind, given = expand(paths, format, shared)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):
-        originals = stamps(file for file in given if not (is_pipe(file) or is_url(file))) if names else {}
-        yield named(_of_files(spark, kind, files, strings=strings, names=names), names, originals)
+        originals = stamps(file for file in given if not (is_pipe(file) or is_url(file))) if names else None
+        yield _of_files(spark, kind, Named(files, names, originals), strings=strings)
 
 
 def open_source(
@@ -84,39 +83,50 @@ def open_source(
     if hasattr(data, "selectExpr"):
         frame = cast("DataFrame", data)
         if json_column is None:
-            return TypedFrames([("", frame)])
+            return TypedFrames(frames=[("", frame)])
         return of_column(frame, json_column)
     paths, _ = paths_or_rows(data)
     kind, files = expand(paths, format)
-    return _of_files(spark, kind, files, strings=strings)
+    return _of_files(spark, kind, Named(files), strings=strings)
 
 
-def _of_files(
-    spark: SparkSession, kind: str, files: list[str], *, strings: bool, names: Mapping[str, str] | None = None
-) -> Source:
-    """The source of files. ``names``: of those that lie elsewhere than a person said."""
-    texts = {file: path_texts((names or {}).get(file, file)) for file in files}
+class Named(NamedTuple):
+    """Files where they are, with the ``names`` and the original versions of those that lie elsewhere than a
+    person said.
+    """
+
+    files: Sequence[str]
+    names: Mapping[str, str] = {}
+    originals: Mapping[str, Stamp] | None = None
+
+    def texts(self) -> PathTexts:
+        """The texts in the paths of the files."""
+        return {file: path_texts(self.names.get(file, file)) for file in self.files}
+
+
+def _of_files(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> Source:
+    """The source of files."""
     try:
-        return _of_kind(spark, kind, texts, strings=strings)
+        return _of_kind(spark, kind, named, strings=strings)
     except (PySparkException, Py4JError, OSError) as error:
         raise DataError(*explained(error)) from error
 
 
-def _of_kind(spark: SparkSession, kind: str, texts: PathTexts, *, strings: bool) -> Source:
-    files = list(texts)
+def _of_kind(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> Source:
+    files, texts, common = named.files, named.texts(), named._asdict()
     match kind:
         case "json":
-            return JsonFiles(spark, files, texts=texts)
+            return JsonFiles(spark=spark, texts=texts, **common)
         case "csv":
             from driftline.source.csv import CsvFiles  # late: with the first file of its kind
 
-            return ColumnFiles(spark, CsvFiles(spark, files, strings), files, texts)
+            return ColumnFiles(spark=spark, found=CsvFiles(spark, files, strings), texts=texts, **common)
         case "parquet":
-            return ColumnFiles(spark, parquet_readers(files), files, texts)
+            return ColumnFiles(spark=spark, found=parquet_readers(files), texts=texts, **common)
         case "avro":
             from driftline.source.avro import avro_readers  # late: with the first file of its kind
 
-            return ColumnFiles(spark, avro_readers(files), files, texts)
+            return ColumnFiles(spark=spark, found=avro_readers(files), texts=texts, **common)
         case _:
             from driftline.source.orc import check_timestamps  # late: with the first file of its kind
 
@@ -124,7 +134,7 @@ def _of_kind(spark: SparkSession, kind: str, texts: PathTexts, *, strings: bool)
             with configured(spark, FILES):
                 frames = [(file, _load(spark, kind, file)) for file in files]
                 partitioned = with_texts(frames, texts)
-            return TypedFrames(frames, conf=FILES, files=files, partitioned=partitioned)
+            return TypedFrames(frames=frames, partitioned=partitioned, conf=FILES, **common)
 
 
 def _load(spark: SparkSession, kind: str, file: str) -> DataFrame:

@@ -21,7 +21,7 @@ def quarantined(frame: DataFrame) -> JsonFrame:
     """The rows of a quarantine whose ``raw`` is a record."""
     # In the order of their places: the observer begins anew where a place comes before the last one.
     ordered = frame.select("raw", *Origin._fields).sortWithinPartitions(*Origin._fields)
-    return JsonFrame(ordered, _Raw())
+    return JsonFrame(frame=ordered, texts=_Raw())
 
 
 class _Raw(PlainTexts):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Struct
 from driftline.source.shares import dealt
-from driftline.write import AsideFile, PartTasks, RowTasks, SetAside, is_small
+from driftline.write import AsideFile, PartTasks, RowTasks, SetAside, TaskResult, is_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,20 +32,14 @@ class Rejects:
     names: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tasks: RowTasks, lines: Sequence[int] = ()) -> Rejects | None:
-        """The rejects of tasks; None if they have not run."""
-        if tasks.outcomes is None:
-            return None
-        return cls([outcome.aside for outcome in tasks.outcomes if outcome.aside is not None], lines)
+    def of(cls, results: Sequence[TaskResult[Any]]) -> Rejects:
+        """The rejects of tasks."""
+        return cls([result.aside for result in results if result.aside is not None])
 
     @property
     def rows(self) -> int:
         """The number of rejects."""
         return sum(file.rows for file in self.files)
-
-    def named(self, names: Mapping[str, str]) -> Rejects:
-        """Give the rejects' files other ``names``, by path."""
-        return replace(self, names=names)
 
     def tasks(self, spark: SparkSession, struct: Struct, constants: Mapping[str, Any]) -> RowTasks:
         """Tasks that make rows of ``struct``: ``constants`` are the values of further columns."""

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from driftline.convert import Converter
 from driftline.convert.declared import Declared
 from driftline.convert.leaf_readings import VOID
-from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.routes import Conflict, Plan, Settings, lean
+from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.schema.types import (
     Field,
     List,
@@ -28,14 +27,12 @@ from driftline.core.schema.types import (
     dotted,
 )
 from driftline.errors import UsageError
-from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, Tally, merge_observations
 from driftline.runtime.spark_conf import PLAIN
-from driftline.source.base import REJECTED
+from driftline.source.base import REJECTED, Source
 from driftline.source.column_rows import (
     Rows,
     RowsObserver,
-    RowTerms,
     converted_rows,
     has_required,
     rejected_rows,
@@ -44,9 +41,8 @@ from driftline.source.column_rows import (
 from driftline.source.faulty_values import checked
 from driftline.source.files import ROW_FILE
 from driftline.source.hive import PathTexts, path_fields
-from driftline.source.likely import likely, remember
-from driftline.source.set_aside import Rejects
-from driftline.write import FrameTasks, RowTasks, SetAside, observed_by
+from driftline.source.scan import AdmissionTerms, BatchScan, Observed
+from driftline.write import FrameTasks, RowTasks, SetAside
 from driftline.write.frame import numbered
 
 if TYPE_CHECKING:
@@ -74,8 +70,8 @@ _TYPES = {
 }
 
 
-@dataclass(slots=True)
-class TypedFrames:
+@dataclass(frozen=True, kw_only=True)
+class TypedFrames(Source):
     """DataFrames of one batch, each with a schema of its own and a label for reports.
 
     The label is the first of its files, or empty. ``partitioned``: the same, with the texts in the files'
@@ -83,85 +79,70 @@ class TypedFrames:
     """
 
     frames: Sequence[tuple[str, DataFrame]]
-    conflicts: tuple[Conflict, ...] = ()
-    conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
-    files: Sequence[str] = ()
     partitioned: Sequence[tuple[str, DataFrame]] = ()
-    known: ExpectedField = field(default_factory=ExpectedField)
-    asked: tuple[Schema, Settings] | None = None
-    begun: FrameTasks | None = None
+    conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
 
-    def guess(self, schema: Schema, settings: Settings) -> Observation | None:
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> FrameScan:
+        """Open the frames for a table."""
+        request = self.request(schema, settings)
+        frames = self.partitioned if settings.hive and self.partitioned else self.frames
+        return FrameScan(request, request.terms, frames)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameScan(BatchScan):
+    """DataFrames of typed columns, each with its label."""
+
+    frames: Sequence[tuple[str, DataFrame]]
+
+    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
+        """Tasks that convert the rows of each frame by the plan, and observe them."""
+        converter = Converter(struct, lean(plan.route), self.settings)
+        return FrameTasks(
+            [
+                (_with_file(frame, label), _FrameRows(number, label, self.terms, converter, frame.columns))
+                for number, (label, frame) in enumerate(self.frames)
+            ]
+        )
+
+    def _guess(self, last: Observation | None) -> Observed | None:
         """The observation of the table's last batch if it covers the frames' schemas, or else these schemas.
 
         Returns None if the table has required columns. The schemas count as one record.
         """
-        self._ask(schema, settings)
-        if has_required(schema):
+        if has_required(self.schema):
             return None
-        declared = replace(self._together([], settings), tally=Tally(records=1))
-        last = likely(schema, settings)
-        return last if last is not None and last.shape.covers(declared.shape) else declared
+        declared = replace(self._merged([]).seen, tally=Tally(records=1))
+        covered = last is not None and last.shape.covers(declared.shape)
+        return Observed(self, last if last is not None and covered else declared)
 
-    def observe(self, schema: Schema, settings: Settings) -> Observation:
-        """Observe all rows; observations of tasks for the same schema and settings are reused."""
-        same = self.asked == (schema, settings) and not self.conflicts
-        observed = observed_by(self.begun) if same else None
-        parts = None if observed is None else [part for part in observed if part is not None]
-        if parts is None:
-            self._ask(schema, settings)
-            terms = RowTerms(self.known, settings, self.conflicts)
-            parts = [part for number in range(len(self.frames)) for part in self._observed(number, terms)]
-        seen = self._together(parts, settings)
-        remember(schema, settings, seen)
-        return seen
+    def _observe(self) -> Observed:
+        return self._merged([part for number in range(len(self.frames)) for part in self._observed(number)])
 
-    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        """Reject rows by the conflicts alone, without the ``judge``."""
-        self.conflicts += tuple(conflicts)
-
-    def tasks(self, plan: Plan, struct: Struct, settings: Settings) -> RowTasks:
-        """Tasks that convert the rows of each frame by the plan, and observe them."""
-        terms = RowTerms(self.known, settings, self.conflicts)
-        converter = Converter(struct, lean(plan.route), settings)
-        self.begun = FrameTasks(
-            [
-                (_with_file(frame, label), _FrameRows(number, label, terms, converter, frame.columns))
+    def _merged(self, parts: Sequence[_Seen | None]) -> Observed:
+        seen = [part for part in parts if part is not None]
+        return Observed(
+            self,
+            merge_observations(
+                together(
+                    [one for at, one in seen if at == number], core_struct(frame.schema), label, self.terms
+                )
                 for number, (label, frame) in enumerate(self.frames)
-            ]
+            ),
         )
-        return self.begun
 
-    def set_aside(self) -> Rejects | None:
-        """The rows that the tasks set aside; None if they have not run."""
-        return None if self.begun is None else Rejects.of(self.begun)
-
-    def rejected(self, everything: str | None = None) -> DataFrame | None:
-        """Read the frames once more for the rejected rows."""
-        terms, frames = RowTerms(self.known, Settings(), self.conflicts), []
+    def _rejected(self, everything: str | None) -> DataFrame:
+        frames = []
         for label, frame in self.frames:
-            reject = partial(_rejected, terms, everything, frame.columns)
+            reject = partial(_rejected, self.terms, everything, frame.columns)
             frames.append(_with_file(frame, label).mapInArrow(reject, REJECTED))
         return reduce(lambda a, b: a.union(b), frames)
 
-    def _ask(self, schema: Schema, settings: Settings) -> None:
-        self.known, self.asked, self.begun = expect(schema, settings), (schema, settings), None
-        if settings.hive and self.partitioned:
-            self.frames = self.partitioned
-
-    def _observed(self, number: int, terms: RowTerms) -> list[_Seen]:
+    def _observed(self, number: int) -> list[_Seen]:
         label, frame = self.frames[number]
-        observe = partial(_observed, label, terms, frame.columns)
+        observe = partial(_observed, label, self.terms, frame.columns)
         parts = numbered(frame).mapInArrow(observe, "seen binary").collect()
         return [(number, pickle.loads(row.seen)) for row in parts]  # noqa: S301  our own bytes
-
-    def _together(self, parts: Sequence[_Seen], settings: Settings) -> Observation:
-        """One observation of all parts."""
-        terms = RowTerms(self.known, settings, self.conflicts)
-        return merge_observations(
-            together([seen for at, seen in parts if at == number], core_struct(frame.schema), label, terms)
-            for number, (label, frame) in enumerate(self.frames)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +151,7 @@ class _FrameRows:
 
     number: int
     label: str
-    terms: RowTerms
+    terms: AdmissionTerms
     converter: Converter
     names: Sequence[str]
 
@@ -229,7 +210,7 @@ def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str = "") -> tupl
 
 
 def _observed(
-    label: str, terms: RowTerms, names: Sequence[str], batches: Iterable[pa.RecordBatch]
+    label: str, terms: AdmissionTerms, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     observer: RowsObserver | None = None
     for batch in batches:
@@ -241,7 +222,7 @@ def _observed(
 
 
 def _rejected(
-    terms: RowTerms, everything: str | None, names: Sequence[str], batches: Iterable[pa.RecordBatch]
+    terms: AdmissionTerms, everything: str | None, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The last column of the batches is the file that each row came from."""
     for batch in batches:

@@ -5,7 +5,7 @@ from driftline.write.folder import BatchFolder, folder_of_batch, local, on_disk
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
 from driftline.write.places import Destination, InFolder, InStore
-from driftline.write.run import AsideFile, FrameTasks, PartTasks, RowTasks, SetAside, is_small, observed_by
+from driftline.write.run import AsideFile, FrameTasks, PartTasks, RowTasks, SetAside, TaskResult, is_small
 from driftline.write.staging import staged
 from driftline.write.tasks import STAGED, WRITTEN, write_in_tasks
 
@@ -27,11 +27,11 @@ __all__ = [
     "Partition",
     "RowTasks",
     "SetAside",
+    "TaskResult",
     "WrittenFile",
     "folder_of_batch",
     "is_small",
     "local",
-    "observed_by",
     "on_disk",
     "staged",
     "write_files",

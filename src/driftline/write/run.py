@@ -89,9 +89,9 @@ class TaskResult(Generic[T]):
 
 
 class RowTasks(Protocol):
-    """Tasks that make a batch's rows. ``outcomes``: those of the tasks; None until they have run."""
+    """Tasks that make a batch's rows. ``results``: those of the tasks; None until they have run."""
 
-    outcomes: list[TaskResult[Any]] | None
+    results: list[TaskResult[Any]] | None
 
     @property
     def alone(self) -> bool:
@@ -117,7 +117,7 @@ class PartTasks:
     spark: SparkSession
     sizes: Sequence[int]
     maker: RowMaker[int]
-    outcomes: list[TaskResult[Any]] | None = None
+    results: list[TaskResult[Any]] | None = None
 
     @property
     def alone(self) -> bool:
@@ -131,7 +131,7 @@ class PartTasks:
             outcomes = [_in_this_process(task)]
         else:
             outcomes = each(context, task, range(len(self.sizes)))
-        self.outcomes = [outcome.of(folder) for outcome in outcomes]
+        self.results = [outcome.of(folder) for outcome in outcomes]
         return [outcome.result for outcome in outcomes]
 
     def frame(self, struct: Struct) -> DataFrame:
@@ -145,7 +145,7 @@ class FrameTasks:
     """Tasks over the rows of DataFrames, each with its maker, which is given their batches."""
 
     frames: Sequence[tuple[DataFrame, RowMaker[Batches]]]
-    outcomes: list[TaskResult[Any]] | None = field(default=None)
+    results: list[TaskResult[Any]] | None = field(default=None)
 
     @property
     def alone(self) -> bool:
@@ -161,20 +161,13 @@ class FrameTasks:
             ]
         collected = reduce(_union, tasks).collect()
         outcomes: list[TaskResult[T]] = [pickle.loads(row.outcome) for row in collected]  # noqa: S301  our own bytes
-        self.outcomes = [outcome.of(folder) for outcome in outcomes]
+        self.results = [outcome.of(folder) for outcome in outcomes]
         return [outcome.result for outcome in outcomes]
 
     def frame(self, struct: Struct) -> DataFrame:
         """The rows of all frames in one."""
         frames = [mapped(frame, partial(_rows_of_frame, maker), struct) for frame, maker in self.frames]
         return reduce(_union, frames)
-
-
-def observed_by(tasks: RowTasks | None) -> list[Any] | None:
-    """The observation of each task; None if they have not run."""
-    if tasks is None or tasks.outcomes is None:
-        return None
-    return [outcome.observed for outcome in tasks.outcomes]
 
 
 def is_small(context: SparkContext, size: int) -> bool:
