@@ -405,9 +405,8 @@ def test_a_number_stays_as_it_is_written_where_the_table_has_a_string_column_alo
     known = ExpectedField(
         fields={"n": ExpectedField(frozenset({STRING})), "m": ExpectedField(frozenset({LONG}))}
     )
-    (reader,) = CsvFiles(SPARK, [str(file)], strings=False)(
-        known, from_properties(as_properties({"thousands": "."}))
-    )
+    stated = from_properties(as_properties({"thousands": "."}))
+    (reader,) = CsvFiles(SPARK, [str(file)], strings=False)(known, stated).readers
     assert [str(f.type) for f in reader.struct.fields] == ["string", "long"]
     (some,) = reader.rows(0)
     assert some.batch.to_pylist() == [{"n": "1.234", "m": 5}]

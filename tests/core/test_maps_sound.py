@@ -26,7 +26,7 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
-from driftline.source.json_rows import JsonRows, LineRows, Run
+from driftline.source.json_rows import JsonRows, LineTask, Run
 from driftline.source.scan import AdmissionTerms
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import differences
@@ -281,8 +281,9 @@ def test_parts_of_a_batch_with_few_keys_of_a_map_are_as_expected(words: dict[str
     planned = plan(Schema(), seen.shape, AUTO)
     rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(expect(Schema(), AUTO), AUTO), seen)
     for lines in (many[:500], few):
-        in_task = LineRows(rows)
-        made = list(in_task.rows([Run(lines, "a", 1, lambda place, why: pytest.fail(str(why)))], pytest.fail))
+        in_task = LineTask(rows.observer(), rows)
+        accepted, _ = in_task.observe([Run(lines, "a", 1, lambda place, why: pytest.fail(str(why)))])
+        made = list(in_task.convert(accepted))
         assert sum(batch.num_rows for batch, _ in made) == len(lines)
         again = plan(Schema(), in_task.observed().shape, AUTO).schema.struct
         assert again == planned.schema.struct

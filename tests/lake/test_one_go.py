@@ -10,16 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from driftline import Lake
 from driftline.errors import DataError
 from driftline.ingest.recent import RecentBatches
 from driftline.observe import json_files, ranges
 from driftline.source import json as json_source
-from driftline.source import json_frame, typed
 from driftline.source.json import JsonScan
 from driftline.source.json_frame import TextScan
+from driftline.source.typed import FrameScan
 from driftline.write import run
 
 USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}
@@ -138,7 +138,7 @@ def test_one_go_reads_once(
     for name, late in (("a", LATE["a drifted value, as there were"]), ("b", LATE["a key"])):
         write(folder / f"{name}{ending}", lines_of(late))
     reads: list[str] = []
-    for name in ("tasks", "_observed", "_first_lines"):
+    for name in ("tasks", "observe", "_first_lines"):
         taken = getattr(JsonScan, name)
         monkeypatch.setattr(
             JsonScan, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
@@ -154,15 +154,15 @@ def test_small_batches_that_bring_nothing_new_are_read_once(
 ) -> None:
     file = folder / "in.jsonl"
     reads: list[str] = []
-    for name in ("tasks", "_observed"):
+    for name in ("tasks", "observe"):
         taken = getattr(JsonScan, name)
         monkeypatch.setattr(
             JsonScan, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
         )
     table = lake.table(table_name)
     for late, expected in (
-        ("a key", ["_observed", "tasks"]),
-        ("a key", ["_observed", "tasks"]),  # the table has columns now
+        ("a key", ["observe", "tasks"]),
+        ("a key", ["observe", "tasks"]),  # the table has columns now
         ("nothing", ["tasks"]),
         ("a key", ["tasks"]),
         ("a type", ["tasks", "tasks"]),
@@ -285,7 +285,7 @@ def test_many_small_files_are_read_once(
         lines = [json.dumps(usual), "" if i % 2 else "bad", json.dumps(USUAL), "[]" if i == 70 else "{}"]
         (files / f"{i:03}.jsonl").write_text("\n".join(lines) + ("\n" if i % 3 else ""))
     reads: list[str] = []
-    for name in ("tasks", "_observed", "_first_lines"):
+    for name in ("tasks", "observe", "_first_lines"):
         taken = getattr(JsonScan, name)
         monkeypatch.setattr(
             JsonScan, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
@@ -313,7 +313,7 @@ def test_texts_of_a_frame_are_read_once(lake: Lake, table_name: str, monkeypatch
     for text in ('{"a": 1}', '{"a": 2}'):  # the second batch is the first for a table with columns
         ingested(text)
     with monkeypatch.context() as patch:
-        patch.setattr(json_frame, "_observed", None)
+        patch.setattr(TextScan, "observe", None)
         patch.setattr(TextScan, "rejected", None)
         assert ingested('{"a": 3}', "{", '{"a": 4}') == (2, 1)
         assert ingested() == (0, 0)
@@ -328,21 +328,15 @@ def test_texts_of_a_frame_are_read_once(lake: Lake, table_name: str, monkeypatch
 def test_the_first_texts_of_a_frame_are_looked_at_and_read_once(
     lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole: list[bool] = []
-    observed = TextScan._observed
-
-    def counted(self: TextScan, frame: DataFrame, *many: int) -> Any:
-        whole.append(frame is self.frame)
-        return observed(self, frame, *many)
-
-    monkeypatch.setattr(TextScan, "_observed", counted)
+    monkeypatch.setattr(lake, "recent", RecentBatches())
+    monkeypatch.setattr(TextScan, "observe", None)
     frame = lake.spark.createDataFrame([('{"a": 1}',), ('{"a": "x"}',), ("{",)], "text string")
     result = lake.table(table_name).ingest(frame, json_column="text")
-    assert (result.rows_written, result.rows_quarantined, whole) == (2, 1, [False])
+    assert (result.rows_written, result.rows_quarantined) == (2, 1)
 
 
 def test_a_dataframe_is_read_once(lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(typed, "_observed", None)
+    monkeypatch.setattr(FrameScan, "observe", None)
     frame = lake.spark.range(5).selectExpr("id", "cast(id as string) as text", "array(id) as ids")
     table = lake.table(table_name)
     assert [table.ingest(frame).rows_written for _ in range(2)] == [5, 5]

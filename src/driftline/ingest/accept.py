@@ -32,18 +32,13 @@ def accepted(
 ) -> tuple[Observed, Plan]:
     """Observe and plan a batch without the records that are refused.
 
-    Returns the observation of the accepted records, and their plan for the table, whose conflicts are the
-    refused ones. After a refusal the batch is observed once more without those records, so they leave no
-    trace in the schema.
+    Returns the observation of the accepted records, and their plan, whose conflicts are the refused ones.
+    After a refusal the batch is observed once more without those records, so they leave no trace.
 
-    Args:
-        scan: the batch, opened for the table.
-        recent: the batches before.
-        progress: called with each phase after the first, which is observing.
-        lossy: the columns whose values a plan's rewrites would change; those stay as they are.
-        before: the observation of the whole batch, if there is one already.
-
-    Raises DataError for a conflict under ``on_conflict = "fail"``, for a limit under ``beyond = "fail"``.
+    ``recent``: the batches before; ``progress``: called with each phase behind the first, which is observing;
+    ``lossy``: the columns whose values a plan's rewrites would change; those stay as they are; ``before``:
+    the observation of the whole batch, if there is one. Raises DataError for a conflict under
+    ``on_conflict = "fail"``, for a limit under ``beyond = "fail"``.
     """
     schema, settings = scan.schema, scan.settings
     refused = _Refused(schema, settings)

@@ -203,10 +203,11 @@ def _confirmed(guessed: Planned, written: Written) -> Planned:
     observed = scan.observe() if written.results is None else scan.merged(written.results)
     batch.recent.remember(observed)
     planned, tally = _plan_of(batch, observed), observed.seen.tally
-    diverged = written.rows != tally.records or (tally.malformed and guessed.settings.on_conflict == "fail")
-    if diverged or planned.conflicts or planned.schema != guessed.plan.schema:
+    if written.diverged or planned.conflicts or (tally.malformed and guessed.settings.on_conflict == "fail"):
         raise SpeculationFailed(observed)
-    if not same_rows(planned.route, guessed.plan.route):
+    if planned.schema != guessed.plan.schema or not same_rows(planned.route, guessed.plan.route):
+        raise SpeculationFailed(observed)
+    if written.rows != tally.records:  # a file has changed meanwhile
         raise SpeculationFailed(observed)
     return replace(guessed, observed=observed, plan=planned)
 
@@ -296,6 +297,11 @@ class Written:
 
     rows: int
     results: Sequence[TaskResult[Any]] | None = None
+
+    @property
+    def diverged(self) -> bool:
+        """True if a task met records that its plan does not cover, and made no more rows."""
+        return any(result.diverged for result in self.results or ())
 
 
 def _data(

@@ -13,7 +13,7 @@ from driftline.core.schema.table_name import QUARANTINE
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
 from driftline.formats.base import CatalogTable, Transaction
 from driftline.formats.retry import Retry, commit
-from driftline.source.base import REJECTED
+from driftline.source.rejects import REJECTED
 from driftline.source.set_aside import Rejects
 from driftline.write import folder_of_batch
 

@@ -13,13 +13,6 @@ from driftline.runtime.stores import is_stored
 from driftline.source.files import Stamp, stamps
 from driftline.source.scan import BatchScan, ScanRequest
 
-# The columns in which a source gives what is not accepted;
-# `driftline.quarantine.table` adds the batch and the time.
-REJECTED = (
-    "raw string, raw_bytes binary, reason string, path string, table_type string, incoming_type string, "
-    "source string, line bigint, topic string, partition int, offset bigint"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Source(ABC):

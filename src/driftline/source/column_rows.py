@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +25,10 @@ from driftline.observe.sample import SAMPLE, sample
 from driftline.source.rejects import Origin, Reject, reject_batch
 from driftline.source.scan import AdmissionTerms
 from driftline.source.shares import gathered
+from driftline.source.task import Diverged
 
 if TYPE_CHECKING:
     from driftline.convert import Converter
-    from driftline.write import SetAside
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def admitted(rows: Rows, struct: Struct, terms: AdmissionTerms) -> NDArray[np.bo
     return flags
 
 
-def _rejects(rows: Rows, struct: Struct, terms: AdmissionTerms, everything: str | None) -> Iterator[Reject]:
+def rejects_of(rows: Rows, struct: Struct, terms: AdmissionTerms, everything: str | None) -> Iterator[Reject]:
     """The rejected rows, each with its reason; all rows if there is a reason for ``everything``."""
     yield from rows.rejects
     conflicts = terms.conflicts
@@ -137,21 +136,6 @@ def _bad(reject: Reject) -> MalformedRecord:
     return MalformedRecord(reject.origin.place, str(reject.why), sample(text))
 
 
-def observed_rows(rows: Iterable[Rows], struct: Struct, label: str, terms: AdmissionTerms) -> Observation:
-    """Observe the rows of one reader.
-
-    Args:
-        rows: the rows, some at a time.
-        struct: the types of their columns.
-        label: the name of the files in reports.
-        terms: the terms on which rows are accepted; only those count.
-    """
-    observer = RowsObserver(struct, label, terms)
-    for batch in rows:
-        observer.feed(batch)
-    return observer.result()
-
-
 def has_required(schema: Schema) -> bool:
     """True if a table has required columns.
 
@@ -160,54 +144,63 @@ def has_required(schema: Schema) -> bool:
     return any(f.required for _, f in schema.walk())
 
 
-def converted_rows(
-    rows: Iterable[Rows], observer: RowsObserver, converter: Converter, set_aside: SetAside
-) -> Iterator[pa.RecordBatch]:
-    """Convert the accepted rows for as long as the table's columns take them.
+class ColumnGroup(NamedTuple):
+    """Some rows of one observer, all in batches of one schema."""
 
-    All rows go through the ``observer``, and rejected ones to ``set_aside``. If the ``converter``, made for a
-    guess, has no place for a value, no more rows are made.
+    observer: RowsObserver
+    rows: Sequence[Rows]
+
+
+class AcceptedRows(NamedTuple):
+    """The rows of a group without a conflict, and the types of their columns."""
+
+    struct: Struct
+    batches: Sequence[pa.RecordBatch]
+
+
+class OpenRows:
+    """In a task: observes rows of columns, and converts those that are accepted.
+
+    ``converter``: made by the plan; None if the rows are only observed.
     """
-    taken = True
-    for batch in _small_together(_accepted(rows, observer, set_aside)):
-        if taken:
-            try:
-                table_rows = converter.of_arrow(batch, observer.struct, json=False)
-            except Lost:  # the plan was a guess: what was observed leads to another one
-                taken = False
-            else:
-                yield table_rows
+
+    def __init__(self, terms: AdmissionTerms, converter: Converter | None) -> None:
+        self._terms, self._converter = terms, converter
+
+    def observe(
+        self, group: ColumnGroup, everything: str | None
+    ) -> tuple[AcceptedRows, pa.RecordBatch | None]:
+        """Observe the rows of a group that are accepted."""
+        struct = group.observer.struct
+        batches = [batch for rows in group.rows if (batch := group.observer.feed(rows)).num_rows]
+        rejects = [
+            reject for rows in group.rows for reject in rejects_of(rows, struct, self._terms, everything)
+        ]
+        return AcceptedRows(struct, batches), reject_batch(rejects) if rejects else None
+
+    def convert(self, accepted: AcceptedRows) -> Iterator[pa.RecordBatch]:
+        """Make rows of the table. Raises Diverged if its columns do not take a value."""
+        if accepted.batches:
+            assert self._converter is not None
+            yield table_rows(self._converter, _joined(accepted.batches), accepted.struct)
 
 
-def _accepted(rows: Iterable[Rows], observer: RowsObserver, set_aside: SetAside) -> Iterator[pa.RecordBatch]:
-    """The accepted rows; all are observed, and the others set aside."""
-    for read in rows:
-        batch = observer.feed(read)
-        for rejects in rejected_rows(read, observer.struct, observer.terms, None):
-            set_aside(rejects)
-        if batch.num_rows:
-            yield batch
+def table_rows(converter: Converter, batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
+    """Convert the rows of a batch. Raises Diverged if the table's columns do not take a value."""
+    try:
+        return converter.of_arrow(batch, struct, json=False)
+    except Lost as error:
+        raise Diverged from error
 
 
-def _small_together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches of one schema."""
-    for _, alike in groupby(batches, attrgetter("schema")):
-        yield from map(_joined, gathered(alike, lambda batch: (batch.num_rows, batch.nbytes)))
+def small_together(rows: Iterable[Rows]) -> Iterator[Sequence[Rows]]:
+    """Group rows in small batches of one schema."""
+    for _, alike in groupby(rows, lambda some: some.batch.schema):
+        yield from gathered(alike, lambda some: (some.batch.num_rows, some.batch.nbytes))
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # which copies
-
-
-def rejected_rows(
-    rows: Rows, struct: Struct, terms: AdmissionTerms, everything: str | None
-) -> Iterator[pa.RecordBatch]:
-    """The rejected rows, with the columns of `driftline.source.base.REJECTED`; all rows if there
-    is a reason for ``everything``.
-    """
-    rejects = list(_rejects(rows, struct, terms, everything))
-    if rejects:
-        yield reject_batch(rejects)
 
 
 def together(parts: Iterable[Observation], struct: Struct, label: str, terms: AdmissionTerms) -> Observation:

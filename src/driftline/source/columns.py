@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from driftline.convert import Converter
-from driftline.core.planning.routes import Plan, Settings, lean
-from driftline.core.schema.types import Schema, Struct
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Schema
 from driftline.observe.expect import ExpectedField
 from driftline.observe.observation import Observation, merge_observations
-from driftline.source.base import REJECTED, Source
+from driftline.source.base import Source
 from driftline.source.column_rows import (
+    AcceptedRows,
+    ColumnGroup,
     ColumnReader,
-    Rows,
+    OpenRows,
     RowsObserver,
-    converted_rows,
     has_required,
-    rejected_rows,
+    small_together,
     together,
 )
 from driftline.source.hive import PathTexts, partitioned
 from driftline.source.scan import AdmissionTerms, BatchScan, Observed
 from driftline.source.shares import dealt
-from driftline.write import PartTasks, RowTasks, SetAside, is_small
+from driftline.source.task import TaskReader
+from driftline.write import PartTasks, is_small
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _HEADS = 32  # readers of which the first rows are looked at for a guess
 
@@ -59,83 +59,58 @@ class ReaderPart(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The work on a batch, as sent to tasks: the readers, all their parts, and the terms for rows."""
-
-    readers: Sequence[ColumnReader]
-    parts: Sequence[ReaderPart]
-    terms: AdmissionTerms
-
-    def rows(self, number: int) -> Iterator[Rows]:
-        """The rows of a part."""
-        part = self.parts[number]
-        return self.readers[part.reader].rows(part.part)
-
-    def reader(self, number: int) -> ColumnReader:
-        """The reader of a part."""
-        return self.readers[self.parts[number].reader]
-
-    def observed(self, numbers: Iterable[int]) -> Seen:
-        """Observe the rows of some parts, given by their numbers."""
-        observers = Observers(self)
-        for number in numbers:
-            for some in self.rows(number):
-                observers.of(number).feed(some)
-        return observers.result()
-
-    def together(self, parts: Iterable[Seen]) -> Observation:
-        """Merge the observations of several tasks."""
-        by_reader: dict[int, list[Observation]] = {i: [] for i in range(len(self.readers))}
-        for some in parts:
-            for reader, observation in some.items():
-                by_reader[reader].append(observation)
-        return merge_observations(
-            together(some, self.readers[i].struct, self.readers[i].label, self.terms)
-            for i, some in by_reader.items()
-        )
-
-
 Seen: TypeAlias = Mapping[int, Observation]  # what was observed, by the number of the reader
 
 
-class Observers:
-    """An observer for each reader that some parts are of."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._by_reader: dict[int, RowsObserver] = {}
-
-    def of(self, number: int) -> RowsObserver:
-        """The observer for the rows of a part."""
-        reader = self._work.reader(number)
-        place = self._work.parts[number].reader
-        if place not in self._by_reader:
-            self._by_reader[place] = RowsObserver(reader.struct, reader.label, self._work.terms)
-        return self._by_reader[place]
-
-    def result(self) -> Seen:
-        """The observations so far, by reader."""
-        return {place: observer.result() for place, observer in self._by_reader.items()}
-
-
 @dataclass(frozen=True, slots=True)
-class PartRows:
-    """The row maker of parts of files. ``shares``: the parts of each task."""
+class PartReader(TaskReader[int, ColumnGroup, AcceptedRows, Seen]):
+    """Reads parts of files of columns.
 
-    work: Work
+    ``parts``: all of them; ``shares``: the numbers of those of each task.
+    """
+
+    readers: Sequence[ColumnReader]
+    parts: Sequence[ReaderPart]
     shares: Sequence[Sequence[int]]
-    converter: Converter
+    terms: AdmissionTerms
+    converter: Converter | None = None
 
-    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Seen]:
-        """The rows of one task's share; returns their observation."""
-        observers = Observers(self.work)
-        # Parts of one reader stay together, because small ones are converted together.
-        for _, numbers in groupby(self.shares[given], lambda number: self.work.parts[number].reader):
-            parts = list(numbers)
-            rows = chain.from_iterable(map(self.work.rows, parts))
-            yield from converted_rows(rows, observers.of(parts[0]), self.converter, set_aside)
-        return observers.result()
+    @property
+    def converts(self) -> bool:
+        """True if there is a plan."""
+        return self.converter is not None
+
+    def open(self, given: int) -> OpenParts:
+        """Open the parts of one task."""
+        return OpenParts(self, self.shares[given])
+
+
+class OpenParts(OpenRows):
+    """The parts of one task."""
+
+    def __init__(self, reader: PartReader, share: Sequence[int]) -> None:
+        super().__init__(reader.terms, reader.converter)
+        self._reader, self._share = reader, share
+        self._observers: dict[int, RowsObserver] = {}
+
+    def groups(self) -> Iterator[ColumnGroup]:
+        """Read the rows; small parts of one reader together."""
+        reader = self._reader
+        for number, parts in groupby(self._share, lambda part: reader.parts[part].reader):
+            rows = chain.from_iterable(reader.readers[number].rows(reader.parts[part].part) for part in parts)
+            for group in small_together(rows):
+                yield ColumnGroup(self.observer(number), group)
+
+    def observer(self, number: int) -> RowsObserver:
+        """The observer for the rows of a reader."""
+        if number not in self._observers:
+            reader = self._reader.readers[number]
+            self._observers[number] = RowsObserver(reader.struct, reader.label, self._reader.terms)
+        return self._observers[number]
+
+    def observed(self) -> Seen:
+        """The observations by reader."""
+        return {number: observer.result() for number, observer in self._observers.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,57 +151,39 @@ class ColumnScan(BatchScan):
         """False: what the files declare says more than the last batch."""
         return False
 
-    @property
-    def work(self) -> Work:
-        """All that tasks need to read the rows."""
-        return Work(self.readers, self.parts, self.terms)
-
-    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
-        """Tasks that observe and convert the rows."""
-        shares = dealt([part.size for part in self.parts], self.spark.sparkContext.defaultParallelism)
-        sizes = [sum(self.parts[number].size for number in share) for share in shares]
-        converter = Converter(struct, lean(plan.route), self.settings)
-        return PartTasks(self.spark, sizes, PartRows(self.work, shares, converter))
+    def _tasks(self, conversion: Converter | None) -> PartTasks:
+        sizes, context = [part.size for part in self.parts], self.spark.sparkContext
+        alone = conversion is None and is_small(context, sum(sizes))
+        shares = dealt(sizes, 1 if alone else context.defaultParallelism)
+        reader = PartReader(self.readers, self.parts, shares, self.terms, conversion)
+        return PartTasks(self.spark, [sum(sizes[number] for number in share) for share in shares], reader)
 
     def _guess(self, last: Observation | None) -> Observed | None:
         """Observe the first rows of each reader.
 
         Returns None if there are too many readers, or required columns.
         """
-        work = self.work
-        if has_required(self.schema) or len(work.readers) > _HEADS:
+        if has_required(self.schema) or len(self.readers) > _HEADS:
             return None
-        heads = Observers(work)
-        for number, part in enumerate(work.parts):
-            first = next(work.rows(number), None) if part.part == 0 else None
+        heads = OpenParts(PartReader(self.readers, self.parts, (), self.terms), ())
+        for number, reader in enumerate(self.readers):
+            first = next(reader.rows(0), None) if reader.sizes else None
             if first is not None:
-                heads.of(number).feed(first)
-        return self._merged([heads.result()])
+                heads.observer(number).feed(first)
+        return self._merged([heads.observed()], converted=False)
 
-    def _observe(self) -> Observed:
-        work, sizes, context = self.work, [part.size for part in self.parts], self.spark.sparkContext
-        if is_small(context, sum(sizes)):
-            return self._merged([work.observed(range(len(sizes)))])
-        shares = dealt(sizes, context.defaultParallelism)
-        return self._merged(context.parallelize(shares, len(shares)).map(work.observed).collect())
-
-    def _merged(self, parts: Sequence[Seen]) -> Observed:
-        return Observed(self, self.work.together(parts))
-
-    def _rejected(self, everything: str | None) -> DataFrame:
-        count = len(self.parts)
-        return self.spark.range(0, count, 1, max(1, count)).mapInArrow(
-            partial(_rejected, self.work, everything), REJECTED
+    def _merged(self, parts: Sequence[Seen], *, converted: bool) -> Observed:
+        by_reader: dict[int, list[Observation]] = {i: [] for i in range(len(self.readers))}
+        for part in parts:
+            for number, seen in part.items():
+                by_reader[number].append(seen)
+        return Observed(
+            self,
+            merge_observations(
+                together(seen, self.readers[i].struct, self.readers[i].label, self.terms)
+                for i, seen in by_reader.items()
+            ),
         )
 
     def _notes(self, seen: Observation) -> Sequence[str]:
         return self.found.notes
-
-
-def _rejected(
-    work: Work, everything: str | None, numbers: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            for some in work.rows(number):
-                yield from rejected_rows(some, work.reader(number).struct, work.terms, everything)

@@ -6,7 +6,7 @@ likely.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.values.parse import NOT_UTF8
 from driftline.observe.json_files import (
@@ -23,7 +24,6 @@ from driftline.observe.json_files import (
     Share,
     Split,
     blocks,
-    observe_splits,
     splits_of,
     together,
 )
@@ -31,43 +31,103 @@ from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
 from driftline.runtime.stores import at_once, mapped
-from driftline.source.base import REJECTED, Source
+from driftline.source.base import Source
 from driftline.source.hive import PathTexts, json_members
-from driftline.source.json_rows import JsonRows, LineRows, Run, reject_batches, rejected_of
+from driftline.source.json_rows import AcceptedLines, JsonRows, LineTask, Run
 from driftline.source.rejects import Origin, Reject
 from driftline.source.scan import AdmissionTerms, BatchScan, Observed, ScanRequest
 from driftline.source.set_aside import PART
 from driftline.source.shares import dealt, gathered
-from driftline.write import PartTasks, RowTasks, SetAside, is_small
+from driftline.source.task import TaskReader
+from driftline.write import PartTasks, is_small
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
-class SplitRows:
-    """The row maker of files of JSON.
+class SplitReader(TaskReader[int, "Sequence[Run]", AcceptedLines, "list[ObservedSplits]"]):
+    """Reads splits of files of JSON.
 
-    ``shares``: the splits of each task.
+    ``shares``: the splits of each task; ``numbered``: they have the numbers of their first lines.
     """
 
     shares: Sequence[Share]
-    make: JsonRows
+    terms: AdmissionTerms
+    make: JsonRows | None = None
+    numbered: bool = False
 
-    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, list[ObservedSplits]]:
-        """The rows of one task's share; returns its observation, in parts whose lines count from 1."""
-        parts: list[ObservedSplits] = []
-        lines_of, longest = LineRows(self.make), self.make.settings.max_record_bytes
-        for splits in together(self.shares[given]):
-            counts: dict[int, int] = {}
+    @property
+    def converts(self) -> bool:
+        """True if there is a plan."""
+        return self.make is not None
+
+    def open(self, given: int) -> OpenSplits:
+        """Open the splits of one task."""
+        return OpenSplits(self, self.shares[given])
+
+
+class OpenSplits:
+    """The splits of one task. They are observed in parts, in which lines count from 1."""
+
+    def __init__(self, reader: SplitReader, share: Share) -> None:
+        self._reader, self._share = reader, share
+        make = reader.make
+        self._lines = LineTask(_observer(reader.terms) if make is None else make.observer(), make)
+        self._parts: list[ObservedSplits] = []
+        self._part = 0  # the number of its first split
+
+    def groups(self) -> Iterator[Sequence[Run]]:
+        """Read the lines; where a part ends, keep its observation."""
+        for splits in together(self._share):
             # Of splits that are grouped, each begins with the first line of its file.
-            of_part = partial(_of_part, set_aside, splits[0][0])
-            for runs in gathered(_runs(splits, longest, counts), weight):
-                for rows, _ in lines_of.rows(runs, of_part):
-                    yield rows
-            parts.append(ObservedSplits(lines_of.observed(), counts))
-        return parts
+            self._part = splits[0][0]
+            counts: dict[int, int] = {}
+            yield from gathered(self._runs(splits, counts), weight)
+            seen = self._lines.observed()
+            if not self._parts and self._reader.make is None:
+                # The first part itself tells where that was seen: its lines are yet to be numbered.
+                self._lines = LineTask(_observer(self._reader.terms, _behind_all(seen)), None)
+            self._parts.append(ObservedSplits(seen, counts))
+
+    def observe(
+        self, group: Sequence[Run], everything: str | None
+    ) -> tuple[AcceptedLines, pa.RecordBatch | None]:
+        """Observe some lines; the rejects have the number of the part that their lines count in."""
+        accepted, rejects = self._lines.observe(group, everything)
+        if rejects is None or self._reader.numbered:
+            return accepted, rejects
+        return accepted, rejects.append_column(PART, pa.array([self._part] * len(rejects), pa.int32()))
+
+    def convert(self, accepted: AcceptedLines) -> Iterator[pa.RecordBatch]:
+        """Make rows of the lines."""
+        return (rows for rows, _ in self._lines.convert(accepted))
+
+    def observed(self) -> list[ObservedSplits]:
+        """The observations of all parts."""
+        return self._parts
+
+    def _runs(self, splits: Share, counts: dict[int, int]) -> Iterator[Run]:
+        """The lines of the splits, which are counted by the split's number."""
+        for number, split in splits:
+            first = line = split.line if self._reader.numbered else 1
+            for lines in blocks(split, self._reader.terms.settings.max_record_bytes):
+                yield Run(lines, split.path, line, partial(_reject, split.path, line, lines))
+                line += len(lines)
+            counts[number] = line - first
+
+
+def _observer(terms: AdmissionTerms, before: RecordShape | None = None) -> JsonObserver:
+    return JsonObserver(terms.known, terms.settings, terms.judge, before=before or RecordShape())
+
+
+def _behind_all(seen: Observation) -> RecordShape:
+    """What was seen, at places behind all others. Whether the keys of an object are data is not known of one
+    part alone.
+    """
+    fields = seen.placed(lambda _: _BEHIND_ALL).shape.fields
+    return RecordShape({key: field for key, field in fields.items() if not field.has_maps})
 
 
 def weight(run: Run) -> tuple[int, int]:
@@ -75,25 +135,11 @@ def weight(run: Run) -> tuple[int, int]:
     return len(run.lines), sum(map(len, run.lines))
 
 
-def _runs(splits: Share, longest: int, counts: dict[int, int]) -> Iterator[Run]:
-    """The lines of the splits, which are counted by the split's number."""
-    for number, split in splits:
-        line = 1
-        for lines in blocks(split, longest):
-            yield Run(lines, split.path, line, partial(_reject, split.path, line, lines))
-            line += len(lines)
-        counts[number] = line - 1
-
-
 def _reject(path: str, first: int, lines: Sequence[bytes], at: int, why: Why) -> Reject:
     return Reject(Origin(path, first + at), lines[at], why)
 
 
-def _of_part(set_aside: SetAside, number: int, rejects: pa.RecordBatch) -> None:
-    parts = pa.array([number] * len(rejects), pa.int32())
-    set_aside(rejects.append_column(PART, parts))
-
-
+_BEHIND_ALL = Place("\U0010ffff")
 _SMALL = 4 * 2**20  # bytes of which a split is at least
 # Bytes of the first lines that a guess is made of, where the order of the
 # columns is decided; and of those at so many places behind them.
@@ -145,14 +191,27 @@ class JsonScan(BatchScan):
         mine = self.request
         return (mine.settings.hive, mine.versions) == (request.settings.hive, request.versions)
 
-    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
-        """Tasks that convert the lines by the plan, and observe them."""
-        make = JsonRows.of(plan, struct, self.terms, seen).beginning_with(self.first)
-        last = set({split.path: i for i, split in enumerate(self.splits)}.values())
-        shares = self._shares()
-        sizes = [sum(split.length for _, split in share) for share in shares]
-        shares = [[(i, split.to_end() if i in last else split) for i, split in share] for share in shares]
-        return PartTasks(self.spark, sizes, SplitRows(shares, make))
+    def _conversion(self, plan: Plan, struct: Struct, seen: Observation) -> JsonRows:
+        return JsonRows.of(plan, struct, self.terms, seen).beginning_with(self.first)
+
+    def _tasks(self, conversion: JsonRows | None) -> PartTasks:
+        splits = self.splits
+        if conversion is not None:
+            last = set({split.path: i for i, split in enumerate(splits)}.values())
+            splits = [split.to_end() if i in last else split for i, split in enumerate(splits)]
+        return self._dealt(splits, lambda shares: SplitReader(shares, self.terms, conversion))
+
+    def _to_reject(self) -> PartTasks:
+        return self._dealt(self.splits, lambda shares: SplitReader(shares, self.terms, numbered=True))
+
+    def _dealt(self, splits: Sequence[Split], reader: Callable[[Sequence[Share]], SplitReader]) -> PartTasks:
+        """Tasks for all splits: one a core, because starting a Python task costs as much as ten megabytes."""
+        sizes, context = [split.length for split in self.splits], self.spark.sparkContext
+        numbers = dealt(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
+        shares = [[(number, splits[number]) for number in share] for share in numbers]
+        return PartTasks(
+            self.spark, [sum(sizes[number] for number in share) for share in numbers], reader(shares)
+        )
 
     def _guess(self, last: Observation | None) -> Observed | None:
         """The observation of the table's last batch, or that of the first lines of large files.
@@ -165,24 +224,21 @@ class JsonScan(BatchScan):
             return None
         return self._first_lines()
 
-    def _observe(self) -> Observed:
-        parts = self._observed()
-        first = parts[0].seen.shape if parts else RecordShape()
-        return self._numbered(parts, first)
-
-    def _merged(self, parts: Sequence[Sequence[ObservedSplits]]) -> Observed:
-        return self._numbered([part for task in parts for part in task], self.first)
+    def _merged(self, parts: Sequence[Sequence[ObservedSplits]], *, converted: bool) -> Observed:
+        """One observation of all parts, in each of which lines count from 1."""
+        in_order = sorted(chain.from_iterable(parts), key=lambda part: part.first)
+        counts = {number: count for part in in_order for number, count in part.lines.items()}
+        splits, line = [], 1
+        for number, split in enumerate(self.splits):
+            line = line if split.start else 1
+            splits.append(split.at_line(line))
+            line += counts[number]
+        seen = merge_observations(part.seen.shifted(splits[part.first].line - 1) for part in in_order)
+        first = self.first if converted or not in_order else in_order[0].seen.shape
+        return Observed(replace(self, splits=splits, first=first), seen)
 
     def _lines(self) -> Sequence[int]:
         return [split.line - 1 for split in self.splits]
-
-    def _rejected(self, everything: str | None) -> DataFrame:
-        terms = self.terms
-        observer = partial(JsonObserver, terms.known, terms.settings, terms.judge)
-        shares = _shared(self.splits, self.spark.sparkContext.defaultParallelism)
-        longest = terms.settings.max_record_bytes
-        numbers = self.spark.range(0, len(shares), 1, len(shares))
-        return numbers.mapInArrow(partial(_rejected, shares, observer, longest, everything), REJECTED)
 
     def _notes(self, seen: Observation) -> Sequence[str]:
         """Files with text that is not UTF-8."""
@@ -196,12 +252,6 @@ class JsonScan(BatchScan):
     @property
     def _size(self) -> int:
         return sum(split.length for split in self.splits)
-
-    def _shares(self) -> list[Share]:
-        tasks = (
-            1 if is_small(self.spark.sparkContext, self._size) else self.spark.sparkContext.defaultParallelism
-        )
-        return _shared(self.splits, tasks)
 
     def _first_lines(self) -> Observed:
         """Observe a few lines of some splits, in this process."""
@@ -220,27 +270,6 @@ class JsonScan(BatchScan):
             if heads is beginning:
                 first = copied(observer.result().shape)
         return Observed(replace(self, first=first), observer.result())
-
-    def _observed(self) -> list[ObservedSplits]:
-        """Observe all splits, in parts; the part with the first split is first."""
-        observe, sc = partial(_observe_share, self.terms), self.spark.sparkContext
-        if is_small(sc, self._size):
-            return observe(list(enumerate(self.splits)))
-        # One task a core, because starting a Python task costs as much as ten megabytes.
-        shares = _shared(self.splits, sc.defaultParallelism)
-        parts = sc.parallelize(shares, len(shares)).map(observe).collect()
-        return sorted(chain.from_iterable(parts), key=lambda part: part.first)
-
-    def _numbered(self, parts: Sequence[ObservedSplits], first: RecordShape) -> Observed:
-        """One observation of all parts, in each of which lines count from 1."""
-        counts = {number: count for part in parts for number, count in part.lines.items()}
-        splits, line = [], 1
-        for number, split in enumerate(self.splits):
-            line = line if split.start else 1
-            splits.append(split.at_line(line))
-            line += counts[number]
-        seen = merge_observations(part.seen.shifted(splits[part.first].line - 1) for part in parts)
-        return Observed(replace(self, splits=splits, first=first), seen)
 
 
 def _heads(splits: Sequence[Split]) -> tuple[list[Split], list[Split]]:
@@ -261,38 +290,3 @@ def _first(splits: Sequence[Split], size: int) -> Iterator[Split]:
             return
         yield split.head(size)
         size -= split.length * (_TEXT if split.packed else 1)
-
-
-def _shared(splits: Sequence[Split], tasks: int) -> list[Share]:
-    """The splits, with their places, dealt out to so many tasks."""
-    shares = dealt([split.length for split in splits], tasks)
-    return [[(place, splits[place]) for place in share] for share in shares]
-
-
-def _observe_share(terms: AdmissionTerms, share: Share) -> list[ObservedSplits]:
-    return list(observe_splits(terms.known, terms.settings, terms.judge, share))
-
-
-def _rejected(
-    shares: Sequence[Share],
-    observer: Callable[[], JsonObserver],
-    longest: int,
-    everything: str | None,
-    numbers: Iterable[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    """In a task: the rejected lines of its shares."""
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            for _, split in shares[number]:
-                yield from reject_batches(_rejected_of(split, observer(), longest, everything))
-
-
-def _rejected_of(
-    split: Split, observer: JsonObserver, longest: int, everything: str | None
-) -> Iterator[Reject]:
-    line = split.line
-    for lines in blocks(split, longest):
-        judged = observer.feed(lines, split.path, line)
-        for place, why in rejected_of(lines, judged, everything):
-            yield Reject(Origin(split.path, line + place), lines[place], why)
-        line += len(lines)

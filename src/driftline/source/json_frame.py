@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
@@ -15,11 +13,11 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
-from driftline.source.base import REJECTED, Source
-from driftline.source.json_rows import JsonRows, LineRows, Run, reject_batches, rejected_of
-from driftline.source.rejects import Reject
-from driftline.source.scan import BatchScan, Observed
-from driftline.write import FrameTasks, RowTasks, SetAside
+from driftline.source.base import Source
+from driftline.source.json_rows import AcceptedLines, JsonRows, LineTask, Run
+from driftline.source.scan import AdmissionTerms, BatchScan, Observed
+from driftline.source.task import TaskReader
+from driftline.write import FrameTasks, observed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,83 +84,84 @@ class TextScan(BatchScan):
     frame: DataFrame
     texts: Texts
 
-    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
-        """Tasks that convert the texts by the plan, and observe them."""
-        make = JsonRows.of(plan, struct, self.terms, seen)
-        return FrameTasks([(self.frame, _TextRows(self.texts.into(struct), make))])
+    def _conversion(self, plan: Plan, struct: Struct, seen: Observation) -> JsonRows:
+        return JsonRows.of(plan, struct, self.terms, seen)
+
+    def _tasks(self, conversion: JsonRows | None) -> FrameTasks:
+        texts = self.texts if conversion is None else self.texts.into(conversion.converter.struct)
+        return FrameTasks([(self.frame, TextReader(texts, self.terms, conversion))])
 
     def _guess(self, last: Observation | None) -> Observed:
         """The observation of the table's last batch, or that of the first records."""
-        return (
-            self._merged(self._observed(self.frame.limit(_HEADS), FEWER_KEYS))
-            if last is None
-            else Observed(self, last)
-        )
+        if last is not None:
+            return Observed(self, last)
+        heads = FrameTasks([(self.frame.limit(_HEADS), TextReader(self.texts, self.terms, many=FEWER_KEYS))])
+        return self._merged([result.observed for result in observed(heads)], converted=False)
 
-    def _observe(self) -> Observed:
-        return self._merged(self._observed(self.frame))
-
-    def _merged(self, parts: Sequence[Observation]) -> Observed:
+    def _merged(self, parts: Sequence[Observation], *, converted: bool) -> Observed:
         return Observed(self, merge_observations(parts))
 
-    def _rejected(self, everything: str | None) -> DataFrame:
-        return self.frame.mapInArrow(partial(_rejected, self.texts, self._observer(), everything), REJECTED)
 
-    def _observed(self, frame: DataFrame, many: int = MANY_KEYS) -> list[Observation]:
-        """Observe the texts of a frame, in a part for each task."""
-        observed = partial(_observed, self.texts, self._observer(many))
-        collected = frame.mapInArrow(observed, "seen binary").collect()
-        return [pickle.loads(row.seen) for row in collected]  # noqa: S301  our own bytes
+class TextGroup(NamedTuple):
+    """The texts of an Arrow batch."""
 
-    def _observer(self, many: int = MANY_KEYS) -> Callable[[], JsonObserver]:
-        return partial(JsonObserver, self.terms.known, self.terms.settings, self.terms.judge, many=many)
+    batch: pa.RecordBatch
+    runs: Sequence[Run]
+
+
+AcceptedTexts = tuple["pa.RecordBatch", AcceptedLines]
 
 
 @dataclass(frozen=True, slots=True)
-class _TextRows:
-    """The row maker of a frame's texts."""
+class TextReader(TaskReader["Iterator[pa.RecordBatch]", TextGroup, AcceptedTexts, Observation]):
+    """Reads texts in the rows of a frame. ``many``: see `JsonObserver`."""
 
     texts: Texts
-    make: JsonRows
+    terms: AdmissionTerms
+    make: JsonRows | None = None
+    many: int = MANY_KEYS
 
-    def rows(
-        self, given: Iterator[pa.RecordBatch], set_aside: SetAside
-    ) -> Generator[pa.RecordBatch, None, Observation]:
-        """Convert the texts batch by batch; returns the observation."""
-        lines, tombstones = LineRows(self.make), 0
-        for batch in given:
-            tombstones += self.texts.tombstones(batch)
-            for rows, places in lines.rows([*self.texts.runs(batch)], set_aside):
-                yield self.texts.completed(rows, batch, places)
-        return lines.observed().with_tombstones(tombstones)
+    @property
+    def converts(self) -> bool:
+        """True if there is a plan."""
+        return self.make is not None
 
-
-def _observed(
-    texts: Texts, observer_of: Callable[[], JsonObserver], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    observer, tombstones = observer_of(), 0
-    for batch in batches:
-        tombstones += texts.tombstones(batch)
-        for run in texts.runs(batch):
-            observer.feed(run.lines, run.source, run.line)
-    pickled = pickle.dumps(observer.result().with_tombstones(tombstones))
-    yield pa.RecordBatch.from_arrays([pa.array([pickled], pa.binary())], ["seen"])
+    def open(self, given: Iterator[pa.RecordBatch]) -> OpenTexts:
+        """Open the batches of one task."""
+        return OpenTexts(self, given)
 
 
-def _rejected(
-    texts: Texts,
-    observer_of: Callable[[], JsonObserver],
-    everything: str | None,
-    batches: Iterable[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    observer = observer_of()
+class OpenTexts:
+    """The texts of one task."""
 
-    def rejects() -> Iterator[Reject]:
-        """The rejected texts of all batches."""
-        for batch in batches:
-            for run in texts.runs(batch):
-                judged = observer.feed(run.lines, run.source, run.line)
-                for place, why in rejected_of(run.lines, judged, everything):
-                    yield run.reject(place, why)
+    def __init__(self, reader: TextReader, batches: Iterable[pa.RecordBatch]) -> None:
+        self._texts, self._batches, self._tombstones = reader.texts, batches, 0
+        terms, make = reader.terms, reader.make
+        observer = (
+            JsonObserver(terms.known, terms.settings, terms.judge, many=reader.many)
+            if make is None
+            else make.observer()
+        )
+        self._lines = LineTask(observer, make)
 
-    yield from reject_batches(rejects())
+    def groups(self) -> Iterator[TextGroup]:
+        """Read the texts, batch by batch."""
+        for batch in self._batches:
+            self._tombstones += self._texts.tombstones(batch)
+            yield TextGroup(batch, [*self._texts.runs(batch)])
+
+    def observe(
+        self, group: TextGroup, everything: str | None
+    ) -> tuple[AcceptedTexts, pa.RecordBatch | None]:
+        """Observe the texts of a batch."""
+        accepted, rejects = self._lines.observe(group.runs, everything)
+        return (group.batch, accepted), rejects
+
+    def convert(self, accepted: AcceptedTexts) -> Iterator[pa.RecordBatch]:
+        """Make rows of the texts, with their metadata."""
+        batch, lines = accepted
+        return (self._texts.completed(rows, batch, places) for rows, places in self._lines.convert(lines))
+
+    def observed(self) -> Observation:
+        """The observation of all texts."""
+        return self._lines.observed().with_tombstones(self._tombstones)

@@ -7,7 +7,7 @@ too, after their unusual values were taken out.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,13 +31,12 @@ from driftline.source.arrow_json import Unparsed, parsed
 from driftline.source.drifted import UsualRecords, taken_apart
 from driftline.source.rejects import Reject, reject_batch
 from driftline.source.scan import AdmissionTerms
-from driftline.write import SetAside
+from driftline.source.task import Diverged
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _FEW = 64  # lines that are no longer halved in search of one that the parser refuses
-_BATCH = 16 * 2**20  # bytes of rejected text in one Arrow batch
 
 Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the places of their lines
 
@@ -148,35 +147,43 @@ class Run(NamedTuple):
     reject: Callable[[int, Why], Reject]
 
 
-class LineRows:
-    """In a task: observes lines of JSON, converts the records, and sets the other lines aside.
+class AcceptedLines(NamedTuple):
+    """Lines that were observed, with those that are no usual records by their places."""
 
-    Once a line has more than the plan was made for, no more rows are made.
-    """
+    lines: Sequence[bytes]
+    looked: Sequence[Looked]
 
-    def __init__(self, make: JsonRows) -> None:
-        self._make = make
-        self._observer = make.observer()
-        self._as_expected, self._learnt = True, -1
 
-    def rows(self, runs: Sequence[Run], set_aside: SetAside) -> Iterator[Rows]:
-        """The rows of some lines, converted together: their places count through all runs."""
-        observer = self._observer
+class LineTask:
+    """In a task: observes lines of JSON and, with a ``make``, converts the records among them."""
+
+    def __init__(self, observer: JsonObserver, make: JsonRows | None) -> None:
+        self._observer, self._make = observer, make
+        self._learnt = -1
+
+    def observe(
+        self, runs: Sequence[Run], everything: str | None = None
+    ) -> tuple[AcceptedLines, pa.RecordBatch | None]:
+        """Observe some lines, which are converted together: their places count through all runs."""
         lines: list[bytes] = []
         judged: list[Looked] = []
         rejects: list[Reject] = []
         for run in runs:
-            looked = observer.feed(run.lines, run.source, run.line)
-            rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked)]
+            looked = self._observer.feed(run.lines, run.source, run.line)
+            rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
             judged += [(len(lines) + place, why) for place, why in looked]
             lines += run.lines
-        if rejects:
-            set_aside(reject_batch(rejects))
-        if self._as_expected and observer.learnt != self._learnt:
-            self._as_expected = self._make.expected.covers(folded(observer.result().shape))
+        return AcceptedLines(lines, judged), reject_batch(rejects) if rejects else None
+
+    def convert(self, accepted: AcceptedLines) -> Iterator[Rows]:
+        """The rows of the lines. Raises Diverged once a line has more than the plan was made for."""
+        assert self._make is not None
+        observer = self._observer
+        if observer.learnt != self._learnt:
+            if not self._make.expected.covers(folded(observer.result().shape)):
+                raise Diverged
             self._learnt = observer.learnt
-        if self._as_expected:
-            yield from self._make.of_lines(lines, judged, observer.fields)
+        yield from self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
 
     def observed(self) -> Observation:
         """The observation of the lines since the last call."""
@@ -197,17 +204,3 @@ def rejected_of(
         why = reasons.get(place, everything)
         if why is not None and lines[place].strip():
             yield place, why
-
-
-def reject_batches(rejects: Iterable[Reject]) -> Iterator[pa.RecordBatch]:
-    """The rejects in batches of bounded size."""
-    gathered: list[Reject] = []
-    size = 0
-    for reject in rejects:
-        gathered.append(reject)
-        size += len(reject.raw)
-        if size >= _BATCH:
-            yield reject_batch(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield reject_batch(gathered)

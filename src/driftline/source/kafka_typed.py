@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from driftline.convert import Converter, Lost
+from driftline.convert import Converter
 from driftline.convert.nodes import RecordNode
 from driftline.core.planning.gc_pause import no_search
-from driftline.core.planning.routes import Plan, Settings, lean
+from driftline.core.planning.routes import Settings
 from driftline.core.schema.place import Place
-from driftline.core.schema.types import Field, Schema, Struct
+from driftline.core.schema.types import Schema, Struct
 from driftline.observe.observation import Observation, merge_observations
-from driftline.source.base import REJECTED, Source
-from driftline.source.column_rows import Rows, RowsObserver, admitted, has_required, rejected_rows, together
+from driftline.source.base import Source
+from driftline.source.column_rows import (
+    Rows,
+    RowsObserver,
+    admitted,
+    has_required,
+    rejects_of,
+    table_rows,
+    together,
+)
 from driftline.source.decoders import Wire
 from driftline.source.kafka import METADATA_COLUMN, metadata_column, selected, with_metadata
 from driftline.source.rejects import Origin, Reject, reject_batch
 from driftline.source.scan import AdmissionTerms, BatchScan, Observed
+from driftline.source.task import TaskReader
 from driftline.source.wire import Payloads, UnreadableError, WireDecoder, framed
-from driftline.write import FrameTasks, RowTasks, SetAside
+from driftline.write import FrameTasks, observed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -221,11 +229,8 @@ class KafkaScan(BatchScan):
     wire: Wire
     metadata: bool
 
-    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
-        """Tasks that decode the values, convert them by the plan, and observe them."""
-        converter = Converter(struct, lean(plan.route), self.settings)
-        own = metadata_column(struct) if self.metadata else None
-        return FrameTasks([(self.frame, _TypedRows(self.wire, self.terms, converter, own))])
+    def _tasks(self, conversion: Converter | None) -> FrameTasks:
+        return FrameTasks([(self.frame, KafkaReader(self.wire, self.terms, conversion, self.metadata))])
 
     def _guess(self, last: Observation | None) -> Observed | None:
         """The observation of the table's last batch, or that of the first records.
@@ -234,86 +239,92 @@ class KafkaScan(BatchScan):
         """
         if has_required(self.schema):
             return None
-        return (
-            self._merged(self._observed(self.frame.limit(_HEADS))) if last is None else Observed(self, last)
-        )
+        if last is not None:
+            return Observed(self, last)
+        heads = FrameTasks([(self.frame.limit(_HEADS), KafkaReader(self.wire, self.terms))])
+        return self._merged([result.observed for result in observed(heads)], converted=False)
 
-    def _observe(self) -> Observed:
-        return self._merged(self._observed(self.frame))
-
-    def _merged(self, parts: Sequence[ObservedRecords]) -> Observed:
+    def _merged(self, parts: Sequence[ObservedRecords], *, converted: bool) -> Observed:
         return Observed(self, _together(parts, self.terms))
 
-    def _rejected(self, everything: str | None) -> DataFrame:
-        return self.frame.mapInArrow(partial(_rejected, self.wire, self.terms, everything), REJECTED)
 
-    def _observed(self, frame: DataFrame) -> list[ObservedRecords]:
-        rows = frame.mapInArrow(partial(_observed, self.wire, self.terms), "seen binary").collect()
-        return [pickle.loads(row.seen) for row in rows]  # noqa: S301  our own bytes
+class ValueGroup(NamedTuple):
+    """The records of a batch of Kafka by kind, and the rejects."""
+
+    batch: pa.RecordBatch
+    alike: Sequence[Alike]
+    rejects: Sequence[Reject]
+
+
+class AcceptedValues(NamedTuple):
+    """The accepted records of a batch by kind, each with the rows that they are of."""
+
+    batch: pa.RecordBatch
+    alike: Sequence[tuple[Alike, pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
-class _TypedRows:
-    """The row maker of typed values of Kafka. ``own``: the column that the metadata go to."""
+class KafkaReader(TaskReader["Iterator[pa.RecordBatch]", ValueGroup, AcceptedValues, ObservedRecords]):
+    """Reads typed values of Kafka. ``metadata``: these go to the table's column for them."""
 
     wire: Wire
     terms: AdmissionTerms
-    converter: Converter
-    own: Field | None
+    converter: Converter | None = None
+    metadata: bool = False
 
-    def rows(
-        self, given: Iterator[pa.RecordBatch], set_aside: SetAside
-    ) -> Generator[pa.RecordBatch, None, ObservedRecords]:
-        """Convert the values batch by batch; returns their observation.
+    @property
+    def converts(self) -> bool:
+        """True if there is a plan."""
+        return self.converter is not None
 
-        If the plan, made for a guess, has no place for a value, no more rows are made, but all values are
-        still observed.
-        """
-        values, taken = KafkaValues(self.wire, self.terms), True
-        for batch in given:
-            alike, rejects = values.decoded(batch)
-            if rejects:
-                set_aside(reject_batch(rejects))
-            for some in alike:
-                accepted = values.observer(some.key, some.struct).feed(some.rows)
-                for refused in rejected_rows(some.rows, some.struct, self.terms, None):
-                    set_aside(refused)
-                if taken and accepted.num_rows:
-                    try:
-                        rows = self.converter.of_arrow(accepted, some.struct, json=False)
-                    except Lost:  # the plan was a guess: what was observed leads to another one
-                        taken = False
-                    else:
-                        yield self._completed(rows, batch, some)
-        return values.seen()
+    def open(self, given: Iterator[pa.RecordBatch]) -> OpenValues:
+        """Open the batches of one task."""
+        return OpenValues(self, given)
 
-    def _completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, some: Alike) -> pa.RecordBatch:
-        if self.own is None:
+
+class OpenValues:
+    """The values of one task."""
+
+    def __init__(self, reader: KafkaReader, batches: Iterable[pa.RecordBatch]) -> None:
+        self._values, self._batches = KafkaValues(reader.wire, reader.terms), batches
+        self._terms = reader.terms
+        self._converter = converter = reader.converter
+        self._own = metadata_column(converter.struct) if converter is not None and reader.metadata else None
+
+    def groups(self) -> Iterator[ValueGroup]:
+        """Read the values, batch by batch."""
+        for batch in self._batches:
+            yield ValueGroup(batch, *self._values.decoded(batch))
+
+    def observe(
+        self, group: ValueGroup, everything: str | None
+    ) -> tuple[AcceptedValues, pa.RecordBatch | None]:
+        """Observe the records of a batch that are accepted."""
+        rejects, accepted = list(group.rejects), []
+        for alike in group.alike:
+            batch = self._values.observer(alike.key, alike.struct).feed(alike.rows)
+            rejects += rejects_of(alike.rows, alike.struct, self._terms, everything)
+            accepted.append((alike, batch))
+        return AcceptedValues(group.batch, accepted), reject_batch(rejects) if rejects else None
+
+    def convert(self, accepted: AcceptedValues) -> Iterator[pa.RecordBatch]:
+        """Make rows of the records, with their metadata."""
+        assert self._converter is not None
+        for alike, batch in accepted.alike:
+            if batch.num_rows:
+                rows = table_rows(self._converter, batch, alike.struct)
+                yield self._completed(rows, accepted.batch, alike)
+
+    def observed(self) -> ObservedRecords:
+        """The observations by kind."""
+        return self._values.seen()
+
+    def _completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, alike: Alike) -> pa.RecordBatch:
+        if self._own is None:
             return rows
-        at: list[int] = np.asarray(some.places)[admitted(some.rows, some.struct, self.terms)].tolist()
-        return with_metadata(rows, batch.column("metadata"), at, self.own)
-
-
-def _observed(
-    wire: Wire, terms: AdmissionTerms, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    values = KafkaValues(wire, terms)
-    for batch in batches:
-        for some in values.decoded(batch)[0]:
-            values.observer(some.key, some.struct).feed(some.rows)
-    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(values.seen())], pa.binary())], ["seen"])
-
-
-def _rejected(
-    wire: Wire, terms: AdmissionTerms, everything: str | None, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    values = KafkaValues(wire, terms)
-    for batch in batches:
-        alike, rejects = values.decoded(batch)
-        if rejects:
-            yield reject_batch(rejects)
-        for some in alike:
-            yield from rejected_rows(some.rows, some.struct, terms, everything)
+        flags = admitted(alike.rows, alike.struct, self._terms)
+        at: list[int] = np.asarray(alike.places)[flags].tolist()
+        return with_metadata(rows, batch.column("metadata"), at, self._own)
 
 
 def _together(parts: Sequence[ObservedRecords], terms: AdmissionTerms) -> Observation:

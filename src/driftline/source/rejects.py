@@ -10,8 +10,13 @@ import pyarrow as pa
 from driftline.core.planning.routes import Conflict
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import dotted
-from driftline.source.base import REJECTED
 
+# The columns in which a source gives what is not accepted;
+# `driftline.quarantine.table` adds the batch and the time.
+REJECTED = (
+    "raw string, raw_bytes binary, reason string, path string, table_type string, incoming_type string, "
+    "source string, line bigint, topic string, partition int, offset bigint"
+)
 _TYPES: dict[str, str] = dict(tuple(pair.split()) for pair in REJECTED.split(", "))  # type: ignore[misc]
 
 
@@ -41,7 +46,7 @@ class Reject(NamedTuple):
 
 
 def reject_batch(rejects: Iterable[Reject]) -> pa.RecordBatch:
-    """Rejects with the columns of `driftline.source.base.REJECTED`."""
+    """Rejects with the columns of `REJECTED`."""
     arrow = {"string": pa.string(), "binary": pa.binary(), "bigint": pa.int64(), "int": pa.int32()}
     rows = [_row(reject) for reject in rejects]
     columns = zip(*rows, strict=True) if rows else ((),) * len(_TYPES)

@@ -5,19 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from driftline.convert import Converter
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.routes import Conflict, Plan, Settings
+from driftline.core.planning.routes import Conflict, Plan, Settings, lean
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation
 from driftline.source.files import Stamp
+from driftline.source.rejects import REJECTED
 from driftline.source.set_aside import Rejects
-from driftline.write import RowTasks, TaskResult
+from driftline.source.task import TaskReader
+from driftline.write import RowTasks, TaskResult, observed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -110,16 +117,17 @@ class BatchScan(ABC):
 
         ``last``: the observation of the last batch for such a table.
         """
-        observed = self._guess(last)
-        return self._named(observed) if observed is not None and observed.seen.tally.records else None
+        likely = self._guess(last)
+        return self._named(likely) if likely is not None and likely.seen.tally.records else None
 
     def observe(self) -> Observed:
         """Observe every type of every path of every record."""
-        return self._named(self._observe())
+        parts = [result.observed for result in observed(self._tasks(None))]
+        return self._named(self._merged(parts, converted=False))
 
     def merged(self, results: Sequence[TaskResult[Any]]) -> Observed:
         """The observation of all records by tasks that made rows of them."""
-        return self._named(self._merged([result.observed for result in results]))
+        return self._named(self._merged([result.observed for result in results], converted=True))
 
     def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> Self:
         """The scan without the records that are not accepted by the ``judge``, or have one of the
@@ -127,22 +135,22 @@ class BatchScan(ABC):
         """
         return replace(self, terms=self.terms.refusing(judge, conflicts))
 
-    @abstractmethod
     def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
         """Tasks that make rows of ``struct`` by the plan for what was ``seen``, and observe all records."""
+        return self._tasks(self._conversion(plan, struct, seen))
 
     def rejects(self, results: Sequence[TaskResult[Any]]) -> Rejects:
         """The lines and rows that tasks set aside, to be called on the scan of their observation."""
         return replace(Rejects.of(results), lines=self._lines(), names=self.request.names)
 
     def rejected(self, everything: str | None = None) -> DataFrame:
-        """The rejected lines and rows, with the columns of `driftline.source.base.REJECTED`.
+        """The rejected lines and rows, with the columns of `REJECTED`.
 
         This reads the batch once more. ``everything``: the reason for which all records are rejected.
         """
         from pyspark.sql import functions as F
 
-        frame = self._rejected(everything)
+        frame = self._to_reject().batches(partial(_rejects, everything), REJECTED)
         if not self.request.names:
             return frame
         names = F.create_map(*(F.lit(text) for pair in self.request.names.items() for text in pair))
@@ -159,14 +167,21 @@ class BatchScan(ABC):
     @abstractmethod
     def _guess(self, last: Observation | None) -> Observed | None: ...
 
-    @abstractmethod
-    def _observe(self) -> Observed: ...
+    def _conversion(self, plan: Plan, struct: Struct, seen: Observation) -> Any:
+        """The conversion to rows; of columns, unless a source has another one."""
+        return Converter(struct, lean(plan.route), self.settings)
 
     @abstractmethod
-    def _merged(self, parts: Sequence[Any]) -> Observed: ...
+    def _tasks(self, conversion: Any) -> RowTasks:
+        """Tasks that read all records; without a ``conversion`` they only observe them."""
 
     @abstractmethod
-    def _rejected(self, everything: str | None) -> DataFrame: ...
+    def _merged(self, parts: Sequence[Any], *, converted: bool) -> Observed:
+        """The observation of all records by what each task observed. ``converted``: they made rows, too."""
+
+    def _to_reject(self) -> RowTasks:
+        """Tasks that read the rejects."""
+        return self._tasks(None)
 
     def _lines(self) -> Sequence[int]:
         """The number of lines before each part in its file, if the tasks count from 1 in each."""
@@ -185,3 +200,9 @@ class BatchScan(ABC):
             return replace(place, source=names.get(place.source, place.source))
 
         return replace(observed, seen=observed.seen.placed(placed))
+
+
+def _rejects(
+    everything: str | None, reader: TaskReader[Any, Any, Any, Any], given: Any
+) -> Iterator[pa.RecordBatch]:
+    yield from reader.rejects(given, everything)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import Struct
 from driftline.source.shares import dealt
-from driftline.write import AsideFile, PartTasks, RowTasks, SetAside, TaskResult, is_small
+from driftline.write import AsideFile, PartTasks, Reported, RowTasks, SetAside, TaskResult, is_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +22,7 @@ PART = "part"  # the column with the number of the part that a line was counted 
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """Files with the columns of `driftline.source.base.REJECTED`, and perhaps a `PART`.
+    """Files with the columns of `driftline.source.rejects.REJECTED`, and perhaps a `PART`.
 
     ``lines``: the number of lines before each part in its file; ``names``: other names for files.
     """
@@ -56,13 +56,14 @@ class _RejectRows:
     struct: Struct
     constants: Mapping[str, Any]
 
-    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, None]:
+    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         """Read the reject files of one task's share as rows of the quarantine. Nothing is set aside here."""
         for number in self.shares[given]:
             with self.rejects.files[number].open() as file:
                 reader = pa.ipc.open_file(file)
                 for batch in range(reader.num_record_batches):
                     yield self._row_batch(reader.get_batch(batch))
+        return Reported(None)
 
     def _row_batch(self, rejects: pa.RecordBatch) -> pa.RecordBatch:
         schema = arrow_schema(self.struct)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 from driftline.convert import Converter
 from driftline.convert.declared import Declared
 from driftline.convert.leaf_readings import VOID
-from driftline.core.planning.routes import Plan, Settings, lean
+from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import (
     Field,
     List,
@@ -29,20 +28,22 @@ from driftline.core.schema.types import (
 from driftline.errors import UsageError
 from driftline.observe.observation import Observation, Tally, merge_observations
 from driftline.runtime.spark_conf import PLAIN
-from driftline.source.base import REJECTED, Source
+from driftline.source.base import Source
 from driftline.source.column_rows import (
+    AcceptedRows,
+    ColumnGroup,
+    OpenRows,
     Rows,
     RowsObserver,
-    converted_rows,
     has_required,
-    rejected_rows,
     together,
 )
 from driftline.source.faulty_values import checked
 from driftline.source.files import ROW_FILE
 from driftline.source.hive import PathTexts, path_fields
 from driftline.source.scan import AdmissionTerms, BatchScan, Observed
-from driftline.write import FrameTasks, RowTasks, SetAside
+from driftline.source.task import TaskReader
+from driftline.write import FrameTasks
 from driftline.write.frame import numbered
 
 if TYPE_CHECKING:
@@ -95,12 +96,13 @@ class FrameScan(BatchScan):
 
     frames: Sequence[tuple[str, DataFrame]]
 
-    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
-        """Tasks that convert the rows of each frame by the plan, and observe them."""
-        converter = Converter(struct, lean(plan.route), self.settings)
+    def _tasks(self, conversion: Converter | None) -> FrameTasks:
         return FrameTasks(
             [
-                (_with_file(frame, label), _FrameRows(number, label, self.terms, converter, frame.columns))
+                (
+                    _with_file(frame, label),
+                    FrameReader(number, label, frame.columns, self.terms, conversion),
+                )
                 for number, (label, frame) in enumerate(self.frames)
             ]
         )
@@ -112,14 +114,11 @@ class FrameScan(BatchScan):
         """
         if has_required(self.schema):
             return None
-        declared = replace(self._merged([]).seen, tally=Tally(records=1))
+        declared = replace(self._merged([], converted=False).seen, tally=Tally(records=1))
         covered = last is not None and last.shape.covers(declared.shape)
         return Observed(self, last if last is not None and covered else declared)
 
-    def _observe(self) -> Observed:
-        return self._merged([part for number in range(len(self.frames)) for part in self._observed(number)])
-
-    def _merged(self, parts: Sequence[_Seen | None]) -> Observed:
+    def _merged(self, parts: Sequence[_Seen | None], *, converted: bool) -> Observed:
         seen = [part for part in parts if part is not None]
         return Observed(
             self,
@@ -131,41 +130,47 @@ class FrameScan(BatchScan):
             ),
         )
 
-    def _rejected(self, everything: str | None) -> DataFrame:
-        frames = []
-        for label, frame in self.frames:
-            reject = partial(_rejected, self.terms, everything, frame.columns)
-            frames.append(_with_file(frame, label).mapInArrow(reject, REJECTED))
-        return reduce(lambda a, b: a.union(b), frames)
-
-    def _observed(self, number: int) -> list[_Seen]:
-        label, frame = self.frames[number]
-        observe = partial(_observed, label, self.terms, frame.columns)
-        parts = numbered(frame).mapInArrow(observe, "seen binary").collect()
-        return [(number, pickle.loads(row.seen)) for row in parts]  # noqa: S301  our own bytes
-
 
 @dataclass(frozen=True, slots=True)
-class _FrameRows:
-    """The row maker of a frame's rows, whose last column is the file of each."""
+class FrameReader(TaskReader["Iterator[pa.RecordBatch]", ColumnGroup, AcceptedRows, "_Seen | None"]):
+    """Reads the rows of a frame, whose last column is the file of each."""
 
     number: int
     label: str
-    terms: AdmissionTerms
-    converter: Converter
     names: Sequence[str]
+    terms: AdmissionTerms
+    converter: Converter | None = None
 
-    def rows(
-        self, given: Iterator[pa.RecordBatch], set_aside: SetAside
-    ) -> Generator[pa.RecordBatch, None, _Seen | None]:
-        """Convert the rows file by file; returns the frame's number and observation, None without rows."""
-        observer: RowsObserver | None = None
-        for batch in given:
-            for file, some in _by_file(batch):
-                rows, struct = _rows(some, self.names, file)
-                observer = observer or RowsObserver(struct, self.label, self.terms)
-                yield from converted_rows([rows], observer, self.converter, set_aside)
-        return None if observer is None else (self.number, observer.result())
+    @property
+    def converts(self) -> bool:
+        """True if there is a plan."""
+        return self.converter is not None
+
+    def open(self, given: Iterator[pa.RecordBatch]) -> OpenFrame:
+        """Open the batches of one task."""
+        return OpenFrame(self, given)
+
+
+class OpenFrame(OpenRows):
+    """The rows of a frame in one task."""
+
+    def __init__(self, reader: FrameReader, batches: Iterable[pa.RecordBatch]) -> None:
+        super().__init__(reader.terms, reader.converter)
+        self._reader, self._batches = reader, batches
+        self._observer: RowsObserver | None = None
+
+    def groups(self) -> Iterator[ColumnGroup]:
+        """Read the rows file by file."""
+        reader = self._reader
+        for batch in self._batches:
+            for file, rows_of_file in _by_file(batch):
+                rows, struct = _rows(rows_of_file, reader.names, file)
+                self._observer = self._observer or RowsObserver(struct, reader.label, reader.terms)
+                yield ColumnGroup(self._observer, [rows])
+
+    def observed(self) -> _Seen | None:
+        """The frame's number, and the observation; None without rows."""
+        return None if self._observer is None else (self._reader.number, self._observer.result())
 
 
 def with_texts(frames: Sequence[tuple[str, DataFrame]], texts: PathTexts) -> list[tuple[str, DataFrame]]:
@@ -204,31 +209,9 @@ def _with_file(frame: DataFrame, label: str) -> DataFrame:
     return numbered(frame.select("*", F.expr(ROW_FILE if label else "cast(null as string)")))
 
 
-def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str = "") -> tuple[Rows, Struct]:
+def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str) -> tuple[Rows, Struct]:
     declared = Declared(batch.rename_columns(list(names)).schema)
     return checked(declared.read(batch.columns), declared.struct, source), declared.struct
-
-
-def _observed(
-    label: str, terms: AdmissionTerms, names: Sequence[str], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    observer: RowsObserver | None = None
-    for batch in batches:
-        rows, struct = _rows(batch, names)
-        observer = observer or RowsObserver(struct, label, terms)
-        observer.feed(rows)
-    if observer is not None:
-        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(observer.result())], pa.binary())], ["seen"])
-
-
-def _rejected(
-    terms: AdmissionTerms, everything: str | None, names: Sequence[str], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The last column of the batches is the file that each row came from."""
-    for batch in batches:
-        for file, some in _by_file(batch):
-            rows, struct = _rows(some, names, file)
-            yield from rejected_rows(rows, struct, terms, everything)
 
 
 def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

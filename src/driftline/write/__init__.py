@@ -5,7 +5,17 @@ from driftline.write.folder import BatchFolder, folder_of_batch, local, on_disk
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
 from driftline.write.places import Destination, InFolder, InStore
-from driftline.write.run import AsideFile, FrameTasks, PartTasks, RowTasks, SetAside, TaskResult, is_small
+from driftline.write.run import (
+    AsideFile,
+    FrameTasks,
+    PartTasks,
+    Reported,
+    RowTasks,
+    SetAside,
+    TaskResult,
+    is_small,
+    observed,
+)
 from driftline.write.staging import staged
 from driftline.write.tasks import STAGED, WRITTEN, write_in_tasks
 
@@ -25,6 +35,7 @@ __all__ = [
     "NewFile",
     "PartTasks",
     "Partition",
+    "Reported",
     "RowTasks",
     "SetAside",
     "TaskResult",
@@ -32,6 +43,7 @@ __all__ = [
     "folder_of_batch",
     "is_small",
     "local",
+    "observed",
     "on_disk",
     "staged",
     "write_files",
