@@ -25,7 +25,8 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.observe.json_files import Split, blocks
 from driftline.runtime.spark_conf import configured
-from driftline.source.json import JsonFiles, SplitReader
+from driftline.source.json import JsonFiles
+from driftline.source.json_splits import SplitReader
 from driftline.write import FilePlan, FileSettings, folder_of_batch, write_in_tasks
 from driftline.write.places import InFolder
 from driftline.write.run import RowMaker

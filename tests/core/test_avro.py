@@ -23,7 +23,7 @@ from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
 from driftline.source.avro import AvroReader, avro_readers, cuts_of
 from driftline.source.column_rows import RowsObserver
-from driftline.source.scan import AdmissionTerms
+from driftline.source.terms import AdmissionTerms
 from driftline.verify.json_texts import parse
 from driftline.verify.typed_files import read_columns, readable
 

@@ -13,8 +13,8 @@ from driftline.observe.expect import expect
 from driftline.source import shares
 from driftline.source.column_rows import ColumnGroup, OpenRows, Rows, RowsObserver, small_together
 from driftline.source.rejects import Origin, Reject
-from driftline.source.scan import AdmissionTerms
 from driftline.source.task import Diverged
+from driftline.source.terms import AdmissionTerms
 
 STRUCT = Struct((Field("a", LONG), Field("b", STRING)))
 

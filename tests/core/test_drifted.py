@@ -23,7 +23,7 @@ from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.source import drifted, json_rows
 from driftline.source.json_rows import JsonRows
-from driftline.source.scan import AdmissionTerms
+from driftline.source.terms import AdmissionTerms
 
 LEAVES = st.sampled_from(
     [

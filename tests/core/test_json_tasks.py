@@ -23,10 +23,10 @@ from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import MANY_KEYS
 from driftline.source import json as json_source
 from driftline.source import shares
-from driftline.source.json import SplitReader, weight
 from driftline.source.json_rows import JsonRows, LineTask, Run
-from driftline.source.scan import AdmissionTerms
+from driftline.source.json_splits import SplitReader, weight
 from driftline.source.shares import gathered
+from driftline.source.terms import AdmissionTerms
 
 FILES = {
     "00.jsonl": b'{"id": 1, "name": "x"}\n{"id": 2}\nbad\n{"id": 3}',  # no line feed at its end

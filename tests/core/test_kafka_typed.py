@@ -29,7 +29,7 @@ from driftline.source import registry as client
 from driftline.source.decoders import Wire
 from driftline.source.kafka_typed import KafkaReader, _together
 from driftline.source.registry import Registered
-from driftline.source.scan import AdmissionTerms
+from driftline.source.terms import AdmissionTerms
 from servers.registry import Registry
 
 

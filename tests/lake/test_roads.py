@@ -18,7 +18,7 @@ from driftline.ingest.recent import RecentBatches
 from driftline.runtime.spark_conf import configured
 from driftline.source.base import Source
 from driftline.source.json import JsonFiles
-from driftline.source.json_column import json_column
+from driftline.source.json_frame import json_column
 
 KEYS = "abcd"
 USUAL = [

@@ -23,9 +23,9 @@ from driftline.observe.observation import REASONS, MalformedRecord, Observation,
 from driftline.observe.refused import first_conflicts, having
 from driftline.observe.sample import SAMPLE, sample
 from driftline.source.rejects import Origin, Reject, reject_batch
-from driftline.source.scan import AdmissionTerms
 from driftline.source.shares import gathered
 from driftline.source.task import Diverged
+from driftline.source.terms import AdmissionTerms
 
 if TYPE_CHECKING:
     from driftline.convert import Converter

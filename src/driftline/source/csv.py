@@ -35,8 +35,8 @@ from driftline.observe.csv_types import ALL, NARROW, Types, numbers_of, type_of,
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
+from driftline.source.column_parts import FoundReaders
 from driftline.source.column_rows import Rows
-from driftline.source.columns import FoundReaders
 from driftline.source.csv_cells import columns
 from driftline.source.csv_cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
 from driftline.source.csv_files import ANY, CsvColumn, Header, Stretch, Wrong, header_of, stretches_of, whole

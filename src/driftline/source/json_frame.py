@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import pyarrow as pa
@@ -13,11 +13,16 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
+from driftline.runtime.spark_conf import CASE, FILES
 from driftline.source.base import Source
 from driftline.source.json_rows import AcceptedLines, JsonRows, LineTask, Run
-from driftline.source.scan import AdmissionTerms, BatchScan, Observed
+from driftline.source.rejects import Origin, Reject
+from driftline.source.scan import BatchScan, Observed
 from driftline.source.task import TaskReader
+from driftline.source.terms import AdmissionTerms
+from driftline.sql.quoting import name
 from driftline.write import FrameTasks, observed
+from driftline.write.frame import numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -165,3 +170,25 @@ class OpenTexts:
     def observed(self) -> Observation:
         """The observation of all texts."""
         return self._lines.observed().with_tombstones(self._tombstones)
+
+
+def json_column(frame: DataFrame, column: str) -> JsonFrame:
+    """The records of the frame's ``column``."""
+    # The frame's own plan runs under these settings too: it keeps its way with case.
+    conf = {**FILES, CASE: str(frame.sparkSession.conf.get(CASE))}
+    return JsonFrame(frame=numbered(frame.select(name(column))), texts=_TextColumn(column), conf=conf)
+
+
+@dataclass(slots=True)
+class _TextColumn(PlainTexts):
+    """``line``: how many texts of its partition were read before, and one."""
+
+    column: str
+    line: int = field(default=1)
+
+    def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
+        """The texts of a batch as one run; null and blank ones are no records."""
+        lines = [b"" if text is None else text.encode() for text in batch.column(0).to_pylist()]
+        origin = Origin(self.column)
+        yield Run(lines, self.column, self.line, lambda at, why: Reject(origin, lines[at], why))
+        self.line += len(lines)

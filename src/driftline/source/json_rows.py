@@ -30,8 +30,8 @@ from driftline.observe.walk import MANY_KEYS
 from driftline.source.arrow_json import Unparsed, parsed
 from driftline.source.drifted import UsualRecords, taken_apart
 from driftline.source.rejects import Reject, reject_batch
-from driftline.source.scan import AdmissionTerms
 from driftline.source.task import Diverged
+from driftline.source.terms import AdmissionTerms
 
 if TYPE_CHECKING:
     import pyarrow as pa

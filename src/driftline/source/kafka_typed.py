@@ -32,8 +32,9 @@ from driftline.source.column_rows import (
 from driftline.source.decoders import Wire
 from driftline.source.kafka import METADATA_COLUMN, metadata_column, selected, with_metadata
 from driftline.source.rejects import Origin, Reject, reject_batch
-from driftline.source.scan import AdmissionTerms, BatchScan, Observed
+from driftline.source.scan import BatchScan, Observed
 from driftline.source.task import TaskReader
+from driftline.source.terms import AdmissionTerms
 from driftline.source.wire import Payloads, UnreadableError, WireDecoder, framed
 from driftline.write import FrameTasks, observed
 

@@ -21,7 +21,7 @@ from driftline.source.given import paths_or_rows
 from driftline.source.hive import PathTexts, path_texts
 from driftline.source.in_memory import written
 from driftline.source.json import JsonFiles
-from driftline.source.json_column import json_column as of_column
+from driftline.source.json_frame import json_column as of_column
 from driftline.source.parquet import parquet_readers
 from driftline.source.pipes import is_pipe, spooled
 from driftline.source.spool import place_of, told_where

@@ -13,12 +13,13 @@ from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings, lean
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Schema, Struct
-from driftline.observe.expect import ExpectedField, expect
+from driftline.observe.expect import expect
 from driftline.observe.observation import Observation
 from driftline.source.files import Stamp
 from driftline.source.rejects import REJECTED
 from driftline.source.set_aside import Rejects
 from driftline.source.task import TaskReader
+from driftline.source.terms import AdmissionTerms
 from driftline.write import RowTasks, TaskResult, observed
 
 if TYPE_CHECKING:
@@ -45,29 +46,6 @@ class ScanRequest:
     def terms(self) -> AdmissionTerms:
         """The terms on which all records are admitted."""
         return AdmissionTerms(expect(self.schema, self.settings), self.settings)
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionTerms:
-    """The terms on which a table admits records; they are sent to tasks.
-
-    ``known``: the table's columns. Records of JSON are refused one by one, by the ``judge``, and rows of
-    columns by the ``conflicts``.
-    """
-
-    known: ExpectedField
-    settings: Settings
-    conflicts: tuple[Conflict, ...] = ()
-    judge: AdmissionCheck | None = None
-
-    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> AdmissionTerms:
-        """These terms, which refuse more records: by the ``judge``, or for one of the ``conflicts``."""
-        return replace(self, judge=judge, conflicts=(*self.conflicts, *conflicts))
-
-    @property
-    def refuse(self) -> bool:
-        """True if some records are refused."""
-        return self.judge is not None or bool(self.conflicts)
 
 
 @dataclass(frozen=True, slots=True)

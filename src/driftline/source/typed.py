@@ -41,8 +41,9 @@ from driftline.source.column_rows import (
 from driftline.source.faulty_values import checked
 from driftline.source.files import ROW_FILE
 from driftline.source.hive import PathTexts, path_fields
-from driftline.source.scan import AdmissionTerms, BatchScan, Observed
+from driftline.source.scan import BatchScan, Observed
 from driftline.source.task import TaskReader
+from driftline.source.terms import AdmissionTerms
 from driftline.write import FrameTasks
 from driftline.write.frame import numbered
 

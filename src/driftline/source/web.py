@@ -12,12 +12,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from driftline.errors import DriftlineError, SetupError, UsageError
+from driftline.runtime.http_status import passes
 
 _ATTEMPTS = 5
 _PAUSE, _LONGEST = 1.0, 30.0  # seconds before the second try; twice as long before each further one, up to
 _TIMEOUT = 60.0  # seconds without an answer
 _CHUNK = 2**20  # bytes that are held at once
-_BUSY = (408, 425, 429)
 
 
 def is_url(source: str) -> bool:
@@ -27,15 +27,6 @@ def is_url(source: str) -> bool:
     (True, False)
     """
     return bool(re.match(r"https?://", source, re.IGNORECASE))
-
-
-def passes(code: int) -> bool:
-    """True if a server that answers with this HTTP status may answer otherwise soon.
-
-    >>> passes(503), passes(429), passes(404)
-    (True, True, False)
-    """
-    return code in _BUSY or code >= 500
 
 
 def shown(url: str) -> str:
