@@ -24,9 +24,9 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.observe.json_files import Split, blocks
+from driftline.readers.json.splits import SplitReader
 from driftline.runtime.spark_conf import configured
-from driftline.source.json import JsonFiles
-from driftline.source.json_splits import SplitReader
+from driftline.sources.json_files import JsonFiles
 from driftline.write import FilePlan, FileSettings, folder_of_batch, write_in_tasks
 from driftline.write.places import InFolder
 from driftline.write.run import RowMaker

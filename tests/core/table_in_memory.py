@@ -24,8 +24,8 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.operations.promote import SelectedValues, plans, seen_in, unlimited
-from driftline.source.json_rows import JsonRows
-from driftline.source.terms import AdmissionTerms
+from driftline.readers.json.rows import JsonRows
+from driftline.readers.terms import AdmissionTerms
 from driftline.verify import json_texts as texts
 from driftline.verify.source_values import Pairs
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 from driftline.core.planning.routes import Settings
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_files import ObservedSplits, Share
-from driftline.source.json_splits import SplitReader
-from driftline.source.task import TaskReader
-from driftline.source.terms import AdmissionTerms
+from driftline.readers.json.splits import SplitReader
+from driftline.readers.task import TaskReader
+from driftline.readers.terms import AdmissionTerms
 from driftline.write import Reported
 
 

@@ -21,9 +21,9 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
-from driftline.source.avro import AvroReader, avro_readers, cuts_of
-from driftline.source.column_rows import RowsObserver
-from driftline.source.terms import AdmissionTerms
+from driftline.readers.avro import AvroReader, avro_readers, cuts_of
+from driftline.readers.columnar.rows import RowsObserver
+from driftline.readers.terms import AdmissionTerms
 from driftline.verify.json_texts import parse
 from driftline.verify.typed_files import read_columns, readable
 

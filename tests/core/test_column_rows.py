@@ -10,11 +10,11 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings, lean
 from driftline.core.schema.types import INT, LONG, STRING, Field, Schema, Struct
 from driftline.observe.expect import expect
-from driftline.source import shares
-from driftline.source.column_rows import ColumnGroup, OpenRows, Rows, RowsObserver, small_together
-from driftline.source.rejects import Origin, Reject
-from driftline.source.task import Diverged
-from driftline.source.terms import AdmissionTerms
+from driftline.readers import shares
+from driftline.readers.columnar.rows import ColumnGroup, OpenRows, Rows, RowsObserver, small_together
+from driftline.readers.rejects import Origin, Reject
+from driftline.readers.task import Diverged
+from driftline.readers.terms import AdmissionTerms
 
 STRUCT = Struct((Field("a", LONG), Field("b", STRING)))
 

@@ -21,10 +21,10 @@ from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Primitive, decimal
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import ExpectedField
+from driftline.readers.csv import reader as csv_source
+from driftline.readers.csv.reader import CsvFiles, csv_readers
+from driftline.readers.csv.stretches import ANY
 from driftline.settings import as_properties, from_properties
-from driftline.source import csv as csv_source
-from driftline.source.csv import CsvFiles, csv_readers
-from driftline.source.csv_files import ANY
 from driftline.verify import files as check
 from driftline.verify.cells import CsvDialect, decoded
 from driftline.verify.files import parts

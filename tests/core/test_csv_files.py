@@ -15,10 +15,10 @@ from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, de
 from driftline.errors import DataError
 from driftline.observe import ranges
 from driftline.observe.expect import ExpectedField
-from driftline.source import csv as csv_source
-from driftline.source import csv_cut
-from driftline.source.csv import FoundCsv, csv_readers, fitted
-from driftline.source.csv_files import header_of
+from driftline.readers.csv import cut as csv_cut
+from driftline.readers.csv import reader as csv_source
+from driftline.readers.csv.reader import FoundCsv, csv_readers, fitted
+from driftline.readers.csv.stretches import header_of
 from driftline.verify.cells import CsvDialect
 from driftline.verify.files import parts
 from driftline.verify.files import read as records

@@ -19,10 +19,10 @@ from driftline.core.schema.types import LONG, STRING
 from driftline.errors import UsageError
 from driftline.observe.csv_types import as_json
 from driftline.observe.expect import ExpectedField
+from driftline.readers.csv import reader as csv_source
+from driftline.readers.csv.cut import Marks, pieces
+from driftline.readers.csv.reader import CsvFiles
 from driftline.settings import as_properties, from_properties
-from driftline.source import csv as csv_source
-from driftline.source.csv import CsvFiles
-from driftline.source.csv_cut import Marks, pieces
 from driftline.verify import files as check
 from driftline.verify.cells import CsvDialect
 from driftline.verify.files import parts

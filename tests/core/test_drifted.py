@@ -21,9 +21,10 @@ from driftline.core.values.parse import parse, parse_values
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
-from driftline.source import drifted, json_rows
-from driftline.source.json_rows import JsonRows
-from driftline.source.terms import AdmissionTerms
+from driftline.readers.json import drifted
+from driftline.readers.json import rows as json_rows
+from driftline.readers.json.rows import JsonRows
+from driftline.readers.terms import AdmissionTerms
 
 LEAVES = st.sampled_from(
     [

@@ -21,12 +21,12 @@ from driftline.observe.json_files import ObservedSplits, Share, Split, splits_of
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import MANY_KEYS
-from driftline.source import json as json_source
-from driftline.source import shares
-from driftline.source.json_rows import JsonRows, LineTask, Run
-from driftline.source.json_splits import SplitReader, weight
-from driftline.source.shares import gathered
-from driftline.source.terms import AdmissionTerms
+from driftline.readers import shares
+from driftline.readers.json.rows import JsonRows, LineTask, Run
+from driftline.readers.json.splits import SplitReader, weight
+from driftline.readers.shares import gathered
+from driftline.readers.terms import AdmissionTerms
+from driftline.sources import json_files as json_source
 
 FILES = {
     "00.jsonl": b'{"id": 1, "name": "x"}\n{"id": 2}\nbad\n{"id": 3}',  # no line feed at its end

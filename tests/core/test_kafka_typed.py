@@ -24,12 +24,12 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.errors import SetupError, UsageError
 from driftline.observe.expect import expect
-from driftline.source import protobuf
-from driftline.source import registry as client
-from driftline.source.decoders import Wire
-from driftline.source.kafka_typed import KafkaReader, _together
-from driftline.source.registry import Registered
-from driftline.source.terms import AdmissionTerms
+from driftline.readers import protobuf
+from driftline.readers import registry as client
+from driftline.readers.decoders import Wire
+from driftline.readers.registry import Registered
+from driftline.readers.terms import AdmissionTerms
+from driftline.sources.kafka_typed import KafkaReader, _together
 from servers.registry import Registry
 
 

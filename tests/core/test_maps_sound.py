@@ -26,8 +26,8 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
-from driftline.source.json_rows import JsonRows, LineTask, Run
-from driftline.source.terms import AdmissionTerms
+from driftline.readers.json.rows import JsonRows, LineTask, Run
+from driftline.readers.terms import AdmissionTerms
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import differences
 from driftline.verify.source_values import ValueSettings

@@ -20,7 +20,7 @@ from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.source.json_frame import TextScan
+from driftline.sources.texts import TextScan
 
 from .proof import proven
 

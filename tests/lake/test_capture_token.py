@@ -22,8 +22,8 @@ from driftline.ingest import accept, pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.source.json import JsonScan
-from driftline.source.opening import open_source
+from driftline.sources.json_files import JsonScan
+from driftline.sources.opening import open_source
 from lake.formats import beside, database
 
 

@@ -16,10 +16,10 @@ from driftline import Lake
 from driftline.errors import DataError
 from driftline.ingest.recent import RecentBatches
 from driftline.observe import json_files, ranges
-from driftline.source import json as json_source
-from driftline.source.json import JsonScan
-from driftline.source.json_frame import TextScan
-from driftline.source.typed import FrameScan
+from driftline.sources import json_files as json_source
+from driftline.sources.frames import FrameScan
+from driftline.sources.json_files import JsonScan
+from driftline.sources.texts import TextScan
 from driftline.write import run
 
 USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}

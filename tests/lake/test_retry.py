@@ -25,8 +25,8 @@ from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.operations import undo
-from driftline.source.json import JsonScan
-from driftline.source.opening import open_source
+from driftline.sources.json_files import JsonScan
+from driftline.sources.opening import open_source
 from lake.formats import beside, database
 
 KINDS: list[Any] = [IcebergTransaction, DuckLakeTransaction]

@@ -16,9 +16,9 @@ from driftline.core.schema.types import Schema
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
 from driftline.runtime.spark_conf import configured
-from driftline.source.base import Source
-from driftline.source.json import JsonFiles
-from driftline.source.json_frame import json_column
+from driftline.sources.base import Source
+from driftline.sources.json_files import JsonFiles
+from driftline.sources.texts import json_column
 
 KEYS = "abcd"
 USUAL = [

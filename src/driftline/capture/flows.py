@@ -13,13 +13,13 @@ from driftline.capture.folder import FileLog
 from driftline.capture.lost import LostOffsets
 from driftline.core.values.counted import counted
 from driftline.errors import DataError, DriftlineError
-from driftline.source.opening import open_source, opened
-from driftline.source.spool import leftovers
+from driftline.sources.opening import open_source, opened
+from driftline.sources.spool import leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.source.base import Source
+    from driftline.sources.base import Source
 
 _LOG = logging.getLogger("driftline")
 _A_DAY = 86_400.0  # seconds

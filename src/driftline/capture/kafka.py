@@ -19,17 +19,17 @@ from driftline.capture.kafka_client import check_names, client_settings, with_op
 from driftline.capture.lost import LostOffsets, Offsets, lost
 from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
+from driftline.readers.decoders import KINDS, Wire
+from driftline.readers.registry import Registry
 from driftline.runtime.failure import of_text
-from driftline.source.decoders import KINDS, Wire
-from driftline.source.kafka import kafka_json
-from driftline.source.kafka_typed import kafka_typed
-from driftline.source.registry import Registry
+from driftline.sources.kafka import kafka_json
+from driftline.sources.kafka_typed import kafka_typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.capture.checkpoint import Checkpoint
-    from driftline.source.base import Source
+    from driftline.sources.base import Source
 
 _LOG = logging.getLogger("driftline")
 

@@ -28,7 +28,7 @@ from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result
 from driftline.runtime.failure import explained, text_of
-from driftline.source.base import Source
+from driftline.sources.base import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,7 @@ from driftline.core.schema.types import Path, Schema, dotted
 from driftline.errors import DataError, UsageError
 from driftline.ingest.recent import RecentBatches
 from driftline.observe.observation import Observation
-from driftline.source.scan import BatchScan, Observed
+from driftline.sources.scan import BatchScan, Observed
 
 _MEND = 'mend the data, or set on_conflict = "quarantine" to set such records aside'
 _MORE_ROOM = 'set beyond = "rest" to keep it as text, or a higher limit'

@@ -23,9 +23,9 @@ from driftline.ingest.recent import RecentBatches
 from driftline.ingest.rewrite import rewrites
 from driftline.observe.observation import Observation
 from driftline.settings import NEW_TABLE, from_properties
-from driftline.source.base import Source
-from driftline.source.files import Stamp, changed
-from driftline.source.scan import Observed
+from driftline.sources.base import Source
+from driftline.sources.files import Stamp, changed
+from driftline.sources.scan import Observed
 
 AGAIN = "nothing of the batch is in: try again once its files are whole"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State
-from driftline.source.base import Source
-from driftline.source.files import Stamp, fingerprint
+from driftline.sources.base import Source
+from driftline.sources.files import Stamp, fingerprint
 
 _NAMED = 5  # files that an error lists
 

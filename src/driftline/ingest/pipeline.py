@@ -36,9 +36,9 @@ from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.spark_conf import configured
 from driftline.settings import as_properties, creation
-from driftline.source.base import Source
-from driftline.source.files import changed, stamps
-from driftline.source.scan import BatchScan, Observed
+from driftline.sources.base import Source
+from driftline.sources.files import changed, stamps
+from driftline.sources.scan import BatchScan, Observed
 from driftline.write import BatchFolder, TaskResult, folder_of_batch
 
 if TYPE_CHECKING:

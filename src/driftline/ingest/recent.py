@@ -10,7 +10,7 @@ from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Schema
 from driftline.observe.observation import Observation
-from driftline.source.scan import BatchScan, Observed
+from driftline.sources.scan import BatchScan, Observed
 
 _MOST = 16  # of each
 

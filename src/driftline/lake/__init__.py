@@ -22,7 +22,7 @@ from driftline.runtime.read_only import must_read
 from driftline.runtime.session import in_store, open_session, stop_session
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.stores import is_stored
-from driftline.source.spool import leftovers
+from driftline.sources.spool import leftovers
 from driftline.stats.lake import LakeStats
 
 __all__ = ["DEFAULT", "Lake", "Table", "TableSchema"]

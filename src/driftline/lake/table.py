@@ -37,7 +37,7 @@ from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime import notebook
 from driftline.runtime.shown import Shown, shows
-from driftline.source.opening import Data, opened
+from driftline.sources.opening import Data, opened
 from driftline.stats import Stats, stats
 from driftline.verify import Verdict
 

@@ -23,7 +23,7 @@ from driftline.operations.odcs import Promise, meets
 from driftline.runtime.failure import explained
 from driftline.runtime.spark_conf import configured
 from driftline.settings import PREFIX, SETTINGS, from_properties
-from driftline.source.opening import Data, opened
+from driftline.sources.opening import Data, opened
 
 
 @dataclass(frozen=True, slots=True)
