@@ -21,8 +21,9 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
-from driftline.source.avro import AvroReader, avro_readers, cuts_of
-from driftline.source.column_rows import RowTerms, observed_rows
+from driftline.readers.avro import AvroReader, avro_readers, cuts_of
+from driftline.readers.columnar.rows import RowsObserver
+from driftline.readers.terms import AdmissionTerms
 from driftline.verify.json_texts import parse
 from driftline.verify.typed_files import read_columns, readable
 
@@ -53,7 +54,10 @@ def written(path: Path, field: Any, *values: Any, codec: str = "null") -> Path:
 def table_of(file: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """The columns, and the rows, of a table that the file came into."""
     (reader,) = avro_readers([str(file)])
-    seen = observed_rows(reader.rows(0), reader.struct, reader.label, RowTerms(expect(Schema()), Settings()))
+    observer = RowsObserver(reader.struct, reader.label, AdmissionTerms(expect(Schema()), Settings()))
+    for rows in reader.rows(0):
+        observer.feed(rows)
+    seen = observer.result()
     planned = plan(Schema(), seen.shape)
     converter = Converter(planned.schema.struct, planned.route, Settings())
     rows = []

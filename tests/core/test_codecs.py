@@ -19,9 +19,9 @@ from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.observe.codecs import codec_of
 from driftline.observe.limits import LIMIT
 from driftline.observe.ranges import is_unpacked, opened
-from driftline.source import archives
-from driftline.source.files import expand, format_of
-from driftline.source.pipes import spooled
+from driftline.sources import archives
+from driftline.sources.files import expand, format_of
+from driftline.sources.pipes import spooled
 from driftline.verify.packed import is_packed, unpacked
 
 SNAPPY_BEGINNING = b"\xff\x06\0\0sNaPpY"

@@ -19,10 +19,10 @@ from driftline.core.schema.types import LONG, STRING
 from driftline.errors import UsageError
 from driftline.observe.csv_types import as_json
 from driftline.observe.expect import ExpectedField
+from driftline.readers.csv import reader as csv_source
+from driftline.readers.csv.cut import Marks, pieces
+from driftline.readers.csv.reader import CsvFiles
 from driftline.settings import as_properties, from_properties
-from driftline.source import csv as csv_source
-from driftline.source.csv import CsvFiles
-from driftline.source.csv_cut import Marks, pieces
 from driftline.verify import files as check
 from driftline.verify.cells import CsvDialect
 from driftline.verify.files import parts
@@ -40,16 +40,16 @@ def put(folder: Path, text: str | bytes, name: str = "in.csv") -> Path:
 def read(file: Path, **settings: str) -> tuple[dict[str, str], Rows, list[tuple[str, int]], list[str]]:
     """The types of the columns, the rows, what is none with its line, and what is said of the file."""
     files = CsvFiles(SPARK, [str(file)], strings=False)
-    readers = files(ExpectedField(), from_properties(as_properties(settings)))
+    found = files(ExpectedField(), from_properties(as_properties(settings)))
     types: dict[str, str] = {}
     rows: Rows = []
     others = []
-    for reader in readers:
+    for reader in found.readers:
         types |= {f.name: str(f.type) for f in reader.struct.fields}
         for some in (some for part in range(len(reader.sizes)) for some in reader.rows(part)):
             rows += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)
             others += [(reject.raw.decode(), reject.origin.line) for reject in some.rejects]
-    return types, rows, others, [note.replace(f"{file}", "FILE") for note in files.notes]
+    return types, rows, others, [note.replace(f"{file}", "FILE") for note in found.notes]
 
 
 def checked(file: Path, **settings: str) -> list[tuple[int, dict[str, str | None] | None]]:
@@ -73,7 +73,7 @@ def texts(file: Path, **settings: str) -> Rows:
     rows: Rows = []
     names: list[str] = []
     others = []
-    for reader in found:
+    for reader in found.readers:
         names = [f.name for f in reader.struct.fields]
         for some in (some for part in range(len(reader.sizes)) for some in reader.rows(part)):
             rows += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)
@@ -405,9 +405,8 @@ def test_a_number_stays_as_it_is_written_where_the_table_has_a_string_column_alo
     known = ExpectedField(
         fields={"n": ExpectedField(frozenset({STRING})), "m": ExpectedField(frozenset({LONG}))}
     )
-    (reader,) = CsvFiles(SPARK, [str(file)], strings=False)(
-        known, from_properties(as_properties({"thousands": "."}))
-    )
+    stated = from_properties(as_properties({"thousands": "."}))
+    (reader,) = CsvFiles(SPARK, [str(file)], strings=False)(known, stated).readers
     assert [str(f.type) for f in reader.struct.fields] == ["string", "long"]
     (some,) = reader.rows(0)
     assert some.batch.to_pylist() == [{"n": "1.234", "m": 5}]

@@ -26,7 +26,8 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
-from driftline.source.json_rows import JsonRows, LineRows, Run
+from driftline.readers.json.rows import JsonRows, LineTask, Run
+from driftline.readers.terms import AdmissionTerms
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import differences
 from driftline.verify.source_values import ValueSettings
@@ -173,7 +174,7 @@ def test_maps_come_as_whole_columns_like_one_by_one(records: list[dict[str, Any]
         observer.feed(lines, "batch", 1)
         seen = observer.result()
         planned = plan(before, seen.shape, AUTO)
-        rows = JsonRows.of(planned, planned.schema.struct, known, seen, AUTO, None)
+        rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, AUTO), seen)
         watching = rows.observer()
         watching.feed(lines, "batch", 1)
         looked = watching.feed(lines, "batch", 1 + len(lines))  # what is usual is known now
@@ -199,7 +200,7 @@ def test_usual_maps_are_not_looked_at_one_by_one() -> None:
     watching = JsonObserver(known, AUTO)
     watching.feed(lines, "batch", 1)
     planned = plan(schema, watching.result().shape, AUTO)
-    rows = JsonRows.of(planned, schema.struct, known, watching.result(), AUTO, None)
+    rows = JsonRows.of(planned, schema.struct, AdmissionTerms(known, AUTO), watching.result())
     again = rows.observer()
     looked = again.feed(lines, "batch", 1)
     assert len(looked) < 100
@@ -280,10 +281,11 @@ def test_parts_of_a_batch_with_few_keys_of_a_map_are_as_expected(words: dict[str
         parts.append(observer.result())
     seen = merge_observations(parts)
     planned = plan(Schema(), seen.shape, AUTO)
-    rows = JsonRows.of(planned, planned.schema.struct, expect(Schema(), AUTO), seen, AUTO, None)
+    rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(expect(Schema(), AUTO), AUTO), seen)
     for lines in (many[:500], few):
-        in_task = LineRows(rows)
-        made = list(in_task.rows([Run(lines, "a", 1, lambda place, why: pytest.fail(str(why)))], pytest.fail))
+        in_task = LineTask(rows.observer(), rows)
+        accepted, _ = in_task.observe([Run(lines, "a", 1, lambda place, why: pytest.fail(str(why)))])
+        made = list(in_task.convert(accepted))
         assert sum(batch.num_rows for batch, _ in made) == len(lines)
         again = plan(Schema(), in_task.observed().shape, AUTO).schema.struct
         assert again == planned.schema.struct

@@ -18,7 +18,7 @@ from driftline.capture.lease import Lease
 from driftline.capture.query import Batch
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime import stores
-from driftline.source.files import expand, stamps
+from driftline.sources.files import expand, stamps
 from servers.proxy import Proxy
 
 _COUNT = count()

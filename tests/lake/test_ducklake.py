@@ -17,7 +17,7 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.source.opening import open_source
+from driftline.sources.opening import open_source
 from lake.ducklake_peer import run, same
 from lake.formats import database, ducklake_at
 

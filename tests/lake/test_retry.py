@@ -25,8 +25,8 @@ from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.operations import undo
-from driftline.source.json import JsonFiles
-from driftline.source.opening import open_source
+from driftline.sources.json_files import JsonScan
+from driftline.sources.opening import open_source
 from lake.formats import beside, database
 
 KINDS: list[Any] = [IcebergTransaction, DuckLakeTransaction]
@@ -112,7 +112,7 @@ def replacements(patch: pytest.MonkeyPatch) -> list[None]:
 
 def written(patch: pytest.MonkeyPatch) -> list[None]:
     calls: list[None] = []
-    patch.setattr(JsonFiles, "guess", lambda *_: None)  # what comes of a wrong one is written, too
+    patch.setattr(JsonScan, "guess", lambda *_: None)  # what comes of a wrong one is written, too
     for kind, name in product(KINDS, ("append", "write")):  # rows of a frame, and of tasks
 
         def counted(self: Any, *args: Any, method: Callable[..., Any] = kind.__dict__[name]) -> Any:

@@ -19,9 +19,9 @@ from driftline.errors import UsageError
 from driftline.ingest.listener import Listener
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
-from driftline.source.given import given_paths
-from driftline.source.pipes import is_pipe
-from driftline.source.web import is_url, shown
+from driftline.sources.given import given_paths
+from driftline.sources.pipes import is_pipe
+from driftline.sources.web import is_url, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

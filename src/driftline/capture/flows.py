@@ -13,13 +13,13 @@ from driftline.capture.folder import FileLog
 from driftline.capture.lost import LostOffsets
 from driftline.core.values.counted import counted
 from driftline.errors import DataError, DriftlineError
-from driftline.source.opening import open_source, opened
-from driftline.source.spool import leftovers
+from driftline.sources.opening import open_source, opened
+from driftline.sources.spool import leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.source.base import Source
+    from driftline.sources.base import Source
 
 _LOG = logging.getLogger("driftline")
 _A_DAY = 86_400.0  # seconds
@@ -65,10 +65,10 @@ class Files:
         """Raise DataError if a file of the list has changed since it was opened."""
         self.log.check(number)
 
-    def close(self, number: int) -> tuple[int, int | None]:
-        """Mark the list as committed. Files have no tombstones; the lag is in files."""
+    def close(self, number: int) -> int | None:
+        """Mark the list as committed. The lag is in files."""
         self.log.finish(number)
-        return 0, self.log.lag()
+        return self.log.lag()
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
         """Nothing: a file that is gone is an error, and never skipped."""
@@ -162,9 +162,8 @@ class Frames:
     def check(self, number: int) -> None:
         """Nothing to check: the batch is persisted."""
 
-    def close(self, number: int) -> tuple[int, int | None]:
-        """No tombstones, and an unknown lag."""
-        return 0, None
+    def close(self, number: int) -> None:
+        """Nothing to finish; the lag is unknown."""
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
         """Nothing: any loss is the source's to report."""

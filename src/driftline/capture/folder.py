@@ -23,7 +23,7 @@ from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.endings import format_by_name
 from driftline.runtime.spark_conf import literally
 from driftline.runtime.stores import Uri, is_stored, mapped
-from driftline.source.files import format_of
+from driftline.sources.files import format_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,17 +19,17 @@ from driftline.capture.kafka_client import check_names, client_settings, with_op
 from driftline.capture.lost import LostOffsets, Offsets, lost
 from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
+from driftline.readers.decoders import KINDS, Wire
+from driftline.readers.registry import Registry
 from driftline.runtime.failure import of_text
-from driftline.source.decoders import KINDS, Wire
-from driftline.source.kafka import KafkaJson
-from driftline.source.kafka_typed import KafkaTyped
-from driftline.source.registry import Registry
+from driftline.sources.kafka import kafka_json
+from driftline.sources.kafka_typed import kafka_typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.capture.checkpoint import Checkpoint
-    from driftline.source.base import Source
+    from driftline.sources.base import Source
 
 _LOG = logging.getLogger("driftline")
 
@@ -118,7 +118,7 @@ class TopicReading:
     value_format: str = "json"
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def values(self) -> Callable[[DataFrame], KafkaJson | KafkaTyped]:
+    def values(self) -> Callable[[DataFrame], Source]:
         """Return the function that makes a source of a micro-batch, by the values' format. Raises
         UsageError.
         """
@@ -130,12 +130,12 @@ class TopicReading:
                     hint="name it: --registry URL, or url of [registry]",
                 )
             wire = Wire(fmt, Registry.of(self.registry))
-            return lambda frame: KafkaTyped(frame, wire, metadata)
+            return lambda frame: kafka_typed(frame, wire, metadata)
         if fmt not in _TEXTS:
             raise UsageError(
                 f"there is no value format {fmt!r}", hint=f"one of {', '.join((*_TEXTS, *KINDS))}"
             )
-        return lambda frame: KafkaJson(frame, metadata, schemas=fmt == JSON_SCHEMA)
+        return lambda frame: kafka_json(frame, metadata, schemas=fmt == JSON_SCHEMA)
 
 
 def place(url: str) -> tuple[str, str]:
@@ -184,10 +184,9 @@ class Kafka:
 
     frame: DataFrame
     name: str
-    values: Callable[[DataFrame], KafkaJson | KafkaTyped]
+    values: Callable[[DataFrame], Source]
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     topics: Topics | None = None
-    _batch: KafkaJson | KafkaTyped | None = None
     _lost: tuple[LostOffsets, ...] | None = None
 
     def stream(self) -> DataFrame:
@@ -203,8 +202,8 @@ class Kafka:
         check.
         """
         self._check_topics()  # a batch with nothing in it has no commit
-        self._batch, self._lost = self.values(frame), None
-        return self._batch
+        self._lost = None
+        return self.values(frame)
 
     def check(self, epoch: int) -> None:
         """Raise DataError if a topic was created anew; and note the offsets that were deleted before they
@@ -213,10 +212,8 @@ class Kafka:
         self._check_topics()
         self._lost = self._gone(epoch)  # before the commit: a committed batch is not looked at again
 
-    def close(self, epoch: int) -> tuple[int, int | None]:
-        """The number of tombstones in the batch. The lag comes with Spark's progress."""
-        batch, self._batch = self._batch, None
-        return 0 if batch is None else batch.tombstones, None
+    def close(self, epoch: int) -> None:
+        """Nothing to finish. The lag comes with Spark's progress."""
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
         """The offsets that `check` found lost; if there was no commit, those that are gone now."""

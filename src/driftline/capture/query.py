@@ -25,9 +25,10 @@ from driftline.formats.base import CatalogTable
 from driftline.formats.retry import WAITING, Progress
 from driftline.ingest.listener import Listener
 from driftline.ingest.pipeline import Options, ingest
+from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result
 from driftline.runtime.failure import explained, text_of
-from driftline.source.base import Source
+from driftline.sources.base import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,8 +86,8 @@ class Flow(Protocol):
         """Raise DataError if the batch is no longer what was read."""
         ...
 
-    def close(self, number: int) -> tuple[int, int | None]:
-        """Finish a committed batch; returns its tombstones, and the lag after it, None if unknown."""
+    def close(self, number: int) -> int | None:
+        """Finish a committed batch; returns the lag after it, None if unknown."""
         ...
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
@@ -243,6 +244,7 @@ class _Runner:
         self.stopping = False
         self.error: BaseException | None = None
         self._table: CatalogTable | None = None
+        self._recent = RecentBatches()
         self._tried = True  # a batch may be in already, or half, until one was brought from here
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
@@ -268,7 +270,12 @@ class _Runner:
             source = flow.source(frame, number)
             capture.checkpoint.keep()  # before the table has the batch
             options = Options(
-                capture.settings, token, True, lambda phase: self._progress(phase, number), capture.listener
+                capture.settings,
+                token,
+                True,
+                lambda phase: self._progress(phase, number),
+                capture.listener,
+                recent=self._recent,
             )
             result = ingest(table, source, options)
         except BatchIsInError:
@@ -277,11 +284,11 @@ class _Runner:
         finally:
             flow.release()
         self._tried = False
-        (tombstones, lag), lost = flow.close(number), flow.lost(number)
+        lag, lost = flow.close(number), flow.lost(number)
         if capture.checkpoint.uuid is None:
             capture.checkpoint.remember(table.load().uuid)
         result = replace(result, hints=(*result.hints, *flow.notes(number)))
-        capture.on_batch(Batch(capture.name, number, result, tombstones, lag, lost))
+        capture.on_batch(Batch(capture.name, number, result, result.tombstones, lag, lost))
 
     def _ours(self, error: BaseException) -> BaseException:
         """The error, or the one that the flow explains it with."""

@@ -172,7 +172,7 @@ def verify(
     """Prove, value by value, that nothing was lost."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import text
-    from driftline.source.files import expand
+    from driftline.sources.files import expand
 
     kind, files = expand(sources, format, context.obj.folder)
     with Progress() as progress:

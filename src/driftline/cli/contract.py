@@ -88,7 +88,7 @@ def _of_data(
     from driftline.cli.terminal import Progress
     from driftline.operations.contract import planned
     from driftline.report.findings import findings
-    from driftline.source.files import expand
+    from driftline.sources.files import expand
 
     kind, files = expand(sources, reading.format, scope.folder)
     with Progress() as progress:

@@ -133,7 +133,7 @@ def _results(
 ) -> Iterator[tuple[str, Result]]:
     """Ingest the sources batch by batch; yields the name and the result of each."""
     from driftline.cli.terminal import Progress
-    from driftline.source.files import expand, stamps
+    from driftline.sources.files import expand, stamps
 
     kind, files = expand(sources, format_, scope.folder)
     batches = [[file] for file in sorted(files)] if per_file else [files]
@@ -163,7 +163,7 @@ def _results(
 def _check_new(table: Table, files: Sequence[str]) -> None:
     """Names all files that the table has taken before the first is ingested. Raises DataError."""
     from driftline.ingest.once import Once
-    from driftline.source.files import stamps
+    from driftline.sources.files import stamps
 
     Once.stamped(stamps(files)).check(table.format, table.format.load())
 
@@ -191,8 +191,8 @@ def _show(
 
 
 def _title(file: str) -> str:
-    from driftline.source.pipes import is_pipe
-    from driftline.source.web import is_url, shown
+    from driftline.sources.pipes import is_pipe
+    from driftline.sources.web import is_url, shown
 
     if file == "-":
         return "standard input"

@@ -26,8 +26,8 @@ class Result(Shown):
     new table, if a layout was requested; ``route``: which fields filled which columns; ``location``: the
     table's folder, if rows were written; ``bytes_read``: of its files; ``files_written``, ``bytes_written``:
     the table's new data files; ``seconds``: the time it took, of which ``commit_seconds`` for the commit,
-    waits for other writers included; ``retries``: the number of those waits; ``dry_run``: it was only
-    planned.
+    waits for other writers included; ``retries``: the number of those waits; ``tombstones``: null values of
+    topics, which are no records; ``dry_run``: it was only planned.
     """
 
     table: str
@@ -56,6 +56,7 @@ class Result(Shown):
     seconds: float = 0.0
     commit_seconds: float = 0.0
     retries: int = 0
+    tombstones: int = 0
     dry_run: bool = False
 
     @property
@@ -160,4 +161,5 @@ def result(
         conflicts=plan.conflicts,
         before=plan.before,
         route=plan.route,
+        tombstones=tally.tombstones,
     )

@@ -13,6 +13,7 @@ from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import UsageError
 from driftline.formats.lakes import Catalog, Orphan
 from driftline.formats.open import iceberg, located
+from driftline.ingest.recent import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.lake.view_follows import altered
 from driftline.operations.alter import Altered, AlterRequest, local_name
@@ -21,7 +22,7 @@ from driftline.runtime.read_only import must_read
 from driftline.runtime.session import in_store, open_session, stop_session
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.stores import is_stored
-from driftline.source.spool import leftovers
+from driftline.sources.spool import leftovers
 from driftline.stats.lake import LakeStats
 
 __all__ = ["DEFAULT", "Lake", "Table", "TableSchema"]
@@ -44,6 +45,7 @@ class Lake(Shown):
         self.spark = spark
         self.catalog = catalog
         self.format = iceberg(spark, catalog) if tables is None else tables
+        self.recent = RecentBatches()
 
     @classmethod
     def open(

@@ -20,11 +20,11 @@ from driftline.errors import DataError, no_table
 from driftline.operations.replay import waiting
 from driftline.runtime.failure import explained, java_ended
 from driftline.settings import from_properties
-from driftline.source.files import expand
-from driftline.source.given import paths_or_rows
-from driftline.source.opening import Data
-from driftline.source.pipes import spooled
-from driftline.source.spool import folder_in, place_of, told_where
+from driftline.sources.files import expand
+from driftline.sources.given import paths_or_rows
+from driftline.sources.opening import Data
+from driftline.sources.pipes import spooled
+from driftline.sources.spool import folder_in, place_of, told_where
 from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime import notebook
 from driftline.runtime.shown import Shown, shows
-from driftline.source.opening import Data, opened
+from driftline.sources.opening import Data, opened
 from driftline.stats import Stats, stats
 from driftline.verify import Verdict
 
@@ -100,7 +100,9 @@ class Table(Shown):
             spark, data, format=format, json_column=json_column, strings=strings, shared=shared
         ) as source:
             shown = progress or notebook.progress(self.name)
-            options = pipeline.Options(settings, again=again, progress=shown, listener=listeners(data))
+            options = pipeline.Options(
+                settings, again=again, progress=shown, listener=listeners(data), recent=self.lake.recent
+            )
             result = pipeline.ingest(self.format, source, options, dry_run=dry_run)
         if on_change and not dry_run:
             Notice(on_change).send(result)

@@ -25,7 +25,7 @@ from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import Pending, with_replay
 from driftline.quarantine.table import REPLAY
 from driftline.runtime.shown import Shown
-from driftline.source.quarantined import quarantined
+from driftline.sources.quarantined import quarantined
 from driftline.sql.quoting import name
 
 if TYPE_CHECKING:
