@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from typing import Any
 
 import fastavro
 
-from driftline.runtime.java import QUICK
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 from servers.lakehouse import Lakehouse
@@ -99,11 +97,10 @@ class Faulty:
 
 def start(told: list[dict[str, Any]]) -> tuple[int, str, str]:
     """One run of the captures in a process group of its own."""
-    env = {**os.environ, "SPARK_SUBMIT_OPTS": QUICK}
     script = Path(__file__).with_name("killed.py")
     running = subprocess.Popen(
         [sys.executable, script, json.dumps(told)],
-        env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     out, err = running.communicate(timeout=600)
     return running.returncode, out, err
