@@ -20,6 +20,7 @@ from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Retry
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result
+from driftline.operations.explaining import explaining
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import Pending
 from driftline.quarantine.table import REPLAY
@@ -232,7 +233,8 @@ def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | N
         pending = Pending.of(table)
         if pending is None:
             return None
-        _mark(pending)
+        with explaining(pending.table.name):
+            _mark(pending)
         return Pending.of(table)
 
     return Retry(quarantine.of(table).name, progress).run(attempt)

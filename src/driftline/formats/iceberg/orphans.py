@@ -1,7 +1,7 @@
 """Files of batches that died before their commit, and old ledgers: no table of the catalog has them.
 
-Files left by Spark's own writer are for Iceberg's `remove_orphan_files`: nothing shows which batch they
-belong to, and they may be another program's.
+Those that Spark's own writer has left for a new table are for Iceberg's `remove_orphan_files`: nothing shows
+which batch they belong to, and they may be another program's.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from driftline.core.changelog.record import LEDGER
 from driftline.formats.iceberg import store
 from driftline.formats.iceberg.ledger import WRITTEN_LEDGER, place
+from driftline.formats.iceberg.staging import WRITTEN_BY_SPARK, data_folders
 from driftline.formats.lakes import Orphan
 from driftline.formats.leftovers import bare, delete, listed
 from driftline.runtime.stores import is_stored
@@ -23,8 +24,6 @@ from driftline.write import STAGED, WRITTEN
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.catalog import IcebergCatalog
-
-_PATHS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
 
 
 def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[Orphan]:
@@ -60,17 +59,14 @@ def clean(catalog: IcebergCatalog, older_than: float, *, dry_run: bool) -> list[
 
 
 def _is_ours(path: str, *, remote: bool) -> bool:
-    return any(pattern.search(path) for pattern in (WRITTEN, WRITTEN_LEDGER, *([STAGED] if remote else [])))
+    patterns = (WRITTEN, WRITTEN_BY_SPARK, WRITTEN_LEDGER, *([STAGED] if remote else []))
+    return any(pattern.search(path) for pattern in patterns)
 
 
 def _folders(table: Any) -> Iterator[str]:
     """The possible folders of the table's data files, and that of its ledger."""
-    properties: Mapping[str, str] = table.properties()
-    yield f"{table.location()}/data"
+    yield from data_folders(table)
     yield place(table, "any").rpartition("/")[0]
-    for name in _PATHS:
-        if (path := properties.get(name)) is not None:
-            yield str(path)
 
 
 def _leave_out(catalog: IcebergCatalog, tables: Mapping[str, Any], files: dict[str, Orphan]) -> None:
