@@ -64,7 +64,7 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "decimal": Setting("The decimal sign in numbers of CSV.", (".", ","), "."),
     "thousands": Setting("The sign between thousands in numbers of CSV; else nothing stands there.", (".", ",")),
-    "header": Setting("Whether the first line of CSV has the columns' names; `auto`: as a file tells.", ("auto", "yes", "no"), "auto"),
+    "header": Setting("Whether the first line of CSV has the columns' names: `yes`, `no`, or `auto`, as a file tells; or the names: `id,price`.", None, "auto"),
     "skip_lines": Setting("Lines of CSV in front of the header, or of the first row, that are left out.", int, "0"),
     "comment": Setting("The character that begins lines of CSV that are left out."),
     "hive": Setting("Whether what stands in paths, `day=2026-01-01/`, is a column.", ("auto", "off"), "auto"),

@@ -177,6 +177,26 @@ def test_text_that_is_not_utf_8_is_set_aside(tmp_path: Path) -> None:
     )
 
 
+def test_decimals_with_more_digits_than_their_type_are_set_aside(tmp_path: Path) -> None:
+    field = logical("bytes", "decimal", precision=9, scale=1)
+    file = written(tmp_path / "a.avro", ["null", field], Decimal("123456.7"), Decimal("12.5"), None)
+    file.write_bytes(file.read_bytes().replace(b'"precision": 9', b'"precision": 3'))
+    (reader,) = avro_readers([str(file)])
+    (rows,) = reader.rows(0)
+    assert rows.batch.to_pylist() == [{"f": Decimal("12.5")}, {"f": None}]
+    (reject,) = rows.rejects
+    assert (reject.raw, reject.why) == (b'{"f":123456.7}', "f: a decimal with more digits than its type has")
+    assert next(read.record for read in read_columns(str(file), "avro")) == parse(reject.raw)
+
+
+def test_all_digits_of_a_decimal_that_is_text(tmp_path: Path) -> None:
+    value = Decimal(10**45 + 1)
+    file = written(tmp_path / "a.avro", logical("bytes", "decimal", precision=50), value)
+    file.write_bytes(file.read_bytes().replace(b'"precision": 50', b'"precision": 40'))
+    assert table_of(file) == ({"f": "string"}, [{"f": str(value)}])
+    assert [read.record for read in read_columns(str(file), "avro")] == [{"f": value}]
+
+
 def test_what_is_broken_is_named(tmp_path: Path) -> None:
     (tmp_path / "no.avro").write_bytes(b"no such file")
     with pytest.raises(UsageError, match=r"no\.avro: cannot be read as avro: "):

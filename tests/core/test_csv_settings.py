@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from driftline.core.planning.dialect import Signs
 from driftline.core.schema.types import LONG, STRING
-from driftline.errors import UsageError
+from driftline.errors import DataError, UsageError
 from driftline.observe.csv_types import as_json
 from driftline.observe.expect import ExpectedField
 from driftline.readers.csv import reader as csv_source
@@ -287,6 +287,17 @@ def test_files_without_a_header_in_stretches(tmp_path: Path, monkeypatch: pytest
     assert len(texts(file, header="no")) == 300
 
 
+def test_names_that_a_person_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_source, "_STRETCH", (100, 100))
+    file = put(tmp_path, "".join(f"x{i};{i}\n" for i in range(100)) + "short\n")
+    types, rows, others, _ = read(file, header='name, "in EUR, net"')
+    assert types == {"name": "string", "in EUR, net": "long"}
+    assert (rows, others) == ([(f"x{i}", i) for i in range(100)], [("short", 101)])
+    assert checked(file, header='name, "in EUR, net"')[0] == (1, {"name": "x0", "in EUR, net": "0"})
+    with pytest.raises(DataError, match=r"in\.csv:1: the first row has 2 cells, where --header names 3"):
+        read(file, header="a,b,c")
+
+
 TITLES = "Sales of 2026\nmade by hand\n\nid;name\n1;x\n2;y\n"
 NOTES = '# made 2026, by hand\n# with 5" pipes\nid,name\n1,x\n# what follows is late\n2,y\n'
 
@@ -420,7 +431,9 @@ def refused() -> Iterator[tuple[dict[str, str], str]]:
     yield {"delimiter": ";", "quote": ";"}, "quote: ';' is the delimiter: write another quote"
     yield {"delimiter": "|", "comment": "|"}, "comment: '|' is the delimiter: write another comment"
     yield {"comment": "none"}, "comment: 'none' is not one character"
-    yield {"header": "maybe"}, "header = 'maybe' is not possible"
+    yield {"header": True}, "header: 'true' is not auto, yes, no, or the names"
+    yield {"header": "id,,n"}, "header: column 2 has no name"
+    yield {"header": "id,n,id"}, "header: two columns have the name 'id'"
     yield {"skip_lines": "-1"}, "skip_lines = '-1' is not a whole number"
     yield {"thousands": "'"}, 'thousands = "\'" is not possible'
     yield {"thousands": ".", "decimal": "."}, "write decimal = ','"

@@ -20,7 +20,9 @@ from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.iceberg.catalog import IcebergCatalog
+from driftline.formats.iceberg.spark_writer import SparkWriter
 from driftline.formats.iceberg.table import IcebergTable
+from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.write import SetAside
 from driftline.write import folder as batch_folder
 from lake.formats import database, written
@@ -128,6 +130,52 @@ def test_what_a_killed_driver_leaves_is_found(
     assert sorted(files_in(folder)) == sorted(committed)
     assert not staged.exists()
     assert table.read().count() == 12
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.iceberg_only("a DuckLake's are in test_ducklake_faults.py")
+def test_nothing_stays_of_rows_that_spark_wrote_for_a_table_written_anew(
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    file.write_text('{"n": 1}\n{"n": "x"}')
+    table.ingest(file, settings={"format_version": version})
+    folder = Path(str(table.format.java().location()).removeprefix("file:"))
+    before, run = sorted(files_in(folder)), SparkWriter._run
+
+    def written_in_vain(*args: Any) -> None:
+        run(*args)
+        raise DataError("power cut")
+
+    monkeypatch.setattr(SparkWriter, "_run", written_in_vain)
+    monkeypatch.setattr(IcebergCatalog, "tables", lambda _: [table_name])
+    with pytest.raises(DataError, match="power cut"):
+        table.resolve("n", "string")
+    assert sorted(files_in(folder)) == before
+    monkeypatch.setattr(IcebergTransaction, "abandon", lambda _: None)  # nothing cleans up after a kill
+    with pytest.raises(DataError, match="power cut"):
+        table.resolve("n", "string")
+    assert len(files_in(folder)) > len(before)
+    lake.clean(24)
+    assert len(files_in(folder)) > len(before)
+    lake.clean(0)
+    assert sorted(files_in(folder)) == before
+    monkeypatch.undo()
+    assert table.resolve("n", "string").values == 2
+    assert sorted(row.n for row in table.read().collect()) == ["1", "x"]
+
+
+@pytest.mark.iceberg_only("Spark writes no file of a DuckLake in its place")
+def test_an_error_of_sparks_writer_says_what_is_wrong(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    file.write_text('{"n": 1}\n{"n": "x"}')
+    table.ingest(file)
+    file.write_text('{"waits": 1}')
+    table.ingest(file, settings={"new_fields": "hold"})
+    lake.sql(f"alter table lake.{table_name} set tblproperties ('write.data.path' = 'file:{file}/in')")
+    for command in (lambda: table.resolve("n", "string"), lambda: table.promote(everything=True)):
+        with pytest.raises(DataError, match=f"{table_name}: .*not a directory"):
+            command()
 
 
 def test_a_location_that_cannot_be_written(lake: Lake, table_name: str, tmp_path: Path) -> None:

@@ -217,8 +217,8 @@ HeaderOption = Annotated[
     str | None,
     typer.Option(
         "--header",
-        metavar="auto|yes|no",
-        help="Whether CSV begins with its columns' names. [default: auto, found out]",
+        metavar="auto|yes|no|NAME,…",
+        help="Whether CSV begins with its columns' names, or the names. [default: auto, found out]",
         show_default=False,
     ),
 ]

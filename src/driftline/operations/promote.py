@@ -37,6 +37,7 @@ from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Walker
+from driftline.operations.explaining import explaining
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import from_properties
 from driftline.sql.quoting import any_value, name
@@ -100,7 +101,8 @@ def promote(
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
-        return _promote(table, state, selected, retry, dry_run=dry_run)
+        with explaining(table.name):
+            return _promote(table, state, selected, retry, dry_run=dry_run)
 
     retry = Retry(table.name, progress)
     with configured(table.spark, PLAIN):

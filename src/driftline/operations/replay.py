@@ -21,6 +21,7 @@ from driftline.formats.retry import Retry
 from driftline.formats.rewriting import rewriting
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result
+from driftline.operations.explaining import explaining
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import Pending, with_replay
 from driftline.quarantine.table import REPLAY
@@ -233,7 +234,8 @@ def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | N
         pending = Pending.of(table)
         if pending is None:
             return None
-        _mark(pending, retry)
+        with explaining(pending.table.name):
+            _mark(pending, retry)
         return Pending.of(table)
 
     retry = Retry(quarantine.of(table).name, progress)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from driftline.core.changelog import record
@@ -23,10 +22,10 @@ from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct, Type, dotted
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
-from driftline.formats.retry import Retry, is_conflict
+from driftline.formats.retry import Retry
 from driftline.formats.rewriting import rewriting
 from driftline.ingest.rewrite import check_readable
-from driftline.runtime.failure import explained
+from driftline.operations.explaining import explaining
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import PREFIX, from_properties
@@ -130,13 +129,8 @@ def resolve(
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
-        try:
+        with explaining(f"{table.name}: {dotted(field)}"):
             return _resolve(table, state, _Request(field, to, dry_run, drop_rest), retry)
-        except PySparkException as error:
-            if is_conflict(error):
-                raise
-            message, hint = explained(error)
-            raise DataError(f"{table.name}: {dotted(field)}: {message}", hint) from error
 
     retry = Retry(table.name, progress)
     with configured(table.spark, PLAIN):

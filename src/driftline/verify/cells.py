@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from bisect import bisect_left
 from codecs import BOM_UTF8, getincrementaldecoder
@@ -134,6 +135,17 @@ def without_titles(texts: Iterator[str], count: int) -> str:
             return text[start:] if len(ends) == count else ""
 
 
+def said_names(dialect: CsvDialect) -> list[str]:
+    """The names of all columns, if a person states them.
+
+    >>> said_names(CsvDialect(header="id, n")), said_names(CsvDialect(header="no"))
+    (['id', 'n'], [])
+    """
+    if dialect.header in ("", "auto", "yes", "no"):
+        return []
+    return [cell.strip() for cell in next(csv.reader([dialect.header], skipinitialspace=True))]
+
+
 def names_of(header: Sequence[Cell]) -> list[str]:
     """The names in a header's cells, as written; a number distinguishes empty and repeated ones.
 
@@ -235,7 +247,7 @@ def has_names(first: Sequence[Row], dialect: CsvDialect) -> bool:
     >>> [has_names(list(rows([text])), CsvDialect()) for text in ("a,b\n1,2", "1.5,7\n2,3", "1,2\n1,2")]
     [True, False, True]
     """
-    if dialect.header in ("yes", "no"):
+    if dialect.header not in ("", "auto"):
         return dialect.header == "yes"
     names = first[0].cells if first else None
     if not names or not all(names):

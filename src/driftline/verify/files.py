@@ -20,6 +20,7 @@ from driftline.verify.cells import (
     names_of,
     rows,
     said_first,
+    said_names,
     without_titles,
 )
 from driftline.verify.json_texts import MalformedText, Text, of_file, of_lines, parse
@@ -211,7 +212,7 @@ def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
     """Records by the first row's names, or by places: a cell is text, an empty one null. A row of another
     width is malformed; a blank line is a row only of a single column.
     """
-    header: Sequence[str] | None = None
+    header: Sequence[str] | None = said_names(dialect) or None
     for row, is_header in _csv_rows(file, dialect):
         if header is None and row.cells is not None:
             header = names_of(row.cells if is_header else [Cell() for _ in row.cells])

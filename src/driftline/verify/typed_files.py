@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -276,13 +277,21 @@ _UNREAD = "counted-"  # before the name of a logical type, whose values stay int
 
 def _avro(file: Any) -> Iterator[dict[str, Any]]:
     from fastavro import reader
+    from fastavro.read import LOGICAL_READERS
 
+    # fastavro's own round to the precision of the type, whatever the file has.
+    LOGICAL_READERS.update(dict.fromkeys(("bytes-decimal", "fixed-decimal"), _decimal))
     records: Any = reader(file, return_record_name=True, handle_unicode_errors="surrogateescape")
     old = old_days(records.metadata)
     if old is not None and old.days:
         return _old_avro(file, records.metadata["avro.schema"], old)
     plain = _AvroSchema().plain(records.writer_schema)
     return (plain(record) for record in records)
+
+
+def _decimal(data: bytes, schema: Any, *_: Any) -> Decimal:
+    digits = tuple(map(int, str(abs(number := int.from_bytes(data, "big", signed=True)))))
+    return Decimal((int(number < 0), digits, -schema.get("scale", 0)))
 
 
 def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:

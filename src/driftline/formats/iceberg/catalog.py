@@ -18,6 +18,7 @@ from driftline.errors import DataError, DriftlineError
 from driftline.formats.iceberg import store
 from driftline.formats.iceberg.gateway import items, java_type
 from driftline.formats.iceberg.ledger import WRITTEN_LEDGER, place
+from driftline.formats.iceberg.staging import WRITTEN_BY_SPARK, data_folders
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.formats.lakes import Orphan
@@ -112,9 +113,6 @@ class IcebergCatalog:
         return None
 
 
-_PATHS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
-
-
 def clean(
     spark: SparkSession,
     warehouse: str | None,
@@ -159,17 +157,14 @@ def clean(
 
 
 def _is_ours(path: str, *, remote: bool) -> bool:
-    return any(pattern.search(path) for pattern in (WRITTEN, WRITTEN_LEDGER, *([STAGED] if remote else [])))
+    patterns = (WRITTEN, WRITTEN_BY_SPARK, WRITTEN_LEDGER, *([STAGED] if remote else []))
+    return any(pattern.search(path) for pattern in patterns)
 
 
 def _folders(table: Any) -> Iterator[str]:
     """The possible folders of the table's data files, and that of its ledger."""
-    properties: Mapping[str, str] = table.properties()
-    yield f"{table.location()}/data"
+    yield from data_folders(table)
     yield place(table, "any").rpartition("/")[0]
-    for name in _PATHS:
-        if (path := properties.get(name)) is not None:
-            yield str(path)
 
 
 def _leave_out(tables: Mapping[IcebergReader, Any], files: dict[str, Orphan]) -> None:

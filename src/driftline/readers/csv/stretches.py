@@ -137,7 +137,7 @@ def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
                 for record in records(piece.text, piece.line, form.marks):
                     if record.raw:
                         feeds = piece.text[: record.end].endswith(b"\n")
-                        columns = _columns(path, record, form)
+                        columns = _columns(path, record, form, dialect.names)
                         lines = record.line - 1 + form.has_header * (1 + count_lines(record.raw))
                         size += record.end if form.has_header else record.begin
                         return Header(columns, size, lines, feeds, form, length, is_unpacked(file))
@@ -164,13 +164,20 @@ def _behind_titles(blocks: Iterator[bytes], count: int) -> tuple[int, Iterator[b
         text += block
 
 
-def _columns(path: str, first: CsvRecord, form: Form) -> tuple[CsvColumn, ...]:
-    """The columns of a file, by its first record that is not blank."""
+def _columns(path: str, first: CsvRecord, form: Form, names: Sequence[str]) -> tuple[CsvColumn, ...]:
+    """The columns of a file, by its first record that is not blank; ``names``: those that a person states."""
     if first.cells is None:
         row = "header" if form.has_header else "first row"
         raise DataError(
             f"{path}:{first.line}: a quote is never closed in the {row}", "close it, or double it"
         )
+    if names and len(names) != len(first.cells):
+        raise DataError(
+            f"{path}:{first.line}: the first row has {len(first.cells)} cells, where --header names {len(names)}",
+            "name each column",
+        )
+    if names:
+        return tuple(map(CsvColumn, names))
     if not form.has_header:
         return tuple(CsvColumn(f"column_{place}") for place in range(1, len(first.cells) + 1))
     try:
