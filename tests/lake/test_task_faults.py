@@ -23,7 +23,7 @@ from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.formats.iceberg.spark_writer import SparkWriter
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import IcebergTransaction
-from driftline.write import SetAside
+from driftline.write import Reported, SetAside
 from driftline.write import folder as batch_folder
 from lake.formats import database, written
 
@@ -44,13 +44,13 @@ class Faulty:
     schema: Schema
     fault: str
 
-    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, Killer | None]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, Reported[Killer | None]]:
         types = arrow_schema(self.schema.struct)
         for i in range(3):
             yield pa.RecordBatch.from_pylist([{"a": 10 * task + i, "b": "x"}], schema=types)
             if task and i == 1:
                 self.befall()
-        return Killer() if task and self.fault == "not told" else None
+        return Reported(Killer() if task and self.fault == "not told" else None)
 
     def befall(self) -> None:
         if self.fault == "disk":

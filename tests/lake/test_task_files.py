@@ -24,7 +24,7 @@ from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.gateway import items, text_map
 from driftline.formats.iceberg.task_files import data_file, modes_of
 from driftline.runtime.spark_conf import configured
-from driftline.write import WRITTEN, FilePlan, FileSettings, NewFile, SetAside, write_files
+from driftline.write import WRITTEN, FilePlan, FileSettings, NewFile, Reported, SetAside, write_files
 from lake.formats import database, declare, written
 
 COLUMNS = """id bigint, i int, b boolean, f float, d double, s string, bin binary, dt date, ts timestamp, tn timestamp_ntz,
@@ -97,12 +97,13 @@ class Tasks:
     schema: Schema
     broken: bool = False
 
-    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, None]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         types = arrow_schema(self.schema.struct)
         for i in range(3):
             yield pa.RecordBatch.from_pylist([{"a": 10 * task + i, "b": "x"}], schema=types)
             if task and self.broken:
                 raise ValueError("no more rows")
+        return Reported(None)
 
 
 ROWS_OF_TASKS = [(a, "x") for a in (0, 1, 2, 10, 11, 12)]
@@ -196,8 +197,9 @@ class TypedTasks:
 
     rows_of: tuple[pa.Table, pa.Table]
 
-    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, None]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         yield from self.rows_of[task].to_batches()
+        return Reported(None)
 
 
 def typed_rows(spark: SparkSession, table: str) -> DataFrame:
