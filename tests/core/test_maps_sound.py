@@ -156,6 +156,10 @@ WHOLE = st.recursive(
 )
 
 
+def test_an_empty_key_of_a_record_is_nothing_beside_a_map_inside_it() -> None:
+    taken(Schema(), [{"m": {"7": None, "": False}}, {"m": {"7": {"7": None, "8": False}}}])
+
+
 @given(
     st.lists(
         st.fixed_dictionaries({}, optional={"m": WHOLE, "n": WHOLE, "plain": SCALARS}), min_size=1, max_size=6

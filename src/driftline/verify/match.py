@@ -150,9 +150,7 @@ class _Check:
 
     def value(self, siblings: Sequence[_SiblingValue], v: Any, steps: Steps) -> None:
         """One value of the record, against all columns of its field."""
-        if self.settings.is_nothing(v) and (
-            is_nothing(v, empty_names=True) or not any(column.has_map() for column, _, _ in siblings)
-        ):
+        if self.settings.is_nothing(v) and not any(column.has_empty_key(v) for column, _, _ in siblings):
             self.nothing(siblings, v, steps)
             return
         siblings = [

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import MARK, data_key
 from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
+from driftline.verify.source_values import is_nothing
 
 # By column id.
 Defaults: TypeAlias = "Mapping[int, Iterable[Any]]"
@@ -27,11 +28,17 @@ class TableColumn:
     value: TableColumn | None = None
     defaults: tuple[Any, ...] = ()
 
-    def has_map(self) -> bool:
-        """True if it is a map, or has one at any depth."""
+    def has_empty_key(self, v: Any) -> bool:
+        """True if a value under the empty key stands in one of its maps, where it is a key like any other."""
+        if isinstance(v, list):
+            return any(self.has_empty_key(x) for x in v)
+        if not isinstance(v, dict):
+            return False
         if self.record is not None:
-            return any(column.has_map() for _, column in self.record.columns.values())
-        return self.value is not None
+            return any(column.has_empty_key(v.get(key)) for key, column in self.record.columns.values())
+        if self.value is None:
+            return False
+        return not is_nothing(v.get("")) or any(self.value.has_empty_key(x) for x in v.values())
 
     @property
     def variant(self) -> bool:
