@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help demo clean lock
-.PHONY: quick test test-all lint check fuzz faults house
+.PHONY: quick ready test test-all lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-growth bench-startup bench-upkeep
@@ -27,8 +27,12 @@ quick: lint ## style, types, the core and the conversion: under a minute
 	@$(PY) -m pytest tests/core src/driftline/core -q -m "not slow" -n 2 $(ARGS)
 
 # Two processes, each with a Spark session of its own; tests of one file stay together, as they share what they set up.
-test: $(INSTALLED) ## the tests, on this machine's own Spark (ARGS="-n 0 tests/lake/test_csv.py" for some, in one process)
+test: $(INSTALLED) ready ## the tests, on this machine's own Spark (ARGS="-n 0 tests/lake/test_csv.py" for some, in one process)
 	@$(PY) -m pytest --ignore=tests/cluster -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# A failure is told by the tests that need what is missing.
+ready: $(INSTALLED)
+	-@PYTHONPATH=tests $(PY) -m servers.ready
 
 test-all: test ## these, and those on a real cluster, in a process of their own
 	@$(PY) -m pytest tests/cluster
@@ -47,7 +51,10 @@ lint: $(INSTALLED) ## style and types
 house: $(INSTALLED) ## the shape of the code in figures, next to the goals (ARGS=-v for each place)
 	@PYTHONPATH=tests $(PY) -m house $(ARGS)
 
-check: lint test-all ## lint, then all tests: what CI runs
+# Lint takes one core: beside it the other makes what tests need.
+check: $(INSTALLED) ## lint, then all tests: what CI runs
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint ready
+	@$(MAKE) --no-print-directory test-all
 
 docs: $(INSTALLED) ## the site of the docs, into build/site
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build

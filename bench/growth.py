@@ -29,6 +29,7 @@ HERE = Path(__file__).parent
 SIZES = {
     "rows": [10_000, 100_000, 1_000_000],
     "columns": [10, 100, 1_000, 10_000],
+    "widening": [100, 1_000, 8_000],
     "depth": [1, 4, 16, 32, 64],
     "drifted": [0, 5, 50, 500],
     "files": [1, 10, 100, 1_000, 5_000],
@@ -38,6 +39,7 @@ SIZES = {
 QUICK = {
     "rows": [1_000, 10_000, 100_000],
     "columns": [10, 100, 1_000],
+    "widening": [100, 1_000],
     "depth": [1, 8, 32],
     "drifted": [0, 5, 50],
     "files": [1, 10, 100],
@@ -47,6 +49,7 @@ QUICK = {
 MOST = 10_000_000  # rows, of --whole
 OVER = {
     "columns": "columns",
+    "widening": "columns, a quarter of them new in each batch",
     "depth": "levels",
     "drifted": "drifted fields of 600",
     "batches": "micro-batches",

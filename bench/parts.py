@@ -11,7 +11,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ from driftline import Lake
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
-from driftline.observe.expect import expect
-from driftline.observe.json_files import Split, blocks, observe_splits
+from driftline.observe.json_files import Split, blocks
+from driftline.readers.json.splits import SplitReader
 from driftline.runtime.spark_conf import configured
-from driftline.source.json import JsonFiles
+from driftline.sources.json_files import JsonFiles
 from driftline.write import FilePlan, FileSettings, folder_of_batch, write_in_tasks
 from driftline.write.places import InFolder
 from driftline.write.run import RowMaker
@@ -46,18 +46,18 @@ def lines(share: list[tuple[int, Split]]) -> int:
     return sum(len(found) for _, split in share for found in blocks(split, 2**27))
 
 
-def decoded(share: list[tuple[int, Split]]) -> int:
-    return sum(part.seen.lines for part in observe_splits(expect(Schema()), Settings(), None, share))
+def decoded(reader: SplitReader, share: list[tuple[int, Split]]) -> int:
+    return converted(replace(reader, shares=[share], make=None), 0)
 
 
 def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], object]]:
     """What is timed, by its name, in order."""
     spark, context = lake.spark, lake.spark.sparkContext
-    source = JsonFiles(spark, sorted(map(str, folder.iterdir())))
-    seen = source.guess(Schema(), Settings())
-    assert seen is not None, "there are too few records for one go"
-    planned = plan(Schema(), seen.shape)
-    go = source.tasks(planned, planned.schema.struct, Settings())
+    source = JsonFiles(spark=spark, files=sorted(map(str, folder.iterdir())))
+    observed = source.open(Schema(), Settings()).guess(None)
+    assert observed is not None, "there are too few records for one go"
+    planned = plan(Schema(), observed.seen.shape)
+    go = observed.tasks(planned, planned.schema.struct)
     modes = {f.id: "truncate(16)" for _, f in planned.schema.walk()}
     files = FilePlan(planned.schema, modes, FileSettings(), 2**30)
 
@@ -74,7 +74,9 @@ def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], obj
     tables = iter(range(10**6))
     return {
         "cut into lines, in Python tasks": partial(tasks, lines, shares),
-        "decode: every type of every path": partial(tasks, decoded, shares),
+        "decode: every type of every path": partial(
+            tasks, partial(decoded, replace(go.maker, shares=[])), shares
+        ),
         "convert: rows of the table, in Arrow": partial(
             tasks, partial(converted, go.maker), list(range(len(shares)))
         ),
@@ -99,7 +101,7 @@ def main() -> None:
         folder = Path(tmp, "events")
         size = write(folder, args.records, args.drift)
         lake = Lake.open(Path(tmp, "lake"))
-        with configured(lake.spark, JsonFiles(lake.spark, []).conf):
+        with configured(lake.spark, JsonFiles(spark=lake.spark).conf):
             todo = steps(lake, folder, Path(tmp, "files"))
             best: dict[str, float] = {}
             for _ in range(args.rounds):

@@ -1,4 +1,4 @@
-"""Pages of the site that are made from the code: options of commands, settings, messages of errors."""
+"""Generated pages of the site: options of commands, settings, messages of errors, cases of the rules."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from driftline.runtime import failure, store_answers
 from driftline.settings import PATH_SETTINGS, SETTINGS
 
 SOURCES = Path(__file__).parent.parent / "src/driftline"
+RULES = Path(__file__).parent.parent / "tests/rules"
+_EXAMPLE = re.compile(r"^<!-- example: (.+) -->$", re.MULTILINE)  # in a page: the title of a case
 _KINDS = {int: "a whole number", None: "a text"}
 EXIT_CODES = {"DataError": 1, "CommitConflict": 1, "UsageError": 2, "SetupError": 3, "NoLakeError": 3}
 _SAYS_THE_SAME = {"redacted", "without_secrets"}
@@ -29,10 +31,47 @@ REASONS = {"EOFError", "Malformed", "NoSchemaError", "UnreadableError", "ValueEr
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages, each time that the site is built."""
-    pages = {"options": options(), "settings": settings(), "messages": messages(), "notebook": notebook()}
+    pages = {
+        "options": options(),
+        "settings": settings(),
+        "messages": messages(),
+        "examples": examples(),
+        "notebook": notebook(),
+    }
     for name, text in pages.items():
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace each mark of an example by the case of the rules that it names."""
+    cases = {title: case for of_file in rule_cases().values() for title, case in of_file.items()}
+    return _EXAMPLE.sub(lambda mark: folded_case(mark[1], cases[mark[1]]), markdown)
+
+
+def rule_cases() -> dict[str, dict[str, str]]:
+    """The text of each case in tests/rules, by its title, by the name of its file."""
+    texts = {file.stem: file.read_text() for file in sorted(RULES.glob("*.txt"))}
+    parts = {name: re.split(r"^# (.+)\n", text, flags=re.MULTILINE)[1:] for name, text in texts.items()}
+    return {name: dict(zip(of[::2], of[1::2], strict=True)) for name, of in parts.items()}
+
+
+def folded_case(title: str, case: str) -> str:
+    """A case under its title, to be unfolded."""
+    lines = ["```text", *case.strip().splitlines(), "```"]
+    return f'??? example "{title.replace(chr(34), "&quot;")}"\n\n' + "\n".join(
+        f"    {line}" for line in lines
+    )
+
+
+def examples() -> str:
+    """Every case of the rules, by file."""
+    readme = (RULES / "README.md").read_text().partition("\n")[2]
+    lines = ["# The rules by example", "", readme.strip(), ""]
+    for name, of_file in rule_cases().items():
+        lines += [f"## {name.replace('_', ' ').capitalize()}", ""]
+        lines += [f"{folded_case(title, case)}\n" for title, case in of_file.items()]
+    return "\n".join(lines)
 
 
 def options() -> str:

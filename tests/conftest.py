@@ -5,6 +5,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from driftline.runtime.java import QUICK
 from servers.fixtures import cluster, kafka, lakehouse, rest, s3  # noqa: F401
 
 # The same examples each time, so that a change is judged by what it changes; `make fuzz` looks for others.
@@ -13,6 +14,10 @@ UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 settings.register_profile("same", UNHURRIED, derandomize=True)
 settings.register_profile("fuzz", UNHURRIED)
 settings.load_profile("fuzz" if "DRIFTLINE_FUZZ" in os.environ else "same")
+
+# Each Java of a test, and of the commands that it runs: none lives long enough to repay the better compiler, or a
+# collector with threads of its own.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICK} -XX:+UseSerialGC")
 
 MARKED = {"lake", "system"}
 

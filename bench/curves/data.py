@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 from events import drifted, event
@@ -16,6 +17,7 @@ BLOCK_FILES = 4
 WIDE = 600  # columns of the records that drift
 LEAVES = 64  # of a nested record
 DRIFT = 0.01
+QUARTERS = 4
 
 
 def rows(folder: Path, records: int) -> list[Path]:
@@ -49,15 +51,23 @@ def batches(folder: Path, count: int, records: int) -> list[Path]:
 
 def columns(folder: Path, count: int, records: int) -> list[list[Path]]:
     """Two batches of flat records, the second with nothing new."""
-    values = (lambda i: i, lambda i: i + 0.5, lambda i: f"text {i}", lambda i: i % 2 == 0)
-    return [
-        _split(
-            folder / f"columns-{count}-{batch}",
-            _lines({f"c{j}": values[j % 4](i) for j in range(count)} for i in range(records)),
-            1,
-        )
-        for batch in (1, 2)
+    return [_flat(folder / f"columns-{count}-{batch}", range(count), records) for batch in (1, 2)]
+
+
+def widening(folder: Path, count: int, records: int) -> tuple[list[Path], list[list[Path]]]:
+    """Flat records in one batch, and in batches that each have a quarter of the columns."""
+    whole = _flat(folder / f"widening-{count}", range(count), records)
+    ends = [count * part // QUARTERS for part in range(QUARTERS + 1)]
+    parts = [
+        _flat(folder / f"widening-{count}-{begin}", range(begin, end), records)
+        for begin, end in pairwise(ends)
     ]
+    return whole, parts
+
+
+def _flat(folder: Path, columns: Iterable[int], records: int) -> list[Path]:
+    values = (lambda i: i, lambda i: i + 0.5, lambda i: f"text {i}", lambda i: i % 2 == 0)
+    return _split(folder, _lines({f"c{j}": values[j % 4](i) for j in columns} for i in range(records)), 1)
 
 
 def structs(folder: Path, depth: int, records: int) -> list[Path]:

@@ -46,6 +46,7 @@ class Jobs:
             "files": lambda n: self._one(data.files(self.data, n, 50_000), n),
             "drifted": lambda n: self._one(data.drifting(self.data, n, 2_000), n),
             "columns": self._columns,
+            "widening": self._widening,
             "depth": self._depth,
             "memory": self._memory,
         }[curve]
@@ -66,6 +67,17 @@ class Jobs:
             tables = {name: self._table() for name in self.sides}
             yield from self._both(", first batch", count, first, turned, tables)
             yield from self._both(", nothing new", count, second, turned, tables)
+
+        return jobs
+
+    def _widening(self, count: int) -> Callable[..., Iterator[Job]]:
+        whole, parts = data.widening(self.data, count, 20)
+
+        def jobs(turned: bool) -> Iterator[Job]:
+            yield from self._both(", one batch", count, whole, turned)
+            tables = {name: self._table() for name in self.sides}
+            for number, files in enumerate(parts, 1):
+                yield from self._both(f", batch {number} of {len(parts)}", count, files, turned, tables)
 
         return jobs
 

@@ -74,7 +74,7 @@ def redacted(text: str, *settings: Mapping[str, str]) -> str:
     >>> redacted("pw: wrong for alice", {"sasl.username": "alice", "sasl.password": "pw"})
     '***: wrong for alice'
     """
-    secrets = {secret for some in settings for pair in some.items() for secret in _secrets(*pair)}
+    secrets = {secret for mapping in settings for pair in mapping.items() for secret in _secrets(*pair)}
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return _USERINFO.sub(HIDDEN, text)
@@ -113,13 +113,13 @@ def load(
     """
     path = file or (folder or Path()) / FILE
     read = _read(path, env) if file or path.is_file() else Config()
-    given = lake or env.get("DRIFTLINE_LAKE")
-    if not given:
+    location = lake or env.get("DRIFTLINE_LAKE")
+    if not location:
         return read
-    if _is_uri(given):
-        _must_be_iceberg(given, read.ducklake)
-        return replace(read, lake=DEFAULT, uri=given)
-    named = Path(given).expanduser()  # no shell does so behind `--lake=`, nor in the environment
+    if _is_uri(location):
+        _must_be_iceberg(location, read.ducklake)
+        return replace(read, lake=DEFAULT, uri=location)
+    named = Path(location).expanduser()  # no shell does so behind `--lake=`, nor in the environment
     spark = {key: value for key, value in read.catalog.items() if key.startswith("spark.")}
     inside = next((kind for kind, name in _INSIDE.items() if (named / name).is_file()), None)
     ducklake = inside or (_DUCKLAKE if read.ducklake else None)
@@ -152,7 +152,10 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
     elif "lake" in data and any(not key.startswith("spark.") for key in catalog):
         raise UsageError(f"{path}: lake and [catalog] each name a lake", hint="leave one of them out")
     lake = path.parent / Path(named).expanduser() if "lake" in data and uri is None else DEFAULT
-    tables = {name: _settings(name, given, path) for name, given in _table(data, "tables", path).items()}
+    tables = {
+        name: _settings(name, table_settings, path)
+        for name, table_settings in _table(data, "tables", path).items()
+    }
     stores = _table(data, "store", path)
     by_kind = {kind: dict(_flat(_table(stores, kind, path), "", path, f"store.{kind}")) for kind in stores}
     return Config(lake, catalog, tables, ducklake, by_kind, kafka, registry, uri)
@@ -170,14 +173,14 @@ def _must_be_iceberg(uri: str, ducklake: str | None) -> None:
 
 
 def from_environment(value: Any, where: Path | str, env: Mapping[str, str] = os.environ) -> Any:
-    """A value with `${NAME}` in its texts replaced, at any depth. ``where`` it stands is named by the
-    UsageError for a name that is not there.
+    """Replace `${NAME}` in the texts of a value, at any depth. ``where``: the place that the UsageError for
+    an unset name reports.
     """
     match value:
         case dict():
-            return {key: from_environment(inner, where, env) for key, inner in value.items()}
+            return {key: from_environment(item, where, env) for key, item in value.items()}
         case list():
-            return [from_environment(inner, where, env) for inner in value]
+            return [from_environment(item, where, env) for item in value]
         case str():
             return _VARIABLE.sub(lambda name: _variable(name, env, where), value)
         case _:
@@ -193,9 +196,7 @@ def _variable(name: re.Match[str], env: Mapping[str, str], where: Path | str) ->
 
 
 def _ducklake(data: dict[str, Any], path: Path) -> str | None:
-    """The catalog of a DuckLake, taken out of the settings: ``catalog =
-    "sqlite"``, or ``uri`` of a table of it.
-    """
+    """Take the catalog of a DuckLake out of the settings: `catalog = "sqlite"`, or `uri` in its table."""
     format_ = data.get("format", "iceberg")
     if format_ not in _FORMATS:
         raise UsageError(
@@ -206,25 +207,25 @@ def _ducklake(data: dict[str, Any], path: Path) -> str | None:
     named = data.get("catalog", {})
     if isinstance(named, str):
         return str(data.pop("catalog"))
-    given = _table(data, "catalog", path)
-    for key in given:
+    catalog = _table(data, "catalog", path)
+    for key in catalog:
         if key not in ("uri", "spark"):
             raise UsageError(
                 f"{path}: the catalog of a DuckLake has no {key!r}",
                 hint='uri = "duckdb", "sqlite" or "postgres:…"',
             )
-    return _text(given.pop("uri", _DUCKLAKE), "catalog.uri", path)
+    return _text(catalog.pop("uri", _DUCKLAKE), "catalog.uri", path)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, names: Iterable[str]) -> str:
     """The advice about an unknown word.
 
     >>> nearest("lakes", ["lake", "tables"])
     "did you mean 'lake'?"
     """
-    known = list(known)
-    near = difflib.get_close_matches(word, known, 1, 0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    names = list(names)
+    near = difflib.get_close_matches(word, names, 1, 0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
 
 
 def _table(data: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
@@ -243,15 +244,15 @@ def _flat(table: Mapping[str, Any], prefix: str, path: Path, place: str) -> Iter
             yield f"{prefix}{key}", _text(value, f"{place}.{prefix}{key}", path)
 
 
-def _settings(name: str, given: Any, path: Path) -> dict[str, str]:
+def _settings(name: str, table: Any, path: Path) -> dict[str, str]:
     if "." not in name:
-        inner = next(iter(given), "table") if isinstance(given, dict) else "table"
+        key = next(iter(table), "table") if isinstance(table, dict) else "table"
         raise UsageError(
-            f"{path}: tables.{name} is not a table's settings", hint=f'write [tables."{name}.{inner}"]'
+            f"{path}: tables.{name} is not a table's settings", hint=f'write [tables."{name}.{key}"]'
         )
-    if not isinstance(given, dict):
+    if not isinstance(table, dict):
         raise UsageError(f'{path}: tables."{name}" is no table', hint=f'write [tables."{name}"]')
-    settings = dict(flattened(given))
+    settings = dict(flattened(table))
     try:
         as_properties(settings)
     except UsageError as error:

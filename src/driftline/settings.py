@@ -74,7 +74,7 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "decimal": Setting("The decimal sign in numbers of CSV.", (".", ","), "."),
     "thousands": Setting("The sign between thousands in numbers of CSV; else nothing stands there.", (".", ",")),
-    "header": Setting("Whether the first line of CSV has the columns' names; `auto`: as a file tells.", ("auto", "yes", "no"), "auto"),
+    "header": Setting("Whether the first line of CSV has the columns' names: `yes`, `no`, or `auto`, as a file tells; or the names: `id,price`.", None, "auto"),
     "skip_lines": Setting("Lines of CSV in front of the header, or of the first row, that are left out.", int, "0"),
     "comment": Setting("The character that begins lines of CSV that are left out."),
     "hive": Setting("Whether what stands in paths, `day=2026-01-01/`, is a column.", ("auto", "off"), "auto"),
@@ -107,7 +107,7 @@ NEW_TABLE = {
 _BEFORE = {"maps": "hint", "beyond": "quarantine"}
 
 
-def as_properties(given: Mapping[str, Any]) -> dict[str, str]:
+def as_properties(values: Mapping[str, Any]) -> dict[str, str]:
     """Settings of a person as table properties.
 
     Settings of paths are tables of their own, or dotted names; an empty value takes back what was set before.
@@ -117,7 +117,7 @@ def as_properties(given: Mapping[str, Any]) -> dict[str, str]:
 
     Raises UsageError for an unknown name, with the nearest right one, or a wrong value.
     """
-    settings = {_property(key): _checked(key, value) for key, value in flattened(given)}
+    settings = {_property(key): _checked(key, value) for key, value in flattened(values)}
     _dialect(settings)
     return settings
 
@@ -130,13 +130,13 @@ def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
     (Creation(partition_by='', sort_by='at', format_version=''), {'driftline.dates': 'off'})
     """
     once = {_property(name): name for name in _ONCE}
-    asked = {once[key]: value for key, value in properties.items() if key in once}
-    return Creation(**asked), {key: value for key, value in properties.items() if key not in once}
+    layout = {once[key]: value for key, value in properties.items() if key in once}
+    return Creation(**layout), {key: value for key, value in properties.items() if key not in once}
 
 
-def flattened(given: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def flattened(settings: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Settings with dotted names; a list names the paths for which the setting is true."""
-    for key, value in given.items():
+    for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from ((f"{key}.{path}", text) for path, text in flattened(value))
         elif isinstance(value, (list, tuple)):
@@ -153,10 +153,10 @@ def _property(key: str) -> str:
 def _checked(key: str, value: str) -> str:
     name, dot, path = key.partition(".")
     name = name.replace("-", "_")
-    known = PATH_SETTINGS if dot else SETTINGS
-    if name not in known:
+    possible = PATH_SETTINGS if dot else SETTINGS
+    if name not in possible:
         raise UsageError(f"there is no setting {key!r}", hint=_nearest(name, path))
-    allowed = known[name].values
+    allowed = possible[name].values
     if not value:
         return value
     if isinstance(allowed, tuple) and value not in allowed:
@@ -181,9 +181,9 @@ def _checked(key: str, value: str) -> str:
     return value
 
 
-def _check_creation(key: str, asked: Creation) -> None:
+def _check_creation(key: str, layout: Creation) -> None:
     try:
-        asked.changes()
+        layout.changes()
     except UsageError as error:
         raise UsageError(f"{key}: {error.message}", error.hint) from error
 

@@ -53,9 +53,7 @@ def spark(cluster: Cluster, lakehouse: Lakehouse, folder: Path) -> Iterator[Spar
         f"{elsewhere}.uri": lakehouse.rest.uri,
         **{f"{elsewhere}.{key}": value for key, value in lakehouse.reach.items()},
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", QUICK)
-        session = SparkSession.builder.master(cluster.url).config(map=settings).getOrCreate()
+    session = SparkSession.builder.master(cluster.url).config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

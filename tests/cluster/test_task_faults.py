@@ -18,7 +18,7 @@ from driftline.core.schema.types import Schema
 from driftline.formats.iceberg.gateway import items
 from driftline.formats.leftovers import bare
 from driftline.lake import Lake, Table
-from driftline.write import SetAside
+from driftline.write import Reported, SetAside
 from lake.formats import written
 
 # Executors have not the folder in which the tests' own modules lie.
@@ -33,7 +33,7 @@ class Killed:
     marker: str
     whole_executor: bool
 
-    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, None]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         for i in range(3):
             row = {"a": 10 * task + i, "b": "x"}
             yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(self.schema.struct))
@@ -43,6 +43,7 @@ class Killed:
                 daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
                 os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
+        return Reported(None)
 
 
 @pytest.mark.parametrize("whole_executor", [False, True], ids=["worker", "executor"])
@@ -54,7 +55,7 @@ def test_rows_of_a_killed_attempt_are_there_once(
     lake.sql(f"create namespace if not exists {lake.catalog}.{namespace}")
     lake.sql(f"create table {lake.catalog}.{table_name} (a bigint, b string) using iceberg {layout}")
     table = lake.table(table_name)
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     marker = tmp_path / "killed"
     tasks = Killed(transaction.schema, str(marker), whole_executor)
     assert written(lake.spark, transaction, tasks) == 6

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
-from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.naming import mark, marked_key
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
@@ -130,7 +130,7 @@ def _name(name: str) -> str:
     return name if re.fullmatch(r"[\w-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
-_SEEN: dict[str, Callable[[Seen], Seen]] = {
+_SEEN: dict[str, Callable[[Profile], Profile]] = {
     "wide": lambda seen: replace(seen, wide=True),
     "ms": lambda seen: replace(seen, fraction=3),
     "us": lambda seen: replace(seen, fraction=6),
@@ -199,8 +199,8 @@ class _Reader:
             if not self.got("|"):
                 return out
 
-    def facet(self) -> tuple[Facet, Seen]:
-        seen = Seen(self.place(), self.peek())
+    def facet(self) -> tuple[Facet, Profile]:
+        seen = Profile(self.place(), self.peek())
         base: Base
         if self.peek() in ("{", "struct"):
             seen.typed = self.got("struct")

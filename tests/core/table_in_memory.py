@@ -24,7 +24,8 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.operations.promote import SelectedValues, plans, seen_in, unlimited
-from driftline.source.json_rows import JsonRows
+from driftline.readers.json.rows import JsonRows
+from driftline.readers.terms import AdmissionTerms
 from driftline.verify import json_texts as texts
 from driftline.verify.source_values import Pairs
 
@@ -66,7 +67,7 @@ class TableInMemory:
             rows = Converter(planned.schema.struct, planned.route, self.settings).of_json(
                 [*map(parse, lines)]
             )
-            in_tasks = JsonRows.of(planned, planned.schema.struct, known, seen, self.settings, None)
+            in_tasks = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, self.settings), seen)
             by_columns = by_whole_columns(in_tasks, lines, plain_rows)
             assert valued(by_columns) == valued(plain_rows(rows)), "two roads"
             self._append(planned, rows, [Source(record_of(line), texts.parse(line)) for line in lines])

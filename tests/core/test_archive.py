@@ -123,6 +123,6 @@ def test_only_what_was_missed_is_made_soon(parts, one, monkeypatch):
     monkeypatch.setattr(class_data.subprocess, "Popen", lambda argv, **more: started.append(more))
     class_data.make_soon()
     assert started == []
-    assert class_data.options(*parts) == ""
+    assert class_data.options(Archive.of(*parts)) == ""
     class_data.make_soon()
     assert [(s["cwd"], s["env"]["JAVA_HOME"]) for s in started] == [(one.folder, str(parts[1].home))]

@@ -21,8 +21,9 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
-from driftline.source.avro import AvroReader, avro_readers, cuts_of
-from driftline.source.column_rows import RowTerms, observed_rows
+from driftline.readers.avro import AvroReader, avro_readers, cuts_of
+from driftline.readers.columnar.rows import RowsObserver
+from driftline.readers.terms import AdmissionTerms
 from driftline.verify.json_texts import parse
 from driftline.verify.typed_files import read_columns, readable
 
@@ -53,7 +54,10 @@ def written(path: Path, field: Any, *values: Any, codec: str = "null") -> Path:
 def table_of(file: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """The columns, and the rows, of a table that the file came into."""
     (reader,) = avro_readers([str(file)])
-    seen = observed_rows(reader.rows(0), reader.struct, reader.label, RowTerms(expect(Schema()), Settings()))
+    observer = RowsObserver(reader.struct, reader.label, AdmissionTerms(expect(Schema()), Settings()))
+    for rows in reader.rows(0):
+        observer.feed(rows)
+    seen = observer.result()
     planned = plan(Schema(), seen.shape)
     converter = Converter(planned.schema.struct, planned.route, Settings())
     rows = []
@@ -171,6 +175,26 @@ def test_text_that_is_not_utf_8_is_set_aside(tmp_path: Path) -> None:
     assert [read.record for read in read_columns(str(file), "avro")][1] == parse(
         reject.raw, "surrogateescape"
     )
+
+
+def test_decimals_with_more_digits_than_their_type_are_set_aside(tmp_path: Path) -> None:
+    field = logical("bytes", "decimal", precision=9, scale=1)
+    file = written(tmp_path / "a.avro", ["null", field], Decimal("123456.7"), Decimal("12.5"), None)
+    file.write_bytes(file.read_bytes().replace(b'"precision": 9', b'"precision": 3'))
+    (reader,) = avro_readers([str(file)])
+    (rows,) = reader.rows(0)
+    assert rows.batch.to_pylist() == [{"f": Decimal("12.5")}, {"f": None}]
+    (reject,) = rows.rejects
+    assert (reject.raw, reject.why) == (b'{"f":123456.7}', "f: a decimal with more digits than its type has")
+    assert next(read.record for read in read_columns(str(file), "avro")) == parse(reject.raw)
+
+
+def test_all_digits_of_a_decimal_that_is_text(tmp_path: Path) -> None:
+    value = Decimal(10**45 + 1)
+    file = written(tmp_path / "a.avro", logical("bytes", "decimal", precision=50), value)
+    file.write_bytes(file.read_bytes().replace(b'"precision": 50', b'"precision": 40'))
+    assert table_of(file) == ({"f": "string"}, [{"f": str(value)}])
+    assert [read.record for read in read_columns(str(file), "avro")] == [{"f": value}]
 
 
 def test_what_is_broken_is_named(tmp_path: Path) -> None:

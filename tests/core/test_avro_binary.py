@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.errors import UsageError
-from driftline.source.avro import avro_readers
-from driftline.source.decoders import AvroDecoder
-from driftline.source.registry import Registered
-from driftline.source.wire import Payloads, UnreadableError
+from driftline.readers.avro import avro_readers
+from driftline.readers.decoders import AvroDecoder
+from driftline.readers.registry import Registered
+from driftline.readers.wire import Payloads, UnreadableError
 
 
 def record(name: str, /, **fields: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from driftline.core.planning.lacking import lacking
 from driftline.core.planning.policies.by_kind import ROLES
 from driftline.core.planning.policies.policy import FieldState
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.shape import Facet, Seen
+from driftline.core.planning.shape import Facet, Profile
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.observe.arrow import ArrowObserver
@@ -66,7 +66,7 @@ def test_another_kind_gets_a_column_later_too() -> None:
 
 
 def test_a_column_of_another_kind_is_a_sibling() -> None:
-    text = FieldState([Facet(0, LONG)], {Facet(0, STRING): Seen(Place(), "7")}, [False])
+    text = FieldState([Facet(0, LONG)], {Facet(0, STRING): Profile(Place(), "7")}, [False])
     (new,) = ROLES["key"].decide(text).new
 
     assert (new.rule, new.why) == ("sibling", "string does not fit the field's columns: long")

@@ -11,19 +11,20 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import cramjam
 import pyarrow as pa
 import pytest
 
 from driftline.errors import DataError, DriftlineError, UsageError
-from driftline.observe import snappy
 from driftline.observe.codecs import codec_of
 from driftline.observe.limits import LIMIT
 from driftline.observe.ranges import is_unpacked, opened
-from driftline.source import archives
-from driftline.source.files import expand, format_of
-from driftline.source.pipes import spooled
+from driftline.sources import archives
+from driftline.sources.files import expand, format_of
+from driftline.sources.pipes import spooled
 from driftline.verify.packed import is_packed, unpacked
 
+SNAPPY_BEGINNING = b"\xff\x06\0\0sNaPpY"
 TEXT = b"".join(b'{"a": %d, "b": "x%d"}\n' % (i, i * i) for i in range(20_000))
 
 
@@ -38,13 +39,9 @@ def by_arrow(codec: str) -> Callable[[bytes], bytes]:
 
 
 def frames(text: bytes) -> bytes:
-    out = [b"\xff\x06\0\0sNaPpY", b"\xfe\x03\0\0pad"]
-    for i, at in enumerate(range(0, len(text), 65_536)):
-        part = text[at : at + 65_536]
-        body = part if i % 2 else pa.Codec("snappy").compress(part, asbytes=True)
-        chunk = snappy.checksum(part).to_bytes(4, "little") + body
-        out.append(bytes([i % 2]) + len(chunk).to_bytes(3, "little") + chunk)
-    return b"".join(out)
+    packed = bytes(cramjam.snappy.compress(text))
+    beginning = len(SNAPPY_BEGINNING)
+    return SNAPPY_BEGINNING + b"\xfe\x03\0\0pad" + packed[beginning:]
 
 
 def blocks(codec: str) -> Callable[[bytes], bytes]:
@@ -230,21 +227,24 @@ def test_a_bomb_is_bounded(tmp_path: Path, ending: str, monkeypatch: pytest.Monk
         read(path)
 
 
-def test_the_checksum_of_snappy() -> None:
-    """Against the polynomial, byte by byte; the first as RFC 3720 has it."""
-
-    def plain(text: bytes) -> int:
-        crc = 0xFFFFFFFF
-        for code in text:
-            crc ^= code
-            for _ in range(8):
-                crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-        crc ^= 0xFFFFFFFF
-        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-    for size in (0, 1, 3, 4, 5, 255, 256, 257, 1_000, 5_000):
-        text = random.Random(size).randbytes(size)
-        assert snappy.checksum(text) == plain(text)
+def test_snappy_chunks_of_every_kind(tmp_path: Path) -> None:
+    """Text that does not shrink stands in a file as it is, and either way it has a checksum."""
+    text = b"".join(part for i in range(9) for part in (random.Random(i).randbytes(65_536), TEXT[:65_536]))
+    data = frames(text)
+    path = tmp_path / "a.snappy"
+    path.write_bytes(data)
+    assert read(path) == text == checked(data, path.name)
+    for kind, message in ((b"\x02", "broken snappy: "), (b"\x80", "")):
+        path.write_bytes(data + kind + b"\x01\0\0x")
+        if message:
+            with pytest.raises(DataError, match=message):
+                read(path)
+        else:
+            assert read(path) == text
+    plain = data.index(b"\x01", len(SNAPPY_BEGINNING))
+    path.write_bytes(data[: plain + 500] + bytes([data[plain + 500] ^ 1]) + data[plain + 501 :])
+    with pytest.raises(DataError, match=r"broken snappy: .*checksum"):
+        read(path)
 
 
 # Archives -----------------------------------------------------------------------------------------------------

@@ -8,11 +8,13 @@ import pytest
 from driftline.convert import Converter
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings, lean
-from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
+from driftline.core.schema.types import INT, LONG, STRING, Field, Schema, Struct
 from driftline.observe.expect import expect
-from driftline.source import shares
-from driftline.source.column_rows import Rows, RowsObserver, RowTerms, converted_rows
-from driftline.source.rejects import Origin, Reject
+from driftline.readers import shares
+from driftline.readers.columnar.rows import ColumnGroup, OpenRows, Rows, RowsObserver, small_together
+from driftline.readers.rejects import Origin, Reject
+from driftline.readers.task import Diverged
+from driftline.readers.terms import AdmissionTerms
 
 STRUCT = Struct((Field("a", LONG), Field("b", STRING)))
 
@@ -26,15 +28,18 @@ def rows_of(name: str, *numbers: int, nullable: bool = True) -> Rows:
 
 def converted(rows: list[Rows]) -> tuple[list[list[int]], list[str]]:
     """The rows of each batch by their numbers, and the files of what is set aside."""
-    terms = RowTerms(expect(Schema(), Settings()), Settings())
+    terms = AdmissionTerms(expect(Schema(), Settings()), Settings())
     first = RowsObserver(STRUCT, "label", terms)
     for some in rows:
         first.feed(some)
     planned = plan(Schema(), first.result().shape, Settings())
     converter = Converter(planned.schema.struct, lean(planned.route), Settings())
-    aside: list[pa.RecordBatch] = []
-    observer = RowsObserver(STRUCT, "label", terms)
-    batches = list(converted_rows(rows, observer, converter, aside.append))
+    observer, aside, batches = RowsObserver(STRUCT, "label", terms), [], []
+    task = OpenRows(terms, converter)
+    for group in small_together(rows):
+        accepted, rejects = task.observe(ColumnGroup(observer, group), None)
+        aside += [] if rejects is None else [rejects]
+        batches += task.convert(accepted)
     assert observer.result() == first.result()
     texts = [text for batch in batches for text in batch.column(1).to_pylist()]
     assert texts == [f"{some.source}{n}" for some in rows for n in some.batch.column(0).to_pylist()]
@@ -55,3 +60,13 @@ def test_rows_of_small_files_come_together(monkeypatch: pytest.MonkeyPatch) -> N
 def test_rows_of_another_arrow_schema_stand_apart() -> None:
     files = [rows_of("f", 1), rows_of("g", 2, nullable=False), rows_of("h", 3, nullable=False)]
     assert converted(files) == ([[1], [2, 3]], [])
+
+
+def test_rows_that_no_column_takes_diverge() -> None:
+    terms = AdmissionTerms(expect(Schema(), Settings()), Settings())
+    narrow = RowsObserver(Struct((Field("a", INT), Field("b", STRING))), "label", terms).result()
+    planned = plan(Schema(), narrow.shape, Settings())
+    task = OpenRows(terms, Converter(planned.schema.struct, lean(planned.route), Settings()))
+    accepted, _ = task.observe(ColumnGroup(RowsObserver(STRUCT, "label", terms), [rows_of("f", 2**40)]), None)
+    with pytest.raises(Diverged):
+        list(task.convert(accepted))

@@ -8,7 +8,7 @@ import pytest
 
 from driftline.errors import UsageError
 from driftline.lake import Lake
-from driftline.source.opening import opened
+from driftline.sources.opening import opened
 
 
 def of_connect(name: str) -> Any:

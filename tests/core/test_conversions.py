@@ -9,7 +9,7 @@ import pytest
 from core.shapes import batch, primitive
 from driftline.core.planning.conversions import ROUTES_TOO, exact, fits, join, widens_in_place
 from driftline.core.planning.policies import preserve
-from driftline.core.planning.shape import Facet, Seen
+from driftline.core.planning.shape import Facet, Profile
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Primitive
 
@@ -78,7 +78,7 @@ def cells(table: str) -> list[tuple[str, str, str]]:
     return [(row[0], column, cell) for row in rows for column, cell in zip(head, row[1:], strict=True)]
 
 
-WORST = Seen(Place(), wide=True, fraction=6, far=True)
+WORST = Profile(Place(), wide=True, fraction=6, far=True)
 
 
 @pytest.mark.parametrize(("t", "u", "cell"), cells(FITS))
@@ -250,7 +250,7 @@ def test_exact(line: str) -> None:
         assert exact(facet.base, primitive(column), seen, unit) == (cell == "y"), unit
 
 
-def one(text: str) -> tuple[Facet, Seen]:
+def one(text: str) -> tuple[Facet, Profile]:
     """The one facet that the text names."""
     ((facet, seen),) = batch(f"f: {text}").fields["f"].facets.items()
     return facet, seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -23,33 +23,39 @@ from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct
 from driftline.core.values.parse import Malformed, parse
 from driftline.ingest.accept import accepted
+from driftline.ingest.recent import RecentBatches
 from driftline.ingest.rewrite import rewrites
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.observation import Observation
 from driftline.settings import as_properties, from_properties
+from driftline.sources.scan import Observed
 from rule_cases import Case, cases, columns, text
 
 
-@dataclass
+@dataclass(frozen=True)
 class Lines:
-    """A batch of JSON lines in memory, as a source."""
+    """A batch of JSON lines in memory, opened for a table."""
 
     lines: Sequence[bytes]
+    schema: Schema
+    settings: Settings
     judge: AdmissionCheck | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
+    repeats: bool = False
 
-    def observe(self, schema: Schema, settings: Settings) -> Observation:
-        observer = JsonObserver(expect(schema, settings), settings, self.judge)
+    def observer(self) -> JsonObserver:
+        return JsonObserver(expect(self.schema, self.settings), self.settings, self.judge)
+
+    def observe(self) -> Observed:
+        observer = self.observer()
         observer.feed(self.lines, "batch", 1)
-        return observer.result()
+        return Observed(self, observer.result())  # type: ignore[arg-type]
 
-    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        self.judge = judge
+    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> Lines:
+        return replace(self, judge=judge)
 
-    def records(self, schema: Schema, settings: Settings) -> tuple[list[dict[str, object]], list[str]]:
+    def records(self) -> tuple[list[dict[str, object]], list[str]]:
         """What is accepted, and why the rest is not."""
-        observer = JsonObserver(expect(schema, settings), settings, self.judge)
+        observer = self.observer()
         records, reasons = [], []
         for number, line in enumerate(self.lines, 1):
             if not line.strip():
@@ -74,10 +80,12 @@ class Table:
     schema: Schema
     rows: list[pa.RecordBatch] = field(default_factory=list)
 
-    def ingest(self, source: Lines, settings: Settings) -> list[str]:
+    def ingest(self, lines: Sequence[bytes], settings: Settings) -> list[str]:
         """Takes the batch; returns why records were not taken."""
-        _, planned = accepted(source, self.schema, settings, lambda _: None, self.lossy)  # type: ignore[arg-type]
-        records, reasons = source.records(self.schema, settings)
+        scan: Any = Lines(lines, self.schema, settings)
+        observed, planned = accepted(scan, RecentBatches(), lambda _: None, self.lossy)
+        scan = observed.scan
+        records, reasons = scan.records()
         if not planned.schema.struct.fields:
             return [*reasons, *["no columns yet"] * len(records)]
         made = Converter(planned.schema.struct, planned.route, settings).of_json(records)
@@ -108,8 +116,8 @@ def test_rule(case: Case) -> None:
     table = Table(declared(case.declared) if case.declared else Schema())
     reasons: list[str] = []
     for batch in case.batches:
-        source = Lines([line.encode("utf-8", "surrogateescape") for line in batch])
-        reasons += table.ingest(source, settings)
+        lines = [line.encode("utf-8", "surrogateescape") for line in batch]
+        reasons += table.ingest(lines, settings)
     assert columns(table.schema.struct) == case.sections["schema"]
     if "rows" in case.sections:
         types = arrow_schema(table.schema.struct)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from driftline.source.csv_cells import NoRow, columns
-from driftline.source.csv_cut import pieces
+from driftline.readers.csv.cells import NoRow, columns
+from driftline.readers.csv.cut import pieces
 
 TEXT = pa.string()
 

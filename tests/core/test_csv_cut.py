@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.source import csv_cut
-from driftline.source.csv_cut import OpenEndError, TooLongError, bounds, count_lines, pieces, records
+from driftline.readers.csv import cut as csv_cut
+from driftline.readers.csv.cut import OpenEndError, TooLongError, bounds, count_lines, pieces, records
 from driftline.verify.cells import rows
 
 RECORDS = {

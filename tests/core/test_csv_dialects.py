@@ -21,10 +21,10 @@ from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Primitive, decimal
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import ExpectedField
+from driftline.readers.csv import reader as csv_source
+from driftline.readers.csv.reader import CsvFiles, csv_readers
+from driftline.readers.csv.stretches import ANY
 from driftline.settings import as_properties, from_properties
-from driftline.source import csv as csv_source
-from driftline.source.csv import CsvFiles, csv_readers
-from driftline.source.csv_files import ANY
 from driftline.verify import files as check
 from driftline.verify.cells import CsvDialect, decoded
 from driftline.verify.files import parts
@@ -168,28 +168,26 @@ def test_quotes_are_told_where_they_alone_make_the_rows_even(tmp_path: Path) -> 
 
 def test_what_a_file_tells_is_said(tmp_path: Path) -> None:
     files = CsvFiles(SPARK, [str(put(tmp_path, SAMPLE, "utf-16-le"))], strings=False)
-    files(ExpectedField(), Settings())
-    first, second = files.notes
+    first, second = files(ExpectedField(), Settings()).notes
     assert first.startswith("CSV was read by --delimiter ';' --encoding utf-16-le, as ")
     assert second.startswith("--decimal , would make numbers of Preis")
     said = from_properties(as_properties({"delimiter": ";", "encoding": "UTF-16LE", "decimal": ","}))
-    (reader,) = files(ExpectedField(), said)
-    assert files.notes == [] and [str(f.type) for f in reader.struct.fields] == ["string", "double"]
+    found = files(ExpectedField(), said)
+    (reader,) = found.readers
+    assert found.notes == [] and [str(f.type) for f in reader.struct.fields] == ["string", "double"]
     default = CsvFiles(SPARK, [str(put(tmp_path, "a,b\n1,2\n"))], strings=False)
-    default(ExpectedField(), Settings())
-    assert default.notes == []
+    assert default(ExpectedField(), Settings()).notes == []
 
 
 def test_a_delimiter_that_another_file_had_is_not_gone_by_in_silence(tmp_path: Path) -> None:
     """It stays with the table."""
     files = CsvFiles(SPARK, [str(put(tmp_path, "a,b\n1,2\n3,4\n"))], strings=False)
-    files(ExpectedField(), from_properties(as_properties({"delimiter": "tab"})))
-    (note,) = files.notes
+    (note,) = files(ExpectedField(), from_properties(as_properties({"delimiter": "tab"}))).notes
     assert note.endswith("has one column by --delimiter tab, and several by --delimiter ','")
     for text in ("a\n1\n", "a;b\n1,5;2,5\n", "a\nx,y\nz\n"):
         files = CsvFiles(SPARK, [str(put(tmp_path, text))], strings=False)
-        files(ExpectedField(), from_properties(as_properties({"delimiter": ";", "decimal": ","})))
-        assert files.notes == []
+        stated = from_properties(as_properties({"delimiter": ";", "decimal": ","}))
+        assert files(ExpectedField(), stated).notes == []
 
 
 def test_json_that_is_read_as_csv_is_said(tmp_path: Path) -> None:
@@ -197,8 +195,8 @@ def test_json_that_is_read_as_csv_is_said(tmp_path: Path) -> None:
     notes = []
     for text in ('{"a": 1, "b": 2}\n{"a": 3, "b": 4}\n', "{a},{b}\n1,2\n", '{"a": 1'):
         files = CsvFiles(SPARK, [str(put(tmp_path, text))], strings=False)
-        files(ExpectedField(), Settings())
-        notes.append([note for note in files.notes if note.endswith("--format json reads it as that")])
+        found = files(ExpectedField(), Settings())
+        notes.append([note for note in found.notes if note.endswith("--format json reads it as that")])
     assert list(map(len, notes)) == [1, 0, 0]
 
 
@@ -239,7 +237,7 @@ def test_moments_have_their_point_all_the_same(tmp_path: Path) -> None:
 def test_a_decimal_comma_in_a_column_that_was_declared(tmp_path: Path) -> None:
     files = CsvFiles(SPARK, [str(put(tmp_path, "amount;b\n1,50;x\n-2;y\n"))], strings=False)
     known = ExpectedField(fields={"amount": ExpectedField(frozenset({decimal(10, 2)}))})
-    (reader,) = files(known, from_properties(as_properties({"decimal": ","})))
+    (reader,) = files(known, from_properties(as_properties({"decimal": ","}))).readers
     assert str(reader.struct.fields[0].type) == "decimal(10, 2)"
     (some,) = reader.rows(0)
     assert list(map(str, some.batch.column(0).to_pylist())) == ["1.50", "-2.00"]

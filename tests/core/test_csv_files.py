@@ -15,10 +15,10 @@ from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, de
 from driftline.errors import DataError
 from driftline.observe import ranges
 from driftline.observe.expect import ExpectedField
-from driftline.source import csv as csv_source
-from driftline.source import csv_cut
-from driftline.source.csv import Fitted, csv_readers
-from driftline.source.csv_files import header_of
+from driftline.readers.csv import cut as csv_cut
+from driftline.readers.csv import reader as csv_source
+from driftline.readers.csv.reader import FoundCsv, csv_readers, fitted
+from driftline.readers.csv.stretches import header_of
 from driftline.verify.cells import CsvDialect
 from driftline.verify.files import parts
 from driftline.verify.files import read as records
@@ -132,10 +132,10 @@ def test_number_types_that_a_table_declares_are_those_of_its_cells(tmp_path: Pat
             SPARK, [str(csv(tmp_path, text, f"{i}.csv")) for i, text in enumerate(texts)], strings=False
         )
         known = ExpectedField(fields={"amount": ExpectedField(frozenset({amount}))})
-        fitted = Fitted(SPARK, readers)
-        assert fitted(known) is fitted(known)
-        assert [[f.name for f in reader.struct.fields] for reader in fitted(known)] == [["amount", "b"]]
-        return [str(f.type) for reader in fitted(known) for f in reader.struct.fields]
+        found = fitted(SPARK, FoundCsv((), written=readers), known)
+        assert fitted(SPARK, found, known) is found
+        assert [[f.name for f in reader.struct.fields] for reader in found.readers] == [["amount", "b"]]
+        return [str(f.type) for reader in found.readers for f in reader.struct.fields]
 
     money = decimal(10, 2)
     assert types(money, "amount,b\n1.50,1.x\n", "amount,b\n2,x\n,y\n") == ["decimal(10, 2)", "string"]
@@ -151,11 +151,12 @@ def test_number_types_that_a_table_declares_are_those_of_its_cells(tmp_path: Pat
 def test_a_text_stays_as_it_is_written_where_the_table_has_a_string_column_alone(tmp_path: Path) -> None:
     text = "version,paid,at,id\n1.10,TRUE,2026-03-01 12:00:00,7\n"
     readers = csv_readers(SPARK, [str(csv(tmp_path, text, "in.csv"))], strings=False)
-    fitted = Fitted(SPARK, readers)
+    found = FoundCsv((), written=readers)
 
     def types(*known: Primitive) -> list[str]:
         names = ("version", "paid", "at", "id")
-        (reader,) = fitted(ExpectedField(fields={name: ExpectedField(frozenset(known)) for name in names}))
+        expected = ExpectedField(fields={name: ExpectedField(frozenset(known)) for name in names})
+        (reader,) = fitted(SPARK, found, expected).readers
         return [str(f.type) for f in reader.struct.fields]
 
     assert types() == types(DOUBLE, STRING) == ["double", "boolean", "timestamp_ntz", "long"]

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from driftline.core.planning.dialect import Signs
 from driftline.core.schema.types import LONG, STRING
-from driftline.errors import UsageError
+from driftline.errors import DataError, UsageError
 from driftline.observe.csv_types import as_json
 from driftline.observe.expect import ExpectedField
+from driftline.readers.csv import reader as csv_source
+from driftline.readers.csv.cut import Marks, pieces
+from driftline.readers.csv.reader import CsvFiles
 from driftline.settings import as_properties, from_properties
-from driftline.source import csv as csv_source
-from driftline.source.csv import CsvFiles
-from driftline.source.csv_cut import Marks, pieces
 from driftline.verify import files as check
 from driftline.verify.cells import CsvDialect
 from driftline.verify.files import parts
@@ -40,16 +40,16 @@ def put(folder: Path, text: str | bytes, name: str = "in.csv") -> Path:
 def read(file: Path, **settings: str) -> tuple[dict[str, str], Rows, list[tuple[str, int]], list[str]]:
     """The types of the columns, the rows, what is none with its line, and what is said of the file."""
     files = CsvFiles(SPARK, [str(file)], strings=False)
-    readers = files(ExpectedField(), from_properties(as_properties(settings)))
+    found = files(ExpectedField(), from_properties(as_properties(settings)))
     types: dict[str, str] = {}
     rows: Rows = []
     others = []
-    for reader in readers:
+    for reader in found.readers:
         types |= {f.name: str(f.type) for f in reader.struct.fields}
         for some in (some for part in range(len(reader.sizes)) for some in reader.rows(part)):
             rows += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)
             others += [(reject.raw.decode(), reject.origin.line) for reject in some.rejects]
-    return types, rows, others, [note.replace(f"{file}", "FILE") for note in files.notes]
+    return types, rows, others, [note.replace(f"{file}", "FILE") for note in found.notes]
 
 
 def checked(file: Path, **settings: str) -> list[tuple[int, dict[str, str | None] | None]]:
@@ -73,7 +73,7 @@ def texts(file: Path, **settings: str) -> Rows:
     rows: Rows = []
     names: list[str] = []
     others = []
-    for reader in found:
+    for reader in found.readers:
         names = [f.name for f in reader.struct.fields]
         for some in (some for part in range(len(reader.sizes)) for some in reader.rows(part)):
             rows += zip(*(column.to_pylist() for column in some.batch.columns), strict=True)
@@ -287,6 +287,17 @@ def test_files_without_a_header_in_stretches(tmp_path: Path, monkeypatch: pytest
     assert len(texts(file, header="no")) == 300
 
 
+def test_names_that_a_person_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_source, "_STRETCH", (100, 100))
+    file = put(tmp_path, "".join(f"x{i};{i}\n" for i in range(100)) + "short\n")
+    types, rows, others, _ = read(file, header='name, "in EUR, net"')
+    assert types == {"name": "string", "in EUR, net": "long"}
+    assert (rows, others) == ([(f"x{i}", i) for i in range(100)], [("short", 101)])
+    assert checked(file, header='name, "in EUR, net"')[0] == (1, {"name": "x0", "in EUR, net": "0"})
+    with pytest.raises(DataError, match=r"in\.csv:1: the first row has 2 cells, where --header names 3"):
+        read(file, header="a,b,c")
+
+
 TITLES = "Sales of 2026\nmade by hand\n\nid;name\n1;x\n2;y\n"
 NOTES = '# made 2026, by hand\n# with 5" pipes\nid,name\n1,x\n# what follows is late\n2,y\n'
 
@@ -405,9 +416,8 @@ def test_a_number_stays_as_it_is_written_where_the_table_has_a_string_column_alo
     known = ExpectedField(
         fields={"n": ExpectedField(frozenset({STRING})), "m": ExpectedField(frozenset({LONG}))}
     )
-    (reader,) = CsvFiles(SPARK, [str(file)], strings=False)(
-        known, from_properties(as_properties({"thousands": "."}))
-    )
+    stated = from_properties(as_properties({"thousands": "."}))
+    (reader,) = CsvFiles(SPARK, [str(file)], strings=False)(known, stated).readers
     assert [str(f.type) for f in reader.struct.fields] == ["string", "long"]
     (some,) = reader.rows(0)
     assert some.batch.to_pylist() == [{"n": "1.234", "m": 5}]
@@ -421,7 +431,9 @@ def refused() -> Iterator[tuple[dict[str, str], str]]:
     yield {"delimiter": ";", "quote": ";"}, "quote: ';' is the delimiter: write another quote"
     yield {"delimiter": "|", "comment": "|"}, "comment: '|' is the delimiter: write another comment"
     yield {"comment": "none"}, "comment: 'none' is not one character"
-    yield {"header": "maybe"}, "header = 'maybe' is not possible"
+    yield {"header": True}, "header: 'true' is not auto, yes, no, or the names"
+    yield {"header": "id,,n"}, "header: column 2 has no name"
+    yield {"header": "id,n,id"}, "header: two columns have the name 'id'"
     yield {"skip_lines": "-1"}, "skip_lines = '-1' is not a whole number"
     yield {"thousands": "'"}, 'thousands = "\'" is not possible'
     yield {"thousands": ".", "decimal": "."}, "write decimal = ','"

@@ -8,7 +8,7 @@ import pytest
 
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.plan import plan
-from driftline.core.planning.shape import Facet, FieldShape, RecordShape, Seen
+from driftline.core.planning.shape import Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import LONG, Schema
 from driftline.observe.expect import expect
@@ -17,7 +17,7 @@ from driftline.observe.observation import Observation, merge_observations
 
 def _wide(columns: int) -> RecordShape:
     places = [Place("file", 1, i) for i in range(columns)]
-    return RecordShape({f"c{p.position}": FieldShape(p, {Facet(0, LONG): Seen(p)}) for p in places})
+    return RecordShape({f"c{p.position}": FieldShape(p, {Facet(0, LONG): Profile(p)}) for p in places})
 
 
 def test_a_wide_table_is_planned_without_a_search() -> None:

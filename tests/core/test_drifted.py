@@ -21,8 +21,10 @@ from driftline.core.values.parse import parse, parse_values
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
-from driftline.source import drifted, json_rows
-from driftline.source.json_rows import JsonRows
+from driftline.readers.json import drifted
+from driftline.readers.json import rows as json_rows
+from driftline.readers.json.rows import JsonRows
+from driftline.readers.terms import AdmissionTerms
 
 LEAVES = st.sampled_from(
     [
@@ -59,7 +61,7 @@ def rows_of(lines: Sequence[bytes], settings: Settings) -> tuple[list[str], list
     planned = plan(Schema(), shape, settings)
     if not planned.schema.struct.fields:
         return [], []
-    rows = JsonRows.of(planned, planned.schema.struct, known, observer.result(), settings, None)
+    rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, settings), observer.result())
     alone = rows.converter.of_json([parse(line) for line in lines])
     return by_whole_columns(rows, lines, shown), shown(alone)
 
@@ -154,7 +156,7 @@ def test_what_the_first_lines_hold_need_not_be_looked_at_again(
 
     whole = seen_in(lines, 1)
     planned = plan(Schema(), whole.shape)
-    rows = JsonRows.of(planned, planned.schema.struct, known, whole, Settings(), None)
+    rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, Settings()), whole)
     again = rows.beginning_with(seen_in(lines[:first], 1).shape).observer()
     parts = []
     for number, part in ((0, lines[:cut]), (cut, lines[cut:])):
@@ -182,7 +184,7 @@ def test_what_drifts_builds_no_decoder_of_usual_values_anew() -> None:
     observer = JsonObserver(known, Settings())
     observer.feed(lines, "batch", 1)
     planned = plan(Schema(), observer.result().shape, Settings())
-    rows = JsonRows.of(planned, planned.schema.struct, known, observer.result(), Settings(), None)
+    rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, Settings()), observer.result())
     watching = rows.observer()
     watching.feed(lines[:5], "batch", 1)
     usual = watching.fields

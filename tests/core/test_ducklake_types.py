@@ -30,6 +30,7 @@ from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake import engine, types
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.operations.alter import parse
+from driftline.sql.quoting import spark_type
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ducklake.md").read_text()
 
@@ -44,19 +45,32 @@ def rows(heading: str) -> dict[str, str]:
     }
 
 
+BOTH = {name: str(type_.ours) for name, type_ in types.TYPES.items() if type_.ours is not None}
+REFUSED = {name: type_.refused for name, type_ in types.TYPES.items() if type_.refused}
+READ = [name for name in types.TYPES if name not in BOTH and name not in REFUSED]
+PROMOTIONS = {name: type_.promotions for name, type_ in types.TYPES.items() if type_.promotions}
+
+
 def test_the_docs_have_the_tables() -> None:
     both = rows("| DuckLake | driftline |\n|---|---|\n| `boolean`")
-    assert {k: v for k, v in both.items() if k in types.BOTH} == {k: str(v) for k, v in types.BOTH.items()}
-    assert set(both) == {*types.BOTH, "decimal(p,s)", "struct`, `list`, `map"}
-    assert rows("| DuckLake | Spark reads |") == types.READ
-    assert rows("| DuckLake | why |") == types.REFUSED
+    assert {k: v for k, v in both.items() if k in BOTH} == BOTH
+    assert set(both) == {*BOTH, "decimal(p,s)", "struct`, `list`, `map"}
+    spark_names = {name: types.spark_name(types.read_type(name), "t.a") for name in READ}
+    assert rows("| DuckLake | Spark reads |") == spark_names
+    assert rows("| DuckLake | why |") == REFUSED
     assert rows("| driftline | why |") == types.UNWRITTEN
     promoted = {k: tuple(re.split(", ", v)) for k, v in rows("| from | to |").items()}
-    assert {k: v for k, v in promoted.items() if not k.startswith("decimal")} == types.PROMOTIONS
+    assert {k: v for k, v in promoted.items() if not k.startswith("decimal")} == PROMOTIONS
+
+
+def test_sql_knows_the_types_that_only_ducklake_has() -> None:
+    for name in (*READ, *REFUSED):
+        type_ = types.read_type(name)
+        assert spark_type(type_) == types.written_as(type_)
 
 
 def test_a_type_is_itself_again() -> None:
-    for name in (*types.BOTH, *types.READ, *types.REFUSED, "decimal(9,2)"):
+    for name in (*BOTH, *READ, *REFUSED, "decimal(9,2)"):
         assert types.write_type(types.read_type(name), "t.a") == name
     assert types.read_type("timestamp_us") == types.read_type("TIMESTAMP")
 
@@ -67,16 +81,16 @@ def test_what_ducklake_cannot_hold_is_refused(type_: Primitive) -> None:
         types.write_type(type_, "t.a")
 
 
-@pytest.mark.parametrize("name", types.REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
 def test_what_spark_cannot_hold_is_refused(name: str) -> None:
     with pytest.raises(DataError, match=f"Spark cannot read DuckLake's {name}"):
         types.spark_name(types.read_type(name), "t.a")
 
 
 def test_every_promotion_and_no_other() -> None:
-    names = [*types.BOTH, *types.READ, "decimal(9,2)", "decimal(18,2)", "decimal(18,4)"]
+    names = [*BOTH, *READ, "decimal(9,2)", "decimal(18,2)", "decimal(18,4)"]
     allowed = {(a, b) for a in names for b in names if a != b and types.promotes(a, b)}
-    assert allowed == {(a, b) for a, many in types.PROMOTIONS.items() for b in many} | {
+    assert allowed == {(a, b) for a, many in PROMOTIONS.items() for b in many} | {
         ("decimal(9,2)", "decimal(18,2)")
     }
 

@@ -17,8 +17,8 @@ from driftline.capture.finding import Finder
 from driftline.capture.folder import FileLog
 from driftline.capture.listing import listed
 from driftline.errors import SetupError, UsageError
-from driftline.source.files import expand
-from driftline.source.folders import matching
+from driftline.sources.files import expand
+from driftline.sources.folders import matching
 
 
 def log_of(folder: Path, fmt: str | None = None) -> FileLog:

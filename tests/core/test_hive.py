@@ -14,9 +14,9 @@ import pytest
 
 from driftline.errors import DataError
 from driftline.observe.json_files import blocks, splits_of, with_members
-from driftline.source.files import expand
-from driftline.source.hive import json_members, partitioned, path_fields, path_texts
-from driftline.source.parquet import parquet_readers
+from driftline.readers.columnar.parquet import parquet_readers
+from driftline.sources.files import expand
+from driftline.sources.hive import json_members, partitioned, path_fields, path_texts
 from driftline.verify.files import FilePart
 from driftline.verify.files import read as records_of
 from driftline.verify.job import path_values, with_values

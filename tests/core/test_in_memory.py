@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from driftline.convert.python_values import record_columns
 from driftline.errors import UsageError
-from driftline.source.given import paths_or_rows
-from driftline.source.in_memory import written
+from driftline.sources.given import paths_or_rows
+from driftline.sources.in_memory import written
 
 
 @pytest.fixture(autouse=True)

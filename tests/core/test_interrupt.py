@@ -33,7 +33,7 @@ def interrupt() -> Interrupt:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_before_the_commit(interrupt: Interrupt, number: signal.Signals) -> None:
-    phase = interrupt.told(lambda _: None)
+    phase = interrupt.watching(lambda _: None)
     phase("writing")
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), number)
@@ -43,7 +43,7 @@ def test_before_the_commit(interrupt: Interrupt, number: signal.Signals) -> None
 @pytest.mark.parametrize("then", ["waiting: others changed s.t once in 0 s", "observing"])
 def test_in_the_commit(interrupt: Interrupt, then: str) -> None:
     phases: list[str] = []
-    phase = interrupt.told(phases.append)
+    phase = interrupt.watching(phases.append)
     phase("committing")
     os.kill(os.getpid(), signal.SIGINT)
     phase("committed")
@@ -58,7 +58,7 @@ def test_a_command_behind_its_commit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
     def command(_: Any, prog_name: str, obj: cli.Invocation) -> None:
-        phase = obj.interrupt.told(lambda _: None)
+        phase = obj.interrupt.watching(lambda _: None)
         phase("committing")
         os.kill(os.getpid(), number)
         phase("committed")
@@ -76,7 +76,7 @@ def test_a_command_that_typer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     @command.command()
     def ends(context: typer.Context) -> None:
-        context.obj.interrupt.told(lambda _: None)("writing")
+        context.obj.interrupt.watching(lambda _: None)("writing")
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(cli, "app", command)
@@ -89,7 +89,7 @@ def test_what_goes_wrong_behind_it_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def command(_: Any, prog_name: str, obj: cli.Invocation) -> None:
-        obj.interrupt.told(lambda _: None)("committing")
+        obj.interrupt.watching(lambda _: None)("committing")
         os.kill(os.getpid(), signal.SIGINT)
         raise cli.DriftlineError("whether the commit took place is not known")
 

@@ -8,24 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from core.tasks import observe_splits, run
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema
 from driftline.observe.expect import expect
-from driftline.observe.json_files import ObservedSplits, Share, Split, observe_splits, splits_of, together
+from driftline.observe.json_files import ObservedSplits, Share, Split, splits_of, together
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import MANY_KEYS
-from driftline.source import json as json_source
-from driftline.source import shares
-from driftline.source.json import SplitRows, weight
-from driftline.source.json_rows import JsonRows, LineRows, Run
-from driftline.source.shares import gathered
+from driftline.readers import shares
+from driftline.readers.json.rows import JsonRows, LineTask, Run
+from driftline.readers.json.splits import SplitReader, weight
+from driftline.readers.shares import gathered
+from driftline.readers.terms import AdmissionTerms
+from driftline.sources import json_files as json_source
 
 FILES = {
     "00.jsonl": b'{"id": 1, "name": "x"}\n{"id": 2}\nbad\n{"id": 3}',  # no line feed at its end
@@ -109,9 +110,7 @@ def test_what_the_first_lines_of_a_task_hold_has_its_place_though_its_lines_are_
     short.write_bytes(b'{"b": 2}\n{"c": 3}\n')
     _, second = Split(str(long), 0, 180).cut(90)
     parts = list(
-        observe_splits(
-            expect(Schema(), Settings()), Settings(), None, [(1, second), (2, Split(str(short), 0, 18))]
-        )
+        observe_splits(expect(Schema(), Settings()), Settings(), [(1, second), (2, Split(str(short), 0, 18))])
     )
     assert [part.first for part in parts] == [1, 2]
     whole = merge_observations([parts[0].seen.shifted(10), parts[1].seen])
@@ -152,21 +151,38 @@ def made(
     settings, known = Settings(), expect(Schema(), Settings())
     seen = whole(splits, settings)
     planned = plan(Schema(), seen.shape, settings)
-    make = JsonRows.of(planned, planned.schema.struct, known, seen, settings, None)
-    rows: list[dict[str, Any]] = []
-    rejects: list[pa.RecordBatch] = []
-    task = SplitRows([share], make).rows(0, rejects.append)
-    while True:
-        try:
-            rows += next(task).to_pylist()
-        except StopIteration as ended:
-            refused = [row for batch in rejects for row in batch.to_pylist()]
-            return rows, [(row["source"], row["line"], row["reason"]) for row in refused], ended.value
+    make = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, settings), seen)
+    batches, rejects, reported = run(SplitReader([share], AdmissionTerms(known, settings), make), 0)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    refused = [row for batch in rejects for row in batch.to_pylist()]
+    assert not reported.diverged
+    return rows, [(row["source"], row["line"], row["reason"]) for row in refused], reported.observed
 
 
 def whole(splits: list[Split], settings: Settings) -> Observation:
-    parts = observe_splits(expect(Schema(), settings), settings, None, list(enumerate(splits)))
+    parts = observe_splits(expect(Schema(), settings), settings, list(enumerate(splits)))
     return merge_observations(part.seen for part in parts)
+
+
+def test_a_task_that_meets_more_than_its_plan_covers_says_so_and_observes_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "_MANY", 1)
+    texts = [b'{"a": 1}\n', b'{"a": "x"}\nbad\n', b'{"a": 2}\n', b'{"b": 1}\n{\n']
+    splits = []
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.jsonl").write_bytes(text)
+        splits.append(Split(str(tmp_path / f"{number}.jsonl"), 0, len(text)))
+    settings, known = Settings(), expect(Schema(), Settings())
+    first = whole(splits[:1], settings)
+    planned = plan(Schema(), first.shape, settings)
+    terms = AdmissionTerms(known, settings)
+    make = JsonRows.of(planned, planned.schema.struct, terms, first)
+    rows, rejects, reported = run(SplitReader([list(enumerate(splits))], terms, make), 0)
+    assert [row for batch in rows for row in batch.to_pylist()] == [{"a": 1}]
+    assert reported.diverged
+    assert sum(map(len, rejects)) == 2
+    assert [part.seen for part in reported.observed] == [whole(splits, settings)]
 
 
 def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> None:
@@ -180,6 +196,8 @@ def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> Non
     observer = JsonObserver(known, settings)
     observer.feed([line], "a", 1)
     planned = plan(Schema(), observer.result().shape, settings)
-    make = JsonRows.of(planned, planned.schema.struct, known, observer.result(), settings, None)
-    rows = LineRows(make).rows([run_of(line)], lambda _: pytest.fail("nothing is refused"))
-    assert sum(len(places) for _, places in rows) == 1
+    make = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, settings), observer.result())
+    task = LineTask(make.observer(), make)
+    accepted, rejects = task.observe([run_of(line)])
+    assert rejects is None
+    assert sum(len(places) for _, places in task.convert(accepted)) == 1

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import UsageError
+from driftline.readers.avro import avro_readers
+from driftline.readers.columnar.julian import Zone, calendar_of, rebased_dates, rebased_moments
+from driftline.readers.columnar.parquet import parquet_readers
 from driftline.runtime.calendars import julian_shifts
-from driftline.source.avro import avro_readers
-from driftline.source.julian import Zone, calendar_of, rebased_dates, rebased_moments
-from driftline.source.parquet import parquet_readers
 from driftline.verify.julian import day
 from driftline.verify.typed_files import read_columns
 

@@ -9,9 +9,9 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.place import Place
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver
-from driftline.source.kafka import _Values
-from driftline.source.quarantined import _Raw
-from driftline.source.rejects import Origin
+from driftline.readers.rejects import Origin
+from driftline.sources.kafka import _Values
+from driftline.sources.quarantined import _Raw
 
 
 def batch(

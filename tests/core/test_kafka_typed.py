@@ -17,18 +17,19 @@ import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
+from core.tasks import run
 from driftline.convert import Converter
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.errors import SetupError, UsageError
 from driftline.observe.expect import expect
-from driftline.source import protobuf
-from driftline.source import registry as client
-from driftline.source.column_rows import RowTerms
-from driftline.source.decoders import Wire
-from driftline.source.kafka_typed import KafkaValues, _together, _TypedRows
-from driftline.source.registry import Registered
+from driftline.readers import protobuf
+from driftline.readers import registry as client
+from driftline.readers.decoders import Wire
+from driftline.readers.registry import Registered
+from driftline.readers.terms import AdmissionTerms
+from driftline.sources.kafka_typed import KafkaReader, _together
 from servers.registry import Registry
 
 
@@ -74,15 +75,16 @@ def taken(
 ) -> tuple[dict[str, str], list[dict[str, Any]], list[dict[str, Any]]]:
     """The columns and rows of a table that the values came into, and what was set aside."""
     wire = Wire(fmt, client.Registry.of({"url": registry.url, **settings}))
-    terms = RowTerms(expect(Schema()), Settings())
-    batch, seen = of_kafka(values), KafkaValues(wire, terms)
-    for some in seen.decoded(batch)[0]:
-        seen.observer(some.key, some.struct).feed(some.rows)
-    whole = _together([seen.seen()], terms)
+    terms = AdmissionTerms(expect(Schema()), Settings())
+    batch = of_kafka(values)
+    *_, reported = run(KafkaReader(wire, terms), iter([batch]))
+    whole = _together([reported.observed], terms)
     planned = plan(Schema(), whole.shape)
-    struct, aside = planned.schema.struct, []
-    maker = _TypedRows(wire, terms, Converter(struct, planned.route, Settings()), None)
-    rows = [row for rows in maker.rows(iter([batch]), aside.append) for row in rows.to_pylist()]
+    struct = planned.schema.struct
+    reader = KafkaReader(wire, terms, Converter(struct, planned.route, Settings()))
+    batches, aside, again = run(reader, iter([batch]))
+    assert not again.diverged
+    rows = [row for rows in batches for row in rows.to_pylist()]
     kept = [row for some in aside for row in some.to_pylist()]
     assert whole.tally.malformed == len(kept) and whole.tally.records == len(rows)
     return {f.name: str(f.type) for f in struct.fields}, rows, kept

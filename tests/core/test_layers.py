@@ -61,7 +61,7 @@ def test_the_conversion_knows_no_spark() -> None:
 
 def test_every_room_has_its_layer() -> None:
     assert house.rooms() <= set(house.LAYERS)
-    assert len(house.rooms()) <= 26
+    assert len(house.rooms()) <= 27
 
 
 @pytest.mark.parametrize("faults", [house.against_layers, house.circles, house.late])
@@ -106,9 +106,9 @@ def test_what_is_on_its_way_to_a_goal_does_not_go_back() -> None:
     undocumented, public = house.undocumented()
 
     assert not house.shared_class_names()
-    assert len(house.circles(with_types=True)) <= 5
-    assert len(house.halves()) / len(house.modules()) <= 0.19
-    assert len(vague) / locals_ <= 0.065
+    assert not house.circles(with_types=True)
+    assert len(house.halves()) / len(house.modules()) <= 0.16
+    assert len(vague) / locals_ <= 0.026
     assert len(interrogative) / docstrings <= 0.01
     assert len(undocumented) / public <= 0.03
-    assert len(house.changing_globals()) <= 8
+    assert len(house.changing_globals()) <= 6

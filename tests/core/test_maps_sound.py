@@ -26,7 +26,8 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
-from driftline.source.json_rows import JsonRows, LineRows, Run
+from driftline.readers.json.rows import JsonRows, LineTask, Run
+from driftline.readers.terms import AdmissionTerms
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import differences
 from driftline.verify.source_values import ValueSettings
@@ -155,6 +156,10 @@ WHOLE = st.recursive(
 )
 
 
+def test_an_empty_key_of_a_record_is_nothing_beside_a_map_inside_it() -> None:
+    taken(Schema(), [{"m": {"7": None, "": False}}, {"m": {"7": {"7": None, "8": False}}}])
+
+
 @given(
     st.lists(
         st.fixed_dictionaries({}, optional={"m": WHOLE, "n": WHOLE, "plain": SCALARS}), min_size=1, max_size=6
@@ -173,7 +178,7 @@ def test_maps_come_as_whole_columns_like_one_by_one(records: list[dict[str, Any]
         observer.feed(lines, "batch", 1)
         seen = observer.result()
         planned = plan(before, seen.shape, AUTO)
-        rows = JsonRows.of(planned, planned.schema.struct, known, seen, AUTO, None)
+        rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, AUTO), seen)
         watching = rows.observer()
         watching.feed(lines, "batch", 1)
         looked = watching.feed(lines, "batch", 1 + len(lines))  # what is usual is known now
@@ -199,7 +204,7 @@ def test_usual_maps_are_not_looked_at_one_by_one() -> None:
     watching = JsonObserver(known, AUTO)
     watching.feed(lines, "batch", 1)
     planned = plan(schema, watching.result().shape, AUTO)
-    rows = JsonRows.of(planned, schema.struct, known, watching.result(), AUTO, None)
+    rows = JsonRows.of(planned, schema.struct, AdmissionTerms(known, AUTO), watching.result())
     again = rows.observer()
     looked = again.feed(lines, "batch", 1)
     assert len(looked) < 100
@@ -248,7 +253,9 @@ def resolved(schema: Schema) -> list[str]:
     value = next((type_.value for type_ in types if isinstance(type_, Map)), None)
     if value is not None and len(types) > 1:
         types = [
-            resolution(schema, ("m",), Map(STRING, Struct() if isinstance(value, Struct) else value)).one.type
+            resolution(
+                schema, ("m",), Map(STRING, Struct() if isinstance(value, Struct) else value)
+            ).merged.type
         ]
     return [str(in_order(type_)) for type_ in types]
 
@@ -278,10 +285,11 @@ def test_parts_of_a_batch_with_few_keys_of_a_map_are_as_expected(words: dict[str
         parts.append(observer.result())
     seen = merge_observations(parts)
     planned = plan(Schema(), seen.shape, AUTO)
-    rows = JsonRows.of(planned, planned.schema.struct, expect(Schema(), AUTO), seen, AUTO, None)
+    rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(expect(Schema(), AUTO), AUTO), seen)
     for lines in (many[:500], few):
-        in_task = LineRows(rows)
-        made = list(in_task.rows([Run(lines, "a", 1, lambda place, why: pytest.fail(str(why)))], pytest.fail))
+        in_task = LineTask(rows.observer(), rows)
+        accepted, _ = in_task.observe([Run(lines, "a", 1, lambda place, why: pytest.fail(str(why)))])
+        made = list(in_task.convert(accepted))
         assert sum(batch.num_rows for batch, _ in made) == len(lines)
         again = plan(Schema(), in_task.observed().shape, AUTO).schema.struct
         assert again == planned.schema.struct

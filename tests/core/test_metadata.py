@@ -6,7 +6,7 @@ from driftline.core.planning.metadata import own_column, with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
-from driftline.source.kafka import METADATA_COLUMN
+from driftline.sources.kafka import METADATA_COLUMN
 
 
 def test_a_column_of_an_earlier_version_gets_the_fields_that_it_lacks():

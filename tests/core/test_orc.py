@@ -11,7 +11,7 @@ import pytest
 from pyarrow import orc
 
 from driftline.errors import DataError
-from driftline.source.orc import check_timestamps, finer_column
+from driftline.readers.columnar.orc import check_timestamps, finer_column
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 FINE, WHOLE = pa.array([None, 1_001], pa.timestamp("ns")), pa.array([None, 1_000], pa.timestamp("ns"))

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import DataError, UsageError
-from driftline.source.parquet import OldTimestamps, ParquetReader, parquet_readers
+from driftline.readers.columnar.parquet import OldTimestamps, ParquetReader, parquet_readers
 from driftline.verify.json_texts import parse
 from driftline.verify.typed_files import read_columns
 

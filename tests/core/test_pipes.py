@@ -15,10 +15,10 @@ import pytest
 from driftline.capture.listing import listed
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.ranges import opened
-from driftline.source import pipes
-from driftline.source.files import expand
-from driftline.source.given import given_paths, paths_or_rows
-from driftline.source.pipes import is_pipe, spooled
+from driftline.sources import pipes
+from driftline.sources.files import expand
+from driftline.sources.given import given_paths, paths_or_rows
+from driftline.sources.pipes import is_pipe, spooled
 
 Fifo = Callable[..., str]
 

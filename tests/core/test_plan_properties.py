@@ -22,8 +22,8 @@ from driftline.core.planning.shape import (
     Facet,
     FieldShape,
     MapOf,
+    Profile,
     RecordShape,
-    Seen,
     merge_all,
 )
 from driftline.core.schema.naming import MAX_NAME_BYTES, METADATA_NAMES, caseless, marked_key
@@ -86,7 +86,7 @@ def fields(draw: st.DrawFn, typed: bool, depth: int = 2) -> FieldShape:
     for _ in range(draw(st.integers(0, 3))):
         kinds = ["primitive", "primitive", "record", *(["map"] if typed else [])][: None if depth else 2]
         dim = draw(st.sampled_from([0, 0, 0, 1, 1, 2, 3]))
-        seen = Seen(
+        seen = Profile(
             draw(PLACES),
             draw(st.sampled_from(["x", "y"])),
             wide=draw(st.booleans()),

@@ -79,7 +79,7 @@ def test_entries() -> None:
         version("a: long, b: date", 1, 2000, altered),
         version("a: long, b: date, c: date", 2, 3000),
     ]
-    found = entries(versions, {}, whole=True)
+    found = entries(versions, {}, complete=True)
     assert [(e.by, e.makes_table, len(e.changes)) for e in found] == [
         ("batch", True, 1),
         ("alter", False, 1),
@@ -92,7 +92,9 @@ def test_entries() -> None:
 def test_what_was_cleaned_away_is_unknown() -> None:
     old, new = schema("a: long"), schema("a: long, b: date")
     known = {0: old, 1: type(new)(new.struct, 1)}
-    found = entries([version("a: long, b: date", 1, 2000), version("a: long", 0, 3000)], known, whole=False)
+    found = entries(
+        [version("a: long, b: date", 1, 2000), version("a: long", 0, 3000)], known, complete=False
+    )
     assert [(e.by, e.at, e.after.definition.schema.id) for e in found] == [
         ("unknown", None, 0),
         ("unknown", None, 1),

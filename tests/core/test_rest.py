@@ -279,7 +279,7 @@ def test_a_part_of_a_value_that_waits_whole_comes_with_it() -> None:
     (whole,) = parts_of(rows, before, "_rest", Selection(), Settings().mark)
     assert (whole.record, whole.counts) == ({"d": {"p": {"q": False, "r": [Number("1")]}}}, {("d", "p"): 1})
     (part,) = parts_of(rows, before, "_rest", Selection((("d", "p", "q"),)), Settings().mark)
-    assert (part.record, part.left) == ({"d": {"p": {"q": False}}}, rest[1:])
+    assert (part.record, part.remaining) == ({"d": {"p": {"q": False}}}, rest[1:])
 
 
 def test_a_key_too_long_for_a_column_waits_until_a_person_promotes_it() -> None:
@@ -353,4 +353,4 @@ def test_keys_of_a_map_are_one_field_to_promote() -> None:
         (part,) = parts_of(rows, struct, "_rest", Selection(paths), Settings().mark)
         assert (part.counts, part.met) == (counts, set(paths))
     (part,) = parts_of(rows, struct, "_rest", Selection(excluded=(("m", "value", "v"),)), Settings().mark)
-    assert (part.record, dict(part.left)) == ({"m": {"x": {"w": Number("3")}}}, dict(rest[:2]))
+    assert (part.record, dict(part.remaining)) == ({"m": {"x": {"w": Number("3")}}}, dict(rest[:2]))

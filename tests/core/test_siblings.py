@@ -50,7 +50,7 @@ def test_as_one(table: str, one: str, drifted: list[str]) -> None:
 
 @pytest.mark.parametrize("path", ["l.x", "l.element.x", "l.element.element.x"])
 def test_a_wanted_type_is_found_with_and_without_steps_into_lists(path: str) -> None:
-    settling = FieldMerger(asked_types={parse_path(path): parse_type("date")})
+    settling = FieldMerger(requested_types={parse_path(path): parse_type("date")})
     made = settling.record([schema("l: {x: long, x_string@x: string}[2], y: long").struct])
     assert bool(settling.met) == (path != "l.element.x")
     assert show(made.type) == f"{{l: {{x: {'date' if settling.met else 'string'}}}[2], y: long}}"

@@ -27,6 +27,7 @@ from driftline.core.schema.types import (
     Struct,
     decimal,
 )
+from driftline.formats.iceberg.manifests import Forgotten, ManifestEntry, Summation, merged
 from driftline.formats.iceberg.table_statistics import forgotten
 from driftline.stats.exact import _inside
 from driftline.stats.model import ColumnStatistics, origin
@@ -100,6 +101,25 @@ def test_commits_that_upkeep_let_go_of_were_appends(sequence, expired, appended)
         "current-schema-id": 0, "properties": {EXPIRED: str(expired)},
     }  # fmt: skip
     assert forgotten(metadata).appended is appended
+
+
+def test_sums_of_parts_are_the_sum_of_all_files():
+    """As tasks have them, in any parts; an int column was widened, and the first commits are forgotten."""
+    known = [commit(i, i % 2, 9, born=i != 5, slot=i - 4 if i > 4 else None) for i in range(3, 9)]
+    summation = Summation(known, {1: LONG, 2: STRING, 3: DOUBLE}, Forgotten([(2, 1), (0, None)], False))
+    entries = []
+    for i in range(40):
+        low, high = (n.to_bytes(4 if i < 20 else 8, "little", signed=True) for n in (-i, i * i))
+        bounds = {1: low, 2: b"%d" % i}, {1: high, 2: b"x%d" % i}
+        values = {1: 9, 2: i % 3 and 9, 3: 9}
+        entries.append(ManifestEntry(i % 9, i % 9, 9, values, {3: 9}, *bounds, is_data=i != 7))
+    whole = summation.sums(entries)
+    for size in (1, 7, 39):
+        parts = [entries[at : at + size] for at in range(0, len(entries), size)]
+        assert merged(map(summation.sums, parts)) == whole
+    assert sum(total.values for key, total in whole.items() if key.column == RECORDS) == 9 * 39
+    assert {key.width for key in whole if key.column == 1} == {4, 8}
+    assert not any(total.values or total.earliest for key, total in whole.items() if key.column == 3)
 
 
 def test_what_a_double_cannot_hold_makes_its_count_an_estimate():

@@ -11,7 +11,7 @@ from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime import stores
 from driftline.runtime.store_answers import explained
 from driftline.runtime.stores import Uri, configure, filesystem, is_stored
-from driftline.source.buckets import listing
+from driftline.sources.buckets import listing
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from core.test_accept import Lines
+from core.test_convert_rules import Lines
 from driftline.convert import Converter, arrow_schema
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema, Struct
-from driftline.core.values.parse import parse
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
+from driftline.ingest.recent import RecentBatches
 from driftline.ingest.upsert import Changes
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys
@@ -65,12 +65,10 @@ class FilesTable:
 
     def ingest(self, batch: Sequence[Event], settings: Settings) -> tuple[KeyCounts, int]:
         texts = [json.dumps(event).encode() for event in batch]
-        lines = Lines(texts, tasks=2)
-        seen, planned = accepted(lines, self.schema, settings, lambda _: None)  # type: ignore[arg-type]
-        self.schema, struct = planned.schema, planned.schema.struct
-        lines = Lines(texts, lines.judge)
-        lines.observe(self.schema, settings)
-        kept = [parse(text) for text, fits in zip(texts, lines.verdicts(), strict=True) if fits]
+        scan: Any = Lines(texts, self.schema, settings)
+        observed, planned = accepted(scan, RecentBatches(), lambda _: None)
+        scan, self.schema, struct = observed.scan, planned.schema, planned.schema.struct
+        kept, refused = scan.records()
         folder = self.folder / f"batch{self.batches}"
         folder.mkdir()
         self.batches += 1
@@ -84,7 +82,7 @@ class FilesTable:
         assert settings.row_key is not None
         slices = Slices(BatchFolder(str(folder)), parts)
         changes = Changes("t", slices, struct, settings.row_key, settings.mark)
-        return changes.settle(None, self, {}), seen.tally.malformed  # type: ignore[arg-type]
+        return changes.settle(None, self, {}), len(refused)  # type: ignore[arg-type]
 
     def rows(self) -> list[Event]:
         out = []

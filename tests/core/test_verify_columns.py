@@ -293,7 +293,7 @@ def test_each_record_is_matched_once(buckets: int) -> None:
         ]
         found = [unmatched(piece for bucket, piece in pieces if bucket == i) for i in range(buckets)]
 
-        at = by_part(b"".join(x.at for x in found))
+        at = by_part(b"".join(x.places for x in found))
         assert sum(x.records for x in found) == len(records) + len(others)
         assert at.pop(8, set()) == set(others)
         lone, alone = Counter(records) - Counter(rows), Counter(rows) - Counter(records)
@@ -330,7 +330,7 @@ def test_tasks_tell_what_is_left_of_files_and_rows(tmp_path: Path) -> None:
     found = reduce(add, (unmatched(piece for bucket, piece in pieces if bucket == i) for i in range(2)))
     texts_left = [
         text.record["id"] if text.record else text.raw
-        for number, lines in by_part(found.at).items()
+        for number, lines in by_part(found.places).items()
         for text in read(parts[number], lines)
     ]
     assert (found.records, found.surplus) == (41, 1)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from driftline.errors import SetupError, UsageError
-from driftline.source import web
-from driftline.source.files import expand
-from driftline.source.pipes import spooled
+from driftline.sources import web
+from driftline.sources.files import expand
+from driftline.sources.pipes import spooled
 from servers.http_server import serving
 
 BODY = b'{"a": 1}\n' * 1000

@@ -28,6 +28,7 @@ from driftline.write import (
     Key,
     Partition,
     PartTasks,
+    Reported,
     SetAside,
     WrittenFile,
     write_in_tasks,
@@ -48,11 +49,12 @@ class Rows:
     def __init__(self, fails: int = -1) -> None:
         self.fails = fails
 
-    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, None]:
+    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         for i in range(3):
             yield pa.RecordBatch.from_pydict({"a": [10 * given + i]}, schema=arrow_schema(SCHEMA.struct))
         if given == self.fails:
             raise ValueError("a broken record")
+        return Reported(None)
 
 
 class Context:

@@ -26,6 +26,7 @@ from driftline.write import (
     InFolder,
     Key,
     PartTasks,
+    Reported,
     SetAside,
     WrittenFile,
     folder_of_batch,
@@ -40,13 +41,13 @@ SCHEMA = Schema(Struct((Field("a", LONG, 1),)))
 class Rows:
     """Three rows a task, and one that is none."""
 
-    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, int]:
+    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[int]]:
         for i in range(3):
             yield pa.RecordBatch.from_pydict(
                 {"a": pa.array([10 * given + i])}, schema=arrow_schema(SCHEMA.struct)
             )
         set_aside(pa.RecordBatch.from_pydict({"raw": [str(given)]}))
-        return given
+        return Reported(given)
 
 
 def tasks_of(context: Any, count: int) -> PartTasks:
@@ -120,11 +121,11 @@ def test_repeated_attempts_leave_no_row_twice(tmp_path: Path, dealing: str, task
     ) as folder:
         assert folder is not None
         files = write_in_tasks(context, rows, plan, folder, InFolder(folder, place(tmp_path)))
-        assert rows.outcomes is not None
-        aside = [outcome.aside for outcome in rows.outcomes]
+        assert rows.results is not None
+        aside = [result.aside for result in rows.results]
         texts = [pa.ipc.open_file(file.open()).read_all()["raw"].to_pylist() for file in aside if file]
     assert texts == [[str(task)] for task in range(tasks)]
-    assert [outcome.observed for outcome in rows.outcomes] == list(range(tasks))
+    assert [result.observed for result in rows.results] == list(range(tasks))
     assert values(files) == [10 * task + i for task in range(tasks) for i in range(3)]
     there = {file for file in tmp_path.rglob("*") if file.is_file()}
     assert there == {local(file.path) for file in files}

@@ -46,10 +46,12 @@ def run(home: Path, options: argparse.Namespace) -> list[Outcome]:
                 cells = [format_, case, str(bench.operations(case))]
                 for mode in options.modes:
                     every = options.every * (KILLS if mode == "kill" else 1)
-                    outcomes = list(tries(bench, case, MODES[mode], every))
+                    outcomes = []
+                    for outcome in tries(bench, case, MODES[mode], every):
+                        outcomes.append(outcome)
+                        if outcome.wrong:
+                            print(f"{format_}: {outcome}", file=sys.stderr, flush=True)
                     failed = [outcome for outcome in outcomes if outcome.wrong]
-                    for outcome in failed:
-                        print(outcome, file=sys.stderr, flush=True)
                     cells.append(f"{len(outcomes) - len(failed)} of {len(outcomes)}")
                     wrong += failed
                 print("|", " | ".join(cells), "|", flush=True)

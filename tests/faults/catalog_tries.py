@@ -74,7 +74,9 @@ def main(home: Path, kind: str, every: int) -> None:
     catalog, control = CatalogDatabase.of(kind, home / "lake"), Control(Path(os.environ["FAULTS_CONTROL"]))
     in_a_process(catalog.make)
     shutil.copytree(home / "lake", home / "base")
-    assert not engine._shared, "a database that was open here would be open in all processes"
+    assert not engine.database.cache_info().currsize, (
+        "a database that was open here would be open in all processes"
+    )
     for mode in (Mode.KILL, Mode.FULL):
         at = 1
         while (one := tried(home, catalog, control, mode, at))["number"]:

@@ -35,7 +35,7 @@ def lake_of(session: SparkSession, home: Path, format_: str) -> Lake:
 
 
 def close_databases() -> None:
-    engine._shared.clear()
+    engine.database.cache_clear()
     gc.collect()
 
 

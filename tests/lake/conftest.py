@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.lake import Lake
-from driftline.runtime.java import QUICK
 from driftline.runtime.session import open_session, stop_session
 from lake.formats import FORMATS, ducklake_at
 from servers.machine import lacking
@@ -51,9 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(folder: Path) -> Iterator[SparkSession]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", QUICK)  # short tests never repay the better compiler
-        session = open_session(folder, properties=SETTINGS)
+    session = open_session(folder, properties=SETTINGS)
     yield session
     stop_session(session)
 

@@ -15,7 +15,7 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.lake import Lake, Table
-from driftline.source.typed import core_struct
+from driftline.sources.frames import core_struct
 from driftline.write import PartTasks, folder_of_batch
 
 FORMATS = ("iceberg", "ducklake")

@@ -20,7 +20,7 @@ from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.source.json_frame import JsonFrame
+from driftline.sources.texts import TextScan
 
 from .proof import proven
 
@@ -300,7 +300,7 @@ def test_rows_that_come_otherwise_when_read_again(
     frame = spark.range(1000).select("id", once("id").alias(own)).where(f"{own} is not null")
     texts = frame.selectExpr("to_json(struct(*)) as text")
     with monkeypatch.context() as patch:
-        patch.setattr(JsonFrame, "guess", lambda *_: None)  # as where a look at the first texts misleads
+        patch.setattr(TextScan, "guess", lambda *_: None)  # as where a look at the first texts misleads
         with pytest.raises(DataError, match="records were observed") as told:
             table.ingest(texts, json_column="text")
     assert "persist" in str(told.value.hint)

@@ -6,10 +6,11 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Empty, Queue
 
 import pytest
 
-from driftline.capture.query import CaptureQuery
+from driftline.capture.query import Batch, CaptureQuery
 from driftline.errors import SetupError
 from driftline.lake import Table
 from driftline.runtime import file_systems, stores
@@ -39,15 +40,16 @@ def put(server: S3, number: int) -> None:
 
 
 def ids(table: Table) -> list[int]:
-    return sorted(row.id for row in table.read().collect()) if table.format.load().exists else []
+    return sorted(row.id for row in table.read().collect())
 
 
-def has(query: CaptureQuery, table: Table, count: int) -> None:
-    """Returns when so many rows are there. Raises what ended the capture."""
-    end = time.monotonic() + 60
-    while len(ids(table)) < count:
-        assert time.monotonic() < end
-        assert not query.awaitTermination(1)
+def took_one(query: CaptureQuery, batches: Queue[Batch]) -> None:
+    """Returns when one more batch is in. Raises what ended the capture."""
+    try:
+        assert batches.get(timeout=60).result.rows_written == 1
+    except Empty:
+        assert query.awaitTermination(1) is False, "it has ended"
+        raise
 
 
 def age_marks(server: S3) -> None:
@@ -60,14 +62,15 @@ def age_marks(server: S3) -> None:
 def test_a_short_while_is_waited_for(lake, server, table_name):
     table = lake.table(table_name)
     put(server, 0)
-    query = table.capture("s3://away/in", name="c", every=0.2, checkpoint="s3://away/c")
+    batches: Queue[Batch] = Queue()
+    query = table.capture("s3://away/in", name="c", every=0.2, checkpoint="s3://away/c", on_batch=batches.put)
     for number in (1, 2):
-        has(query, table, number)
+        took_one(query, batches)
         server.stop()
         put(server, number)
-        time.sleep(1)
+        time.sleep(0.5)
         server.start()
-    has(query, table, 3)
+    took_one(query, batches)
     query.stop()
     query.awaitTermination()
 
@@ -81,8 +84,9 @@ def test_after_a_longer_one_it_ends_and_goes_on_when_it_is_started_again(
     file_systems.connected.cache_clear()
     table = lake.table(table_name)
     put(server, 0)
-    query = table.capture("s3://away/in", name="c", every=0.2, checkpoint="s3://away/c")
-    has(query, table, 1)
+    batches: Queue[Batch] = Queue()
+    query = table.capture("s3://away/in", name="c", every=0.2, checkpoint="s3://away/c", on_batch=batches.put)
+    took_one(query, batches)
     server.stop()
     put(server, 1)
     with pytest.raises(SetupError, match=r"s3://away/\S+: the store does not answer"):

@@ -18,7 +18,7 @@ from driftline.capture.lease import Lease
 from driftline.capture.query import Batch
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime import stores
-from driftline.source.files import expand, stamps
+from driftline.sources.files import expand, stamps
 from servers.proxy import Proxy
 
 _COUNT = count()
@@ -302,12 +302,12 @@ def test_a_checkpoint_in_a_bucket_is_one_process_at_a_time(bucket, s3, monkeypat
     monkeypatch.setattr(lease, "_RENEWED", 0.2)
     s3.put(f"{bucket}/c/locks/here.{lease.processes()}.999999999.a", b"")  # of a process that died here
     with (
-        Lease(f"{bucket}/c", "c").held(),
+        Lease(f"{bucket}/c", "c").locked(),
         pytest.raises(DataError, match="capture c runs in another process already"),
-        Lease(f"{bucket}/c", "c").held(),
+        Lease(f"{bucket}/c", "c").locked(),
     ):
         pass
-    with Lease(f"{bucket}/c", "c").held():
+    with Lease(f"{bucket}/c", "c").locked():
         pass
 
 
@@ -315,7 +315,7 @@ def test_the_mark_of_a_process_elsewhere_is_waited_for(bucket, s3, monkeypatch):
     for name, seconds in (("_RENEWED", 0.2), ("_STALE", 2.0), ("_LOOK", 0.1)):
         monkeypatch.setattr(lease, name, seconds)
     s3.put(f"{bucket}/c/locks/there.elsewhere.1.a", b"")
-    with Lease(f"{bucket}/c", "c").held():
+    with Lease(f"{bucket}/c", "c").locked():
         assert not list(s3.folder.glob("buckets/**/locks/there.*"))
 
 

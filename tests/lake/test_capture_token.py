@@ -22,8 +22,8 @@ from driftline.ingest import accept, pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.source.json import JsonFiles
-from driftline.source.opening import open_source
+from driftline.sources.json_files import JsonScan
+from driftline.sources.opening import open_source
 from lake.formats import beside, database
 
 
@@ -138,7 +138,7 @@ def test_two_captures_into_one_table(
 ) -> None:
     """What another capture adds meanwhile costs a commit more, and no planning or writing."""
     bring(table, tmp_path, 0, '{"id": 0}')
-    monkeypatch.setattr(JsonFiles, "guess", lambda *_: None)  # a wrong one is written, too
+    monkeypatch.setattr(JsonScan, "guess", lambda *_: None)  # a wrong one is written, too
     planned = counted(monkeypatch, accept, "plan")
     written = counted(monkeypatch, IcebergTransaction, "write")
     bring(

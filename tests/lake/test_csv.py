@@ -11,7 +11,7 @@ import pytest
 from driftline.errors import DataError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.source import csv as csv_source
+from driftline.readers.csv import reader as csv_source
 from driftline.write import run
 
 

@@ -17,7 +17,7 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.source.opening import open_source
+from driftline.sources.opening import open_source
 from lake.ducklake_peer import run, same
 from lake.formats import database, ducklake_at
 
@@ -206,12 +206,11 @@ def test_a_capture(lake: Lake, table: Table, tmp_path: Path) -> None:
 
 def test_nobody_registers_a_file_twice(table: Table, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, {"a": 1}))
-    state = table.format.load()
-    transaction = table.format.transaction(state)
+    transaction = table.format.transaction(table.format.load())
     transaction.append(table.lake.spark.sql("select 2L as a"), {})
-    again = table.format.transaction(state)
-    again._intent.files = list(transaction._intent.files)
     transaction.commit()
+    again = table.format.transaction(table.format.load())
+    again._intent.files = list(transaction._intent.files)
     with pytest.raises(DataError, match="is registered already"):
         again.commit()
     assert len(same(table.format, tmp_path)) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,23 @@ def test_settings_of_a_session_come_in_one_call(spark: SparkSession) -> None:
     assert session_conf(spark) == dict(spark.conf.getAll)
 
 
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commands to Java from now on, without those that only let go of an object."""
+    commands: list[str] = []
+    send = ClientServerConnection.send_command
+
+    def counted(connection: ClientServerConnection, command: str) -> Any:
+        if not command.startswith(_RELEASE):
+            commands.append(command)
+        return send(connection, command)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+    return commands
+
+
 def test_a_batch_with_nothing_new_asks_java_few_times(
-    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, table_name: str, tmp_path: Path, commands: list[str]
 ) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"a": 1, "b": [1, 2]}\n{"a": "x", "b": [{"c": 1.5}]}\n')
@@ -30,14 +46,20 @@ def test_a_batch_with_nothing_new_asks_java_few_times(
     for _ in range(2):
         table.ingest(file)
         file.touch()  # another version of it
-    commands: list[str] = []
-    send = ClientServerConnection.send_command
-
-    def counted(connection: ClientServerConnection, command: str) -> Any:
-        commands.append(command)
-        return send(connection, command)
-
-    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+    commands.clear()
     table.ingest(file)
-    asked = [command for command in commands if not command.startswith(_RELEASE)]
-    assert len(asked) <= (MOST_OF_ICEBERG if database(lake) is None else MOST_OF_DUCKLAKE)
+    assert len(commands) <= (MOST_OF_ICEBERG if database(lake) is None else MOST_OF_DUCKLAKE)
+
+
+@pytest.mark.iceberg_only("a DuckLake's columns are rows of its catalog")
+def test_a_new_column_takes_few_calls(
+    lake: Lake, table_name: str, tmp_path: Path, commands: list[str]
+) -> None:
+    first, second = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    first.write_text('{"id": 1}')
+    second.write_text(json.dumps({f"c{n}": n for n in range(300)}))
+    table = lake.table(table_name)
+    table.ingest(first)
+    commands.clear()
+    table.ingest(second)
+    assert len(commands) <= 4 * 300

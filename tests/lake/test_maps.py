@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from driftline.core.schema.types import Map, leaves, peel
@@ -196,8 +197,8 @@ def test_telemetry_goes_in_whole(lake: Lake, table_name: str, tmp_path: Path) ->
     telemetry_in(lake.table(table_name), tmp_path, batches=1)
 
 
+@pytest.mark.ducklake_only("what batches do to columns is planned without a format")
 def test_telemetry_goes_in_whole_in_ten_batches(lake: Lake, table_name: str, tmp_path: Path) -> None:
-    """Over one format: what batches do to columns is planned without one."""
     telemetry_in(lake.table(table_name), tmp_path, batches=10)
 
 

@@ -10,17 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from driftline import Lake
-from driftline.core.planning.recent import Recent
 from driftline.errors import DataError
-from driftline.ingest import accept, guess
+from driftline.ingest.recent import RecentBatches
 from driftline.observe import json_files, ranges
-from driftline.source import json as json_source
-from driftline.source import json_frame, likely, typed
-from driftline.source.json import JsonFiles
-from driftline.source.json_frame import JsonFrame
+from driftline.sources import json_files as json_source
+from driftline.sources.frames import FrameScan
+from driftline.sources.json_files import JsonScan
+from driftline.sources.texts import TextScan
 from driftline.write import run
 
 USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}
@@ -135,14 +134,14 @@ def test_one_go_reads_once(
     ending: str,
 ) -> None:
     small(0)
-    monkeypatch.setattr(likely, "_last", Recent(16))  # batches of other tests are no guess
+    monkeypatch.setattr(lake, "recent", RecentBatches())  # batches of other tests are no guess
     for name, late in (("a", LATE["a drifted value, as there were"]), ("b", LATE["a key"])):
         write(folder / f"{name}{ending}", lines_of(late))
     reads: list[str] = []
-    for name in ("tasks", "_observed", "_first_lines"):
-        taken = getattr(JsonFiles, name)
+    for name in ("tasks", "observe", "_first_lines"):
+        taken = getattr(JsonScan, name)
         monkeypatch.setattr(
-            JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
+            JsonScan, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
         )
     lake.table(table_name).ingest(folder / f"a{ending}")
     assert reads == ["_first_lines", "tasks"], "its first lines, and then all of it"
@@ -155,15 +154,15 @@ def test_small_batches_that_bring_nothing_new_are_read_once(
 ) -> None:
     file = folder / "in.jsonl"
     reads: list[str] = []
-    for name in ("tasks", "_observed"):
-        taken = getattr(JsonFiles, name)
+    for name in ("tasks", "observe"):
+        taken = getattr(JsonScan, name)
         monkeypatch.setattr(
-            JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
+            JsonScan, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
         )
     table = lake.table(table_name)
     for late, expected in (
-        ("a key", ["_observed", "tasks"]),
-        ("a key", ["_observed", "tasks"]),  # the table has columns now
+        ("a key", ["observe", "tasks"]),
+        ("a key", ["observe", "tasks"]),  # the table has columns now
         ("nothing", ["tasks"]),
         ("a key", ["tasks"]),
         ("a type", ["tasks", "tasks"]),
@@ -203,11 +202,10 @@ def test_a_file_that_changes_meanwhile(
     file = folder / "in.jsonl"
     file.write_bytes(lines_of([USUAL]))
     changed = lines_of([USUAL | {"name": name} for name in now * 100])
-    road = guess if guessed else accept
-    plan = road.planned_for
-    monkeypatch.setattr(road, "planned_for", lambda *args: file.write_bytes(changed) and plan(*args))
+    plan = RecentBatches.plan
+    monkeypatch.setattr(RecentBatches, "plan", lambda *args: file.write_bytes(changed) and plan(*args))
     if not guessed:
-        monkeypatch.setattr(JsonFiles, "guess", lambda *_: None)
+        monkeypatch.setattr(JsonScan, "guess", lambda *_: None)
     lake.table(table_name).ingest(file)
     rows = lake.sql(f"select count(*), count_if(name = 'grown') from lake.{table_name}").head()
     assert tuple(rows) == (60 + 100 * len(now), 100 * len(now))
@@ -253,7 +251,7 @@ def test_what_is_no_record_is_set_aside_in_the_same_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small(0)
-    monkeypatch.setattr(JsonFiles, "rejected", None)  # which would read the batch once more
+    monkeypatch.setattr(JsonScan, "rejected", None)  # which would read the batch once more
     lines = lines_of([]).split(b"\n")
     bad = {4: b"bad", 17: b'{"id": \xff}', 40: b"[]", 58: b"{"}
     for number, line in bad.items():
@@ -277,7 +275,7 @@ def test_many_small_files_are_read_once(
     small(0)
     files = folder / table_name
     files.mkdir()
-    monkeypatch.setattr(JsonFiles, "rejected", None)
+    monkeypatch.setattr(JsonScan, "rejected", None)
     drifted = {
         3: USUAL | {"size": "big"},
         7: USUAL | {"more": 1},
@@ -287,10 +285,10 @@ def test_many_small_files_are_read_once(
         lines = [json.dumps(usual), "" if i % 2 else "bad", json.dumps(USUAL), "[]" if i == 70 else "{}"]
         (files / f"{i:03}.jsonl").write_text("\n".join(lines) + ("\n" if i % 3 else ""))
     reads: list[str] = []
-    for name in ("tasks", "_observed", "_first_lines"):
-        taken = getattr(JsonFiles, name)
+    for name in ("tasks", "observe", "_first_lines"):
+        taken = getattr(JsonScan, name)
         monkeypatch.setattr(
-            JsonFiles, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
+            JsonScan, name, lambda *args, name=name, taken=taken: reads.append(name) or taken(*args)
         )
     result = lake.table(table_name).ingest(files)
     assert reads == ["_first_lines", "tasks"]
@@ -315,8 +313,8 @@ def test_texts_of_a_frame_are_read_once(lake: Lake, table_name: str, monkeypatch
     for text in ('{"a": 1}', '{"a": 2}'):  # the second batch is the first for a table with columns
         ingested(text)
     with monkeypatch.context() as patch:
-        patch.setattr(json_frame, "_observed", None)
-        patch.setattr(JsonFrame, "rejected", None)
+        patch.setattr(TextScan, "observe", None)
+        patch.setattr(TextScan, "rejected", None)
         assert ingested('{"a": 3}', "{", '{"a": 4}') == (2, 1)
         assert ingested() == (0, 0)
     assert ingested('{"a": "x"}') == (1, 0), "the guess was wrong"
@@ -330,21 +328,15 @@ def test_texts_of_a_frame_are_read_once(lake: Lake, table_name: str, monkeypatch
 def test_the_first_texts_of_a_frame_are_looked_at_and_read_once(
     lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole: list[bool] = []
-    observed = JsonFrame._observed
-
-    def counted(self: JsonFrame, frame: DataFrame, *many: int) -> Any:
-        whole.append(frame is self.frame)
-        return observed(self, frame, *many)
-
-    monkeypatch.setattr(JsonFrame, "_observed", counted)
+    monkeypatch.setattr(lake, "recent", RecentBatches())
+    monkeypatch.setattr(TextScan, "observe", None)
     frame = lake.spark.createDataFrame([('{"a": 1}',), ('{"a": "x"}',), ("{",)], "text string")
     result = lake.table(table_name).ingest(frame, json_column="text")
-    assert (result.rows_written, result.rows_quarantined, whole) == (2, 1, [False])
+    assert (result.rows_written, result.rows_quarantined) == (2, 1)
 
 
 def test_a_dataframe_is_read_once(lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(typed, "_observed", None)
+    monkeypatch.setattr(FrameScan, "observe", None)
     frame = lake.spark.range(5).selectExpr("id", "cast(id as string) as text", "array(id) as ids")
     table = lake.table(table_name)
     assert [table.ingest(frame).rows_written for _ in range(2)] == [5, 5]

@@ -14,7 +14,7 @@ from driftline.ingest import pipeline
 from driftline.lake import Lake, Table
 from driftline.operations import replay
 from driftline.quarantine import table as quarantine
-from driftline.source.opening import open_source
+from driftline.sources.opening import open_source
 from lake.proof import proven
 
 STRICT = {"policy": "strict", "hints": {"id": "long", "n": "long"}}

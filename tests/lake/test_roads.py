@@ -14,10 +14,11 @@ from driftline.convert import usual
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.ingest.accept import accepted
+from driftline.ingest.recent import RecentBatches
 from driftline.runtime.spark_conf import configured
-from driftline.source.base import Source
-from driftline.source.json import JsonFiles
-from driftline.source.json_column import json_column
+from driftline.sources.base import Source
+from driftline.sources.json_files import JsonFiles
+from driftline.sources.texts import json_column
 
 KEYS = "abcd"
 USUAL = [
@@ -66,10 +67,10 @@ def test_all_roads_make_the_same_rows(
     file.write_text("\n".join(lines))
     texts = spark.createDataFrame([(line,) for line in lines], "text string").coalesce(1)
     monkeypatch.setattr(usual, "DEEPEST", 0)  # of no field is the type usual
-    singly = rows(JsonFiles(spark, [str(file)]))
+    singly = rows(JsonFiles(spark=spark, files=[str(file)]))
     monkeypatch.undo()
     assert [row["n"] for row in singly] == list(range(len(lines)))
-    for source in (JsonFiles(spark, [str(file)]), json_column(texts, "text")):
+    for source in (JsonFiles(spark=spark, files=[str(file)]), json_column(texts, "text")):
         for one, other in zip(rows(source), singly, strict=True):
             assert one == other, lines[one["n"]]
 
@@ -77,7 +78,7 @@ def test_all_roads_make_the_same_rows(
 def rows(source: Source) -> list[dict[str, Any]]:
     """What becomes of the source in a new table."""
     with configured(SparkSession.active(), source.conf):
-        _, planned = accepted(source, Schema(), Settings(), lambda _: None)
-        made = source.tasks(planned, planned.schema.struct, Settings()).frame(planned.schema.struct)
+        observed, planned = accepted(source.open(Schema(), Settings()), RecentBatches(), lambda _: None)
+        made = observed.tasks(planned, planned.schema.struct).frame(planned.schema.struct)
         texts = made.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))").collect()
     return sorted((json.loads(row[0]) for row in texts), key=lambda row: row["n"])

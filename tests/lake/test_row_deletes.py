@@ -21,7 +21,7 @@ from driftline.formats.base import CommitConflict, Moved
 from driftline.keys.identity import BatchKeys, FieldColumns
 from driftline.keys.settle import Latest, settle
 from driftline.lake import Lake, Table
-from driftline.write import PartTasks, SetAside, folder_of_batch
+from driftline.write import PartTasks, Reported, SetAside, folder_of_batch
 from lake.ducklake_peer import run
 from lake.formats import database, declare
 from lake.test_task_files import files_of
@@ -37,15 +37,16 @@ class Made:
     schema: Schema
     batch: Batch
 
-    def rows(self, _: int, __: SetAside) -> Generator[pa.RecordBatch, None, None]:
+    def rows(self, _: int, __: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         made = [{"id": key, "v": value} for key, value in self.batch.items() if value is not None]
         if made:
             yield pa.RecordBatch.from_pylist(made, arrow_schema(self.schema.struct))
+        return Reported(None)
 
 
 def begun(table: Table, batch: Batch) -> Any:
     """A transaction that is yet to commit the batch."""
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     column = transaction.schema.find(("id",))
     keys = BatchKeys(
         [FieldColumns.of([(column.id, column.type)])],

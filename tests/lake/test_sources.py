@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from driftline.errors import UsageError
 from driftline.lake import Lake, Table
+from driftline.readers.avro import avro_readers
+from driftline.readers.columnar.parquet import parquet_readers
 from driftline.runtime.spark_conf import FILES, configured
-from driftline.source.avro import avro_readers
-from driftline.source.files import expand
-from driftline.source.parquet import parquet_readers
+from driftline.sources.files import expand
 
 from .proof import proven
 

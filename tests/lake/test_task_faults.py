@@ -20,8 +20,10 @@ from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.iceberg.catalog import IcebergCatalog
+from driftline.formats.iceberg.spark_writer import SparkWriter
 from driftline.formats.iceberg.table import IcebergTable
-from driftline.write import SetAside
+from driftline.formats.iceberg.transaction import IcebergTransaction
+from driftline.write import Reported, SetAside
 from driftline.write import folder as batch_folder
 from lake.formats import database, written
 
@@ -42,13 +44,13 @@ class Faulty:
     schema: Schema
     fault: str
 
-    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, Killer | None]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, Reported[Killer | None]]:
         types = arrow_schema(self.schema.struct)
         for i in range(3):
             yield pa.RecordBatch.from_pylist([{"a": 10 * task + i, "b": "x"}], schema=types)
             if task and i == 1:
                 self.befall()
-        return Killer() if task and self.fault == "not told" else None
+        return Reported(Killer() if task and self.fault == "not told" else None)
 
     def befall(self) -> None:
         if self.fault == "disk":
@@ -85,7 +87,7 @@ def test_a_task_that_dies_leaves_no_file(
     lake: Lake, table_name: str, layout: str, fault: str, says: str
 ) -> None:
     table, folder = table_of(lake, table_name, layout)
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     with pytest.raises(Exception, match=says):
         written(lake.spark, transaction, Faulty(transaction.schema, fault))
     assert files_in(folder) == []
@@ -100,13 +102,13 @@ def test_what_a_killed_driver_leaves_is_found(
 ) -> None:
     table, folder = table_of(lake, table_name, layout)
     for _ in range(2):
-        transaction = table.format.transaction(table.format.load(), pinned=True)
+        transaction = table.format.transaction(table.format.load())
         written(lake.spark, transaction, Faulty(transaction.schema, "none"))
         transaction.commit()
     committed = files_in(folder)
     with monkeypatch.context() as patch:
         patch.setattr(batch_folder, "rmtree", lambda *_, **__: None)
-        transaction = table.format.transaction(table.format.load(), pinned=True)
+        transaction = table.format.transaction(table.format.load())
         written(lake.spark, transaction, Faulty(transaction.schema, "none"))
         staged = next(folder.rglob("*.gone"))
         (staged / f"00001-7-{staged.stem}-00001.parquet").write_bytes(b"half a file")
@@ -130,11 +132,57 @@ def test_what_a_killed_driver_leaves_is_found(
     assert table.read().count() == 12
 
 
+@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.iceberg_only("a DuckLake's are in test_ducklake_faults.py")
+def test_nothing_stays_of_rows_that_spark_wrote_for_a_table_written_anew(
+    lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    file.write_text('{"n": 1}\n{"n": "x"}')
+    table.ingest(file, settings={"format_version": version})
+    folder = Path(str(table.format.java().location()).removeprefix("file:"))
+    before, run = sorted(files_in(folder)), SparkWriter._run
+
+    def written_in_vain(*args: Any) -> None:
+        run(*args)
+        raise DataError("power cut")
+
+    monkeypatch.setattr(SparkWriter, "_run", written_in_vain)
+    monkeypatch.setattr(IcebergCatalog, "tables", lambda _: [table_name])
+    with pytest.raises(DataError, match="power cut"):
+        table.resolve("n", "string")
+    assert sorted(files_in(folder)) == before
+    monkeypatch.setattr(IcebergTransaction, "abandon", lambda _: None)  # nothing cleans up after a kill
+    with pytest.raises(DataError, match="power cut"):
+        table.resolve("n", "string")
+    assert len(files_in(folder)) > len(before)
+    lake.clean(24)
+    assert len(files_in(folder)) > len(before)
+    lake.clean(0)
+    assert sorted(files_in(folder)) == before
+    monkeypatch.undo()
+    assert table.resolve("n", "string").values == 2
+    assert sorted(row.n for row in table.read().collect()) == ["1", "x"]
+
+
+@pytest.mark.iceberg_only("Spark writes no file of a DuckLake in its place")
+def test_an_error_of_sparks_writer_says_what_is_wrong(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, file = lake.table(table_name), tmp_path / "in.jsonl"
+    file.write_text('{"n": 1}\n{"n": "x"}')
+    table.ingest(file)
+    file.write_text('{"waits": 1}')
+    table.ingest(file, settings={"new_fields": "hold"})
+    lake.sql(f"alter table lake.{table_name} set tblproperties ('write.data.path' = 'file:{file}/in')")
+    for command in (lambda: table.resolve("n", "string"), lambda: table.promote(everything=True)):
+        with pytest.raises(DataError, match=f"{table_name}: .*not a directory"):
+            command()
+
+
 def test_a_location_that_cannot_be_written(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table, file = lake.table(table_name), tmp_path / "in.jsonl"
     file.write_text('{"a": 1}')
     table.ingest(file)
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     location = Path(transaction.location.removeprefix("file:"))
     transaction.abandon()
     location.rename(location.with_name("away"))

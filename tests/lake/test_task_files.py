@@ -24,7 +24,7 @@ from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.gateway import items, text_map
 from driftline.formats.iceberg.task_files import data_file, modes_of
 from driftline.runtime.spark_conf import configured
-from driftline.write import WRITTEN, FilePlan, FileSettings, NewFile, SetAside, write_files
+from driftline.write import WRITTEN, FilePlan, FileSettings, NewFile, Reported, SetAside, write_files
 from lake.formats import database, declare, written
 
 COLUMNS = """id bigint, i int, b boolean, f float, d double, s string, bin binary, dt date, ts timestamp, tn timestamp_ntz,
@@ -97,12 +97,13 @@ class Tasks:
     schema: Schema
     broken: bool = False
 
-    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, None]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         types = arrow_schema(self.schema.struct)
         for i in range(3):
             yield pa.RecordBatch.from_pylist([{"a": 10 * task + i, "b": "x"}], schema=types)
             if task and self.broken:
                 raise ValueError("no more rows")
+        return Reported(None)
 
 
 ROWS_OF_TASKS = [(a, "x") for a in (0, 1, 2, 10, 11, 12)]
@@ -131,7 +132,7 @@ def test_tasks_write_files(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     declare(table, "a bigint, b string")
     for batch in (1, 2):
-        transaction = table.format.transaction(table.format.load(), pinned=True)
+        transaction = table.format.transaction(table.format.load())
         assert (
             written(
                 SparkSession.active(), transaction, Tasks(transaction.schema), {"driftline.batch": str(batch)}
@@ -159,7 +160,7 @@ def test_each_table_gets_its_rows(lake: Lake, table_name: str, layout: str, file
     lake.sql("create namespace if not exists lake.t")
     lake.sql(f"create table lake.{table_name} (a bigint, b string) using iceberg {layout}")
     table = lake.table(table_name)
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     assert (
         written(SparkSession.active(), transaction, Tasks(transaction.schema), {"driftline.batch": "one"})
         == 6
@@ -196,8 +197,9 @@ class TypedTasks:
 
     rows_of: tuple[pa.Table, pa.Table]
 
-    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, None]:
+    def rows(self, task: int, _: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         yield from self.rows_of[task].to_batches()
+        return Reported(None)
 
 
 def typed_rows(spark: SparkSession, table: str) -> DataFrame:
@@ -219,7 +221,7 @@ def test_partitions_are_those_of_icebergs_own_writer(
     typed.writeTo(f"lake.{table_name}_theirs").append()
     typed.writeTo(f"lake.{table_name}_theirs").append()
     table = lake.table(f"{table_name}_ours")
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     schema = arrow_schema(transaction.schema.struct)
     rows = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=schema)
     assert written(SparkSession.active(), transaction, TypedTasks((rows, rows))) == 6
@@ -255,7 +257,7 @@ def test_files_are_sorted_as_by_icebergs_own_writer(
     typed = typed_rows(spark, f"lake.{table_name}_ours")
     typed.writeTo(f"lake.{table_name}_theirs").append()
     table = lake.table(f"{table_name}_ours")
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     rows = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=arrow_schema(transaction.schema.struct))
     written(SparkSession.active(), transaction, TypedTasks((rows.slice(0, 2), rows.slice(2))))
     transaction.commit()
@@ -297,7 +299,7 @@ def test_partitions_are_those_of_sparks_writer_in_ducklake(
         ducklake.alter(
             f"ALTER TABLE {table.name} SET PARTITIONED BY ({spec}); ALTER TABLE {table.name} SET SORTED BY (id DESC)"
         )
-        transaction = table.format.transaction(table.format.load(), pinned=True)
+        transaction = table.format.transaction(table.format.load())
         if name == "theirs":
             transaction.append(typed, {})
         else:
@@ -351,7 +353,7 @@ def test_settings_of_the_session_come_before_those_of_the_table(
     session("spark.sql.iceberg.snapshot-property.owner", "session")
     session("spark.sql.iceberg.snapshot-property.driftline.batch", "session")
     table = lake.table(table_name)
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     written(SparkSession.active(), transaction, Tasks(transaction.schema), {"driftline.batch": "one"})
     transaction.commit()
     codecs = {pq.read_metadata(file).row_group(0).column(0).compression for file in files_of(lake, table)}
@@ -370,7 +372,7 @@ def test_metadata_of_the_commit_are_in_the_snapshot(lake: Lake, spark: SparkSess
     held.setAccessible(True)
     table = lake.table(table_name)
     declare(table, "a bigint, b string")
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     properties = jvm.java.util.HashMap()
     properties.put("reviewed", "yes")
     held.get(None).set(jvm.java.util.Collections.unmodifiableMap(properties))
@@ -405,7 +407,7 @@ def test_files_lie_where_the_location_provider_says(
         f"create table lake.{table_name} (a bigint, b string) using iceberg partitioned by (b) tblproperties ({listed})"
     )
     table = lake.table(table_name)
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     written(SparkSession.active(), transaction, Tasks(transaction.schema))
     transaction.commit()
     assert rows_in(table) == ROWS_OF_TASKS
@@ -423,7 +425,7 @@ def test_tasks_that_fail_leave_no_file(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     declare(table, "a bigint, b string")
     before = table.format.load()
-    transaction = table.format.transaction(before, pinned=True)
+    transaction = table.format.transaction(before)
     with pytest.raises(Exception, match="no more rows"):
         written(SparkSession.active(), transaction, Tasks(transaction.schema, broken=True))
     transaction.abandon()
@@ -434,7 +436,7 @@ def test_tasks_that_fail_leave_no_file(lake: Lake, table_name: str) -> None:
 def test_what_is_given_up_leaves_no_file(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     declare(table, "a bigint, b string")
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     written(SparkSession.active(), transaction, Tasks(transaction.schema))
     assert len(files_of(lake, table)) == 2
     transaction.abandon()
@@ -444,7 +446,7 @@ def test_what_is_given_up_leaves_no_file(lake: Lake, table_name: str) -> None:
 def test_statistics_of_ducklake_are_those_that_duckdb_finds(ducklake: Lake, table_name: str) -> None:
     table = ducklake.table(table_name)
     declare(table, "a bigint, b string")
-    transaction = table.format.transaction(table.format.load(), pinned=True)
+    transaction = table.format.transaction(table.format.load())
     written(SparkSession.active(), transaction, Tasks(transaction.schema))
     transaction.commit()
     known = table.format.load().table.id

@@ -40,7 +40,7 @@ def declared(lake: Lake, name: str, required: str = "", **columns: Any) -> Table
     schema = {"type": "struct", "schema-id": 0, "fields": fields(columns)}
     table = lake.table(name)
     table.format.java_catalog.createTable(
-        table.format._identifier,
+        table.format.identifier,
         jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(schema)),
         jvm.org.apache.iceberg.PartitionSpec.unpartitioned(),
         {"format-version": "3"},

@@ -175,9 +175,7 @@ class ToyTable(base.CatalogTable):
     def read_readable(self) -> DataFrame:
         return self.read()
 
-    def transaction(
-        self, state: State, made_as: Definition | None = None, *, pinned: bool = False
-    ) -> ToyTransaction:
+    def transaction(self, state: State, made_as: Definition | None = None) -> ToyTransaction:
         now = self.load()
         if now.exists and not (state.exists and state.fits(now)):
             raise CommitConflict(f"table {self.name} was changed meanwhile")

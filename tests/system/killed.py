@@ -1,48 +1,75 @@
-"""A capture that dies where it is told to: `killed.py JSON`. The whole process group goes, Python and Java, by SIGKILL.
+"""Captures that die where they are told to: `killed.py JSON`. The whole process group goes, Python and Java, by SIGKILL.
 
-The JSON: lake, its properties, stores, source, table, name, options of the capture; `die`: phase and how often it begins
-before; `tidy`: first compacts the tables and expires all snapshots but the last. Without `die` it prints what is there
-in the end, and which files were left by what died, and are deleted.
+The JSON is a list of captures, which run at once. Each has: lake, its properties, stores, source, table, name, options of
+the capture; `die`: phase and how often it begins before; `tidy`: first compacts the tables and expires all snapshots but the
+last. The process dies once each capture is where it is to die. Without `die` they go to their end, and it prints what is
+there then, and which files were left by what died, and are deleted.
 """
 
 import json
 import os
 import signal
 import sys
+import threading
+from collections.abc import Callable
 
 from driftline import Lake
 from driftline.runtime.stores import configure
 
+SECONDS = 300  # that one capture waits for the others before it dies
 
-def main(told: dict) -> None:
-    for kind, options in told.get("stores", {}).items():
-        configure(kind, options)
-    properties = {"spark.master": "local[2]", "spark.driver.memory": "1g", **told.get("properties", {})}
-    lake = Lake.open(told["lake"], properties=properties)
-    table, kept = told["table"], f"{told['table']}__quarantine"
-    if told.get("tidy"):
-        for name in (table, kept):
+
+def main(told: list[dict]) -> None:
+    for one in told:
+        for kind, options in one.get("stores", {}).items():
+            configure(kind, options)
+    lakes = [opened(one) for one in told]
+    for one, lake in zip(told, lakes, strict=True):
+        for name in tables(one) if one.get("tidy") else ():
             if lake.spark.catalog.tableExists(f"lake.{name}"):
                 tidy(lake, name)
-    phase, times = told.get("die") or (None, 0)
+    ready = threading.Barrier(len(told), lambda: os.killpg(0, signal.SIGKILL))
+    running = [
+        lake.table(one["table"]).capture(
+            one["source"], name=one["name"], progress=deadly(one.get("die"), ready), **one.get("options", {})
+        )
+        for one, lake in zip(told, lakes, strict=True)
+    ]
+    for query in running:
+        query.awaitTermination()
+    print(json.dumps([found(one, lake) for one, lake in zip(told, lakes, strict=True)]))
+
+
+def opened(one: dict) -> Lake:
+    properties = {"spark.master": "local[2]", "spark.driver.memory": "1g", **one.get("properties", {})}
+    return Lake.open(one["lake"], properties=properties)
+
+
+def tables(one: dict) -> tuple[str, str]:
+    return one["table"], f"{one['table']}__quarantine"
+
+
+def deadly(die: tuple[str, int] | None, ready: threading.Barrier) -> Callable[[str], None]:
+    phase, times = die or (None, 0)
     left = [times]
 
     def progress(now: str) -> None:
         if now == phase:
             left[0] -= 1
             if left[0] <= 0:
-                os.killpg(0, signal.SIGKILL)
+                ready.wait(SECONDS)
 
-    query = lake.table(table).capture(
-        told["source"], name=told["name"], progress=progress, **told.get("options", {})
-    )
-    query.awaitTermination()
+    return progress
+
+
+def found(one: dict, lake: Lake) -> dict:
     left = [orphan.path for orphan in lake.clean(0)]
-    found = lake.sql(f"select * from {table}")
-    columns = [f"count({column}) as {column}" for column in found.columns]
-    (counts,) = found.selectExpr("count(1) as rows", "count(distinct id) as ids", *columns).collect()
+    table, kept = tables(one)
+    rows = lake.sql(f"select * from {table}")
+    columns = [f"count({column}) as {column}" for column in rows.columns]
+    (counts,) = rows.selectExpr("count(1) as rows", "count(distinct id) as ids", *columns).collect()
     (bad,) = lake.sql(f"select count(1) as rows, count(distinct raw) as records from {kept}").collect()
-    print(json.dumps({"table": counts.asDict(), "quarantine": bad.asDict(), "left": left}))
+    return {"table": counts.asDict(), "quarantine": bad.asDict(), "left": left}
 
 
 def tidy(lake: Lake, name: str) -> None:

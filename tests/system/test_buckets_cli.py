@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from driftline.runtime.java import QUICK
-
 TOML = """
 [store.s3]
 endpoint = "${S3}"
@@ -19,7 +17,7 @@ secret_key = "${SECRET}"
 
 def run(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "driftline", *args]
-    env = {**os.environ, "SPARK_SUBMIT_OPTS": QUICK, **env}
+    env = {**os.environ, **env}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 

@@ -12,14 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from driftline.runtime.java import QUICK
-
 from .test_cli import SEVERAL, Done
 
-ENV = {
-    **{key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")},
-    "SPARK_SUBMIT_OPTS": QUICK,
-}
+ENV = {key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")}
 
 
 @pytest.fixture(scope="module")

@@ -1,24 +1,26 @@
-"""A capture is killed at every point that matters, twice in a row, and again after its tables were tidied up: in the end
-every record is there once."""
+"""Captures are killed at every point that matters, twice in a row, and again after their tables were tidied up: in the end
+every record is there once. Those that die at the same points run in one process, as its start is what takes long."""
+
+from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import fastavro
 
-from driftline.runtime.java import QUICK
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 from servers.lakehouse import Lakehouse
 from servers.registry import Registry
 
+Death = tuple[str, int]
 # Where each start dies: at the making of the table, then in the batch after it, again and again, until that is in.
 DEATHS = [
     ("committing", 1),
@@ -40,67 +42,98 @@ def batch(number: int) -> list[str]:
     return [*good, f"broken {number}"]
 
 
-def start(told: dict[str, Any]) -> tuple[int, str, str]:
-    """One run of the capture in a process group of its own."""
-    env = {**os.environ, "SPARK_SUBMIT_OPTS": QUICK}
+@dataclass(frozen=True)
+class Faulty:
+    """A capture, as `killed.py` is told of it, and what has one more batch come."""
+
+    told: dict[str, Any]
+    more: Callable[[int], object]
+    deaths: list[Death]
+
+    @classmethod
+    def into(
+        cls,
+        table: str,
+        lake: str,
+        source: str,
+        more: Callable[[int], object],
+        deaths: list[Death],
+        **options: Any,
+    ) -> Faulty:
+        told = {
+            "lake": lake,
+            "source": source,
+            "table": table,
+            "name": table.partition(".")[2],
+            "options": options,
+        }
+        return cls(told, more, deaths)
+
+    @classmethod
+    def of_files(cls, table: str, lake: str, folder: Path, deaths: list[Death]) -> Faulty:
+        folder.mkdir()
+        return cls.into(
+            table,
+            lake,
+            str(folder),
+            lambda n: (folder / f"{n}.json").write_text("\n".join(batch(n))),
+            deaths,
+            max_files=1,
+        )
+
+    def start(self, number: int) -> dict[str, Any]:
+        """What the start of this number is told, before which one more batch has come."""
+        self.more(number + 1)
+        return {**self.told, "die": self.deaths[number], "tidy": number in TIDY}
+
+    def check(self, found: dict[str, Any]) -> None:
+        batches = len(self.deaths) + 1
+        rows = found["table"]
+        assert rows["rows"] == rows["ids"] == RECORDS * batches
+        assert {c for c in rows if c.startswith("c")} == {f"c{n}" for n in range(batches)}
+        assert [n for c, n in rows.items() if c.startswith("c")] == [RECORDS] * batches
+        assert found["quarantine"] == {"rows": batches, "records": batches}
+
+
+def start(told: list[dict[str, Any]]) -> tuple[int, str, str]:
+    """One run of the captures in a process group of its own."""
     script = Path(__file__).with_name("killed.py")
     running = subprocess.Popen(
         [sys.executable, script, json.dumps(told)],
-        env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     out, err = running.communicate(timeout=600)
     return running.returncode, out, err
 
 
-def died_everywhere(
-    told: dict[str, Any], more: Callable[[int], object], deaths: list[tuple[str, int]] = DEATHS
-) -> dict[str, Any]:
-    """Kills the capture at each of the deaths, with one more batch to come each time; returns what is there in the end."""
-    more(0)
-    for number, death in enumerate(deaths):
-        more(number + 1)
-        code, out, err = start({**told, "die": death, "tidy": number in TIDY})
+def died_everywhere(*captures: Faulty) -> list[dict[str, Any]]:
+    """Kills the captures at each of their deaths, as many for each; returns what is there of each in the end."""
+    for capture in captures:
+        capture.more(0)
+    for number in range(len(captures[0].deaths)):
+        code, out, err = start([capture.start(number) for capture in captures])
         assert (code, out) == (-signal.SIGKILL, ""), err
-    code, out, err = start(told)
+    code, out, err = start([capture.told for capture in captures])
     assert code == 0, err
-    return json.loads(out)
+    found = json.loads(out)
+    for capture, each in zip(captures, found, strict=True):
+        capture.check(each)
+    return found
 
 
-def check(found: dict[str, Any], deaths: list[tuple[str, int]] = DEATHS) -> None:
-    batches = len(deaths) + 1
-    rows = found["table"]
-    assert rows["rows"] == rows["ids"] == RECORDS * batches
-    assert {c for c in rows if c.startswith("c")} == {f"c{n}" for n in range(batches)}
-    assert [n for c, n in rows.items() if c.startswith("c")] == [RECORDS] * batches
-    assert found["quarantine"] == {"rows": batches, "records": batches}
-
-
-def test_files(tmp_path):
-    source = tmp_path / "in"
-    source.mkdir()
-    told = {"lake": str(tmp_path / "lake"), "source": str(source), "table": "t.t", "name": "t",
-            "options": {"max_files": 1}}  # fmt: skip
-    check(died_everywhere(told, lambda n: (source / f"{n}.json").write_text("\n".join(batch(n)))))
-
-
-def test_files_into_a_store(tmp_path, lakehouse: Lakehouse):
-    """What the lake and the checkpoint are in is an object store; what a process leaves there, `clean` finds."""
-    source, deaths = tmp_path / "in", [("committing", 2), ("committed", 1)]
-    source.mkdir()
-    told = {"lake": lakehouse.warehouse, "properties": {"type": "rest", "uri": lakehouse.rest.uri, **lakehouse.reach},
-            "stores": {"s3": lakehouse.s3.options}, "source": str(source), "table": "faults.t", "name": "t",
-            "options": {"max_files": 1}}  # fmt: skip
-    found = died_everywhere(told, lambda n: (source / f"{n}.json").write_text("\n".join(batch(n))), deaths)
-
-    check(found, deaths)
-    assert found["left"]
-    assert all(path.startswith(f"{lakehouse.warehouse}/") for path in found["left"])
-
-
-def test_kafka(tmp_path, kafka: Kafka):  # noqa: F811
-    told = {"lake": str(tmp_path / "lake"), "source": f"kafka://{kafka.address}/faults", "table": "t.t", "name": "t",
-            "options": {"max_records": RECORDS + 1}}  # fmt: skip
-    check(died_everywhere(told, lambda n: kafka.send("faults", [r.encode() for r in batch(n)], partition=0)))
+def test_files_and_a_topic(tmp_path: Path, kafka: Kafka) -> None:  # noqa: F811
+    lake = str(tmp_path / "lake")
+    died_everywhere(
+        Faulty.of_files("t.files", lake, tmp_path / "in", DEATHS),
+        Faulty.into(
+            "t.topic",
+            lake,
+            f"kafka://{kafka.address}/faults",
+            lambda n: kafka.send("faults", [r.encode() for r in batch(n)], partition=0),
+            DEATHS,
+            max_records=RECORDS + 1,
+        ),
+    )
 
 
 def framed(line: str, registry: Registry) -> bytes:
@@ -115,13 +148,30 @@ def framed(line: str, registry: Registry) -> bytes:
     return b"\0" + registry.register("typed-value", schema).to_bytes(4, "big") + value.getvalue()
 
 
-def test_kafka_of_typed_values(tmp_path, kafka: Kafka):  # noqa: F811
-    deaths = [("writing", 2), ("committed", 1)]
+def test_files_into_a_store_and_a_topic_of_typed_values(
+    tmp_path: Path,
+    kafka: Kafka,  # noqa: F811
+    lakehouse: Lakehouse,
+) -> None:
+    """The lake of the files, and their checkpoint, are in an object store; what a process leaves there, `clean` finds."""
+    files = Faulty.of_files(
+        "faults.t", lakehouse.warehouse, tmp_path / "in", [("committing", 2), ("committed", 1)]
+    )
+    files.told.update(
+        properties={"type": "rest", "uri": lakehouse.rest.uri, **lakehouse.reach},
+        stores={"s3": lakehouse.s3.options},
+    )
     with Registry() as registry:
-        options = {"max_records": RECORDS + 1, "value_format": "avro", "registry": {"url": registry.url}}
-        told = {"lake": str(tmp_path / "lake"), "source": f"kafka://{kafka.address}/typed", "table": "t.t", "name": "t",
-                "options": options}  # fmt: skip
-        found = died_everywhere(
-            told, lambda n: kafka.send("typed", [framed(r, registry) for r in batch(n)], partition=0), deaths
+        typed = Faulty.into(
+            "t.typed",
+            str(tmp_path / "lake"),
+            f"kafka://{kafka.address}/typed",
+            lambda n: kafka.send("typed", [framed(r, registry) for r in batch(n)], partition=0),
+            [("writing", 2), ("committed", 1)],
+            max_records=RECORDS + 1,
+            value_format="avro",
+            registry={"url": registry.url},
         )
-    check(found, deaths)
+        found, _ = died_everywhere(files, typed)
+    assert found["left"]
+    assert all(path.startswith(f"{lakehouse.warehouse}/") for path in found["left"])

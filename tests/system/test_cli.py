@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import pytest
 
-from driftline.runtime.java import QUICK
-
 SEVERAL = """
 import contextlib, io, json, sys
 from driftline.cli import main
@@ -88,7 +86,7 @@ def here(tmp_path_factory) -> Path:
 
 def call(here: Path, *args: str, given: str = "", **more: str) -> Done:
     env = {key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")}
-    env |= {"SPARK_SUBMIT_OPTS": QUICK, **more}
+    env |= more
     done = subprocess.run(
         [sys.executable, *args], cwd=here, env=env, input=given, capture_output=True, text=True, check=False
     )

@@ -63,6 +63,18 @@ def test_version(run):
     assert (done.returncode, done.stdout) == (0, "driftline 0.1.0\n")
 
 
+def test_the_demo_s_files_are_copied_and_nothing_is_overwritten(run, tmp_path):
+    done = run("demo", "--files", "days")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [str(file.relative_to(tmp_path)) for file in sorted(tmp_path.glob("*/*"))] == done.stdout.split()
+    (tmp_path / "days/2026-03-08.jsonl").write_text("mine")
+    (tmp_path / "days/2026-03-02.jsonl").unlink()
+    again = run("demo", "--files", "days")
+    assert again.returncode == 2
+    assert "2026-03-03.jsonl is there already" in again.stderr
+    assert (tmp_path / "days/2026-03-08.jsonl").read_text() == "mine"
+
+
 def test_help_is_light(run):
     code = "import sys, driftline.cli; print([m for m in ('pyspark', 'pyarrow', 'rich.console') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

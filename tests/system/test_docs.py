@@ -41,7 +41,7 @@ NOT_RUN = {
     r"pip install ": "tests run on what it installs",
     r"(\w+=\S+ )?make [a-z-]+": "servers that run until Ctrl-C, and measurements of minutes; tests start the same",
     r"\.venv/bin/python bench/": "measurements of minutes",
-    r"driftline demo$": "test_cli runs it",
+    r"driftline demo( --files \.)?$": "test_cli and test_cli_usage run it",
     r"driftline .*(kafka|s3|https)://": "tests of sources and notices run the same with servers of their own",
     r"driftline ingest day\.jsonl .* 'mail ": "there is no mail; test_settle gives notice to other commands",
     r"CHAT_URL=": "test_examples runs the script",

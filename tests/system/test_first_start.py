@@ -11,7 +11,6 @@ import pytest
 
 from driftline.errors import SetupError
 from driftline.runtime import jars, session
-from driftline.runtime.java import QUICK
 
 WITHOUT_JAVA = """
 import sys
@@ -42,7 +41,7 @@ def test_without_java_the_wheel_runs_spark_and_nothing_litters(tmp_path):
         (tools / tool).symlink_to(shutil.which(tool) or "")
     here = tmp_path / "here"
     here.mkdir()
-    env = {**os.environ, "PATH": str(tools), "JAVA_HOME": "", "SPARK_SUBMIT_OPTS": QUICK}
+    env = {**os.environ, "PATH": str(tools), "JAVA_HOME": ""}
     ran = subprocess.run(
         [sys.executable, "-c", WITHOUT_JAVA, tmp_path / "lake"],
         cwd=here,

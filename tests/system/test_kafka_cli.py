@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from driftline.runtime.java import QUICK
 from servers.certificates import Authority, Certificate
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import PASSWORDS, USER, Kafka
@@ -141,7 +140,7 @@ def run(folder: Path, commands: dict[str, list[str]]) -> dict[str, Done]:
     secrets = {"KAFKA_PASSWORD": PASSWORDS["alice"], "WRONG_PASSWORD": WRONG, "KEY_PASSWORD": KEY_PASSWORD}
     done = subprocess.run(
         [sys.executable, "-c", SEVERAL], cwd=folder, input=json.dumps(list(commands.values())),
-        env={**os.environ, "SPARK_SUBMIT_OPTS": QUICK, **secrets}, capture_output=True, text=True, check=True,
+        env={**os.environ, **secrets}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return {name: Done(*each) for name, each in zip(commands, json.loads(done.stdout), strict=True)}
 

@@ -18,7 +18,6 @@ from urllib.parse import quote_plus
 import pyarrow.parquet as pq
 import pytest
 
-from driftline.runtime.java import QUICK
 from servers.queue import Queue
 from servers.s3 import S3
 
@@ -84,7 +83,7 @@ def taken_meanwhile(
 @pytest.fixture(scope="module")
 def env(s3: S3) -> dict[str, str]:
     keys = {"S3": s3.endpoint, "KEY": s3.access_key, "SECRET": s3.secret_key}
-    return {**os.environ, "SPARK_SUBMIT_OPTS": QUICK, **keys}
+    return {**os.environ, **keys}
 
 
 @pytest.fixture(scope="module")

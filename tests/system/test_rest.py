@@ -1,15 +1,13 @@
 """The command line on a REST catalog, which driftline.toml names."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from driftline.runtime.java import QUICK
 from servers.rest import Rest
+
+from .test_cli import SEVERAL, Done, call
 
 
 @pytest.fixture(scope="module")
@@ -22,34 +20,46 @@ def here(rest: Rest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(here: Path, *args: str) -> list[dict]:
-    env = {**os.environ, "SPARK_SUBMIT_OPTS": QUICK}
-    command = [sys.executable, "-m", "driftline", *args, "--json"]
-    ran = subprocess.run(command, cwd=here, env=env, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    return [json.loads(line) for line in ran.stdout.splitlines()]
+CAPTURE = [
+    "capture",
+    "in",
+    "--into",
+    "shop.events",
+    "--name",
+    "events",
+    "--max-files",
+    "1",
+    "--checkpoint",
+    "kept",
+    "--json",
+]
+COMMANDS = {
+    "capture": CAPTURE,
+    "nothing new": CAPTURE,
+    "verify": ["verify", "in", "--table", "shop.events", "--json"],
+    "query": ["query", "select id, id_string, id_array_long from shop.events order by 1, 2", "--json"],
+    "doctor": ["doctor", "--json"],
+}  # fmt: skip
 
 
-def test_a_capture_with_its_checkpoint_beside_it(here: Path) -> None:
-    command = (
-        "capture",
-        "in",
-        "--into",
-        "shop.events",
-        "--name",
-        "events",
-        "--max-files",
-        "1",
-        "--checkpoint",
-        "kept",
-    )
-    batches = run(here, *command)
+@pytest.fixture(scope="module")
+def done(here: Path) -> dict[str, list[dict]]:
+    """What each of `COMMANDS` printed."""
+    ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())))
+    assert ran.err == ""
+    each = {name: Done(*one) for name, one in zip(COMMANDS, json.loads(ran.out), strict=True)}
+    assert {(one.code, one.err) for one in each.values()} == {(0, "")}, each
+    return {name: [json.loads(line) for line in one.out.splitlines()] for name, one in each.items()}
+
+
+def test_a_capture_with_its_checkpoint_beside_it(here: Path, done: dict[str, list[dict]]) -> None:
+    batches = done["capture"]
     assert [(b["rows_written"], b["rows_quarantined"]) for b in batches] == [(2, 0), (2, 1)]
-    assert run(here, *command) == []
-    (verdict,) = run(here, "verify", "in", "--table", "shop.events")
+    assert done["nothing new"] == []
+    assert (here / "kept").is_dir()
+    (verdict,) = done["verify"]
     assert verdict["ok"]
-    rows = run(here, "query", "select id, id_string, id_array_long from shop.events order by 1, 2")
-    assert [list(row.values()) for row in rows] == [
+    assert [list(row.values()) for row in done["query"]] == [
         [None, None, [3]],
         [None, "x", None],
         [1, None, None],
@@ -57,6 +67,6 @@ def test_a_capture_with_its_checkpoint_beside_it(here: Path) -> None:
     ]
 
 
-def test_doctor_asks_the_catalog(here: Path) -> None:
-    (found,) = run(here, "doctor")
+def test_doctor_asks_the_catalog(done: dict[str, list[dict]]) -> None:
+    (found,) = done["doctor"]
     assert {check["name"]: check["ok"] for check in found["checks"]}["catalog"]

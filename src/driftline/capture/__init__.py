@@ -19,9 +19,9 @@ from driftline.errors import UsageError
 from driftline.ingest.listener import Listener
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
-from driftline.source.given import given_paths
-from driftline.source.pipes import is_pipe
-from driftline.source.web import is_url, shown
+from driftline.sources.given import given_paths
+from driftline.sources.pipes import is_pipe
+from driftline.sources.web import is_url, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,12 +76,12 @@ def capture(
         request.on_batch,
         request.listener,
     )
-    with ExitStack() as held:
-        held.enter_context(place.held())
+    with ExitStack() as stack:
+        stack.enter_context(place.locked())
         flow = _flow(catalog, table, data, reading, place)
-        held.callback(flow.end)
+        stack.callback(flow.end)
         place.claim(table, flow.name)
-        return start(target, flow, request.every, held)
+        return start(target, flow, request.every, stack)
 
 
 def _flow(

@@ -171,18 +171,18 @@ class Queue:
                 answer = self._client.receive_message(
                     QueueUrl=self._url, MaxNumberOfMessages=_OF_A_REQUEST, WaitTimeSeconds=_WAIT
                 )
-            some = [
+            messages = [
                 Message(m["Body"], m["MessageId"], m["ReceiptHandle"]) for m in answer.get("Messages", ())
             ]
-            if all(message.id in arrived for message in some):  # none, or the first ones come again
+            if all(message.id in arrived for message in messages):  # none, or the first ones come again
                 break
-            arrived |= {message.id: message for message in some}
+            arrived |= {message.id: message for message in messages}
         return list(arrived.values())
 
     def delete(self, receipts: Sequence[str]) -> None:
         """Delete messages in batches. A message that the queue fails to delete is delivered again."""
         for start in range(0, len(receipts), _OF_A_REQUEST):
-            some = receipts[start : start + _OF_A_REQUEST]
-            entries = [{"Id": str(n), "ReceiptHandle": receipt} for n, receipt in enumerate(some)]
+            batch = receipts[start : start + _OF_A_REQUEST]
+            entries = [{"Id": str(n), "ReceiptHandle": receipt} for n, receipt in enumerate(batch)]
             with explaining(self._url, self._options):  # what it fails to delete comes again
                 self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)

@@ -97,16 +97,16 @@ class Checkpoint:
     def claim(self, table: str, source: str) -> None:
         """Make the folder this capture's, if it is not already. Raises UsageError if it is another's."""
         self._known = self._read()
-        own = {"capture": self.name, "table": table, "source": source}
-        for key, value in own.items():
+        claim = {"capture": self.name, "table": table, "source": source}
+        for key, value in claim.items():
             if self._known.get(key, value) != value:
                 raise UsageError(
                     f"{self.place} is the checkpoint of capture {self._known.get('capture')}: "
                     f"{self._known.get('source')} into {self._known.get('table')}, not {source} into {table}",
                     hint="give this capture a name of its own, or name another checkpoint",
                 )
-        if not own.items() <= self._known.items():
-            self._write(own)
+        if not claim.items() <= self._known.items():
+            self._write(claim)
 
     def remember(self, uuid: str | None) -> None:
         """Keep the table's uuid, which tells it from a later table of the same name."""
@@ -162,8 +162,8 @@ class Checkpoint:
             self._lease.check()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """The folder as it was left, locked against other processes.
+    def locked(self) -> Iterator[None]:
+        """Restore the folder, and lock it against other processes.
 
         Raises DataError if another process has it, SetupError if it cannot be used.
         """
@@ -171,7 +171,7 @@ class Checkpoint:
             with _locked(Path(self.place), self.name):
                 yield
             return
-        with self._lease.held():
+        with self._lease.locked():
             if self._mirror is None:
                 yield
                 return
@@ -195,8 +195,8 @@ class Checkpoint:
             unread = SetupError(f"{self.place}/{_FILE}: cannot be read: {error}")
             raise answer(self.place, error) or unread from error
 
-    def _write(self, more: Mapping[str, Any]) -> None:
-        self._known = {**self._known, **more}
+    def _write(self, entries: Mapping[str, Any]) -> None:
+        self._known = {**self._known, **entries}
         data = json.dumps(self._known).encode()
         if is_stored(self.place):
             put(f"{self.place}/{_FILE}", data)

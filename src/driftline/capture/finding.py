@@ -42,34 +42,36 @@ class Finder:
     _listing: float | None = None  # when this look listed all
 
     def entries(self, taken: Mapping[str, ListedFile], fmt: str | None) -> list[ListedFile]:
-        """Files, with all that are new among them. ``fmt``: as of `listed`. Raises SetupError."""
-        self._listing, self._received, asked = None, {}, set[str]()
+        """List files, all new ones among them. ``fmt``: as of `listed`. Raises SetupError."""
+        self._listing, self._received, candidates = None, {}, set[str]()
         named = partial(_named, self.source.partition("://")[0], may_be(self.source, fmt))
         for text, number, receipt in () if self.channel is None else self.channel.receive():
             new = named(text)
             # A listing shows if a file that was taken was written again with its old size.
-            asked |= {path for path, size in new.items() if path not in taken or taken[path].size != size}
+            candidates |= {
+                path for path, size in new.items() if path not in taken or taken[path].size != size
+            }
             if receipt:
                 self._received[number] = receipt, set(new)
-        entries = None if self._is_due() else self._between(asked, taken, fmt)
+        entries = None if self._is_due() else self._between(candidates, taken, fmt)
         if entries is None:
             self._listing = time.time()
             entries = list(listed(self.source, fmt, self.lake))
         return entries
 
     def _between(
-        self, asked: set[str], taken: Mapping[str, ListedFile], fmt: str | None
+        self, candidates: set[str], taken: Mapping[str, ListedFile], fmt: str | None
     ) -> list[ListedFile] | None:
         """Find new files without a full listing: files that messages name, or that sort behind all others.
 
         Returns None if only a full listing can find them, or explain what is wrong.
         """
-        if len(asked) >= AT_ONCE or not (self.channel or taken):
+        if len(candidates) >= AT_ONCE or not (self.channel or taken):
             return None
         with suppress(SetupError, ValueError):  # a name may be one that no file can have
             if self.channel is None:
                 return list(listed_behind(self.source, fmt, max(taken)))
-            return [entry for entry in mapped(_now, sorted(asked)) if entry is not None]
+            return [entry for entry in mapped(_now, sorted(candidates)) if entry is not None]
         return None
 
     def logged(self) -> None:
@@ -91,9 +93,9 @@ class Finder:
         """
         if self.channel is None:
             return
-        done = [number for number, (_, files) in self._logged.items() if files.isdisjoint(pending)]
-        self.channel.delete([self._logged[number][0] for number in done])
-        for number in done:
+        finished = [number for number, (_, files) in self._logged.items() if files.isdisjoint(pending)]
+        self.channel.delete([self._logged[number][0] for number in finished])
+        for number in finished:
             del self._logged[number]
 
     def _is_due(self) -> bool:

@@ -13,13 +13,13 @@ from driftline.capture.folder import FileLog
 from driftline.capture.lost import LostOffsets
 from driftline.core.values.counted import counted
 from driftline.errors import DataError, DriftlineError
-from driftline.source.opening import open_source, opened
-from driftline.source.spool import leftovers
+from driftline.sources.opening import open_source, opened
+from driftline.sources.spool import leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.source.base import Source
+    from driftline.sources.base import Source
 
 _LOG = logging.getLogger("driftline")
 _A_DAY = 86_400.0  # seconds
@@ -65,10 +65,10 @@ class Files:
         """Raise DataError if a file of the list has changed since it was opened."""
         self.log.check(number)
 
-    def close(self, number: int) -> tuple[int, int | None]:
-        """Mark the list as committed. Files have no tombstones; the lag is in files."""
+    def close(self, number: int) -> int | None:
+        """Mark the list as committed. The lag is in files."""
         self.log.finish(number)
-        return 0, self.log.lag()
+        return self.log.lag()
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
         """Nothing: a file that is gone is an error, and never skipped."""
@@ -80,12 +80,12 @@ class Files:
         if not renamed:
             return ()
         (old, new), *others = renamed
-        more = f", and so with {counted(len(others), 'other')}" if others else ""
-        told = (
-            f"{new} has the size and the time of {old}, which was taken before and is gone{more}: if it was renamed, "
+        and_others = f", and so with {counted(len(others), 'other')}" if others else ""
+        warning = (
+            f"{new} has the size and the time of {old}, which was taken before and is gone{and_others}: if it was renamed, "
             "its records are in the table twice"
         )
-        return (told,)
+        return (warning,)
 
     def release(self) -> None:
         """Close the source of the batch."""
@@ -122,11 +122,11 @@ class Files:
 def files(spark: SparkSession, log: FileLog, checkpoint: Checkpoint, *, strings: bool) -> Files:
     """The files of a log, which is in the ``checkpoint``. Raises SetupError."""
     epoch = checkpoint.last("commits")
-    log.open(done=epoch)  # earlier versions took list n with micro-batch n, whatever else Spark gave
+    log.open(last_done=epoch)  # earlier versions took list n with micro-batch n, whatever else Spark gave
     leftovers(str(log.folder), _A_DAY, dry_run=False)
     log.merge(checkpoint.last("sources/0"))
-    given = -1 if epoch < 0 else _lists_given(checkpoint, epoch)
-    if log.lag(given):  # Spark is done with them, and gives them never again
+    last_given = -1 if epoch < 0 else _lists_given(checkpoint, epoch)
+    if log.lag(last_given):  # Spark is done with them, and gives them never again
         log.prompt()
     return Files(spark, log, checkpoint, strings)
 
@@ -162,9 +162,8 @@ class Frames:
     def check(self, number: int) -> None:
         """Nothing to check: the batch is persisted."""
 
-    def close(self, number: int) -> tuple[int, int | None]:
-        """No tombstones, and an unknown lag."""
-        return 0, None
+    def close(self, number: int) -> None:
+        """Nothing to finish; the lag is unknown."""
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
         """Nothing: any loss is the source's to report."""

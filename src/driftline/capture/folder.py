@@ -23,7 +23,7 @@ from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.endings import format_by_name
 from driftline.runtime.spark_conf import literally
 from driftline.runtime.stores import Uri, is_stored, mapped
-from driftline.source.files import format_of
+from driftline.sources.files import format_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,8 +52,8 @@ class FileLog:
     done: int = -1
     _first: str | None = None  # the format of what was taken first
 
-    def open(self, done: int = -1) -> None:
-        """Read the log. ``done``: the last list in the table, for old logs, which do not have it."""
+    def open(self, last_done: int = -1) -> None:
+        """Read the log. ``last_done``: the last list in the table, for old logs, which do not note it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if (packed := self.folder / _TAKEN).exists():
             with gzip.open(packed, "rt") as file:
@@ -71,7 +71,7 @@ class FileLog:
         if (path := self.folder / _DONE).exists():
             self.done = int(path.read_text())
         else:
-            self._keep_done(done)
+            self._keep_done(last_done)
 
     def add(self) -> None:
         """Look for files, and append lists of the new ones.
@@ -82,11 +82,11 @@ class FileLog:
         pending = self._pending()
         new = []
         for entry in entries:
-            known = self.taken.get(entry.path)
-            if known is None:
+            taken = self.taken.get(entry.path)
+            if taken is None:
                 new.append(entry)
-            elif known != entry and entry.path not in pending:
-                raise _changed(known, entry)
+            elif taken != entry and entry.path not in pending:
+                raise _changed(taken, entry)
         self._one_format(new)
         for start in range(0, len(new), self.max_files):
             self._append(new[start : start + self.max_files])
@@ -94,15 +94,15 @@ class FileLog:
         self.let_go()
         self._pack()
 
-    def merge(self, given: int) -> None:
-        """Make as few lists as `max_files` allows of those behind ``given``, which Spark does not know."""
-        numbers = sorted(number for number in self.lists if number > given)
+    def merge(self, last_given: int) -> None:
+        """Merge the lists behind ``last_given``, which Spark does not know, into as few as possible."""
+        numbers = sorted(number for number in self.lists if number > last_given)
         entries = [entry for number in numbers for entry in self.lists[number]]
         merged = [entries[start : start + self.max_files] for start in range(0, len(entries), self.max_files)]
         if len(merged) >= len(numbers):
             return
-        for number, some in zip(numbers, merged, strict=False):
-            self._write(number, some)
+        for number, merged_entries in zip(numbers, merged, strict=False):
+            self._write(number, merged_entries)
         for number in reversed(numbers[len(merged) :]):
             self._unlink(number)
             self.next = number
@@ -113,8 +113,8 @@ class FileLog:
 
     def finish(self, number: int) -> None:
         """Note that the lists up to this one are in the table. Raises SetupError if that is not writable."""
-        if (done := min(number, self.next - 1)) > self.done:
-            self._keep_done(done)
+        if (last_done := min(number, self.next - 1)) > self.done:
+            self._keep_done(last_done)
 
     def waiting(self, end: int) -> list[int]:
         """The lists up to ``end`` that are not in, and have files."""
@@ -185,9 +185,9 @@ class FileLog:
         for entry in entries:
             self.taken[entry.path] = entry
 
-    def _keep_done(self, done: int) -> None:
-        _replace(self.folder / _DONE, str(done))
-        self.done = done
+    def _keep_done(self, last_done: int) -> None:
+        _replace(self.folder / _DONE, str(last_done))
+        self.done = last_done
 
     def _append(self, entries: list[ListedFile]) -> None:
         self._write(self.next, entries)

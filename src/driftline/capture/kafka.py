@@ -19,17 +19,17 @@ from driftline.capture.kafka_client import check_names, client_settings, with_op
 from driftline.capture.lost import LostOffsets, Offsets, lost
 from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
+from driftline.readers.decoders import KINDS, Wire
+from driftline.readers.registry import Registry
 from driftline.runtime.failure import of_text
-from driftline.source.decoders import KINDS, Wire
-from driftline.source.kafka import KafkaJson
-from driftline.source.kafka_typed import KafkaTyped
-from driftline.source.registry import Registry
+from driftline.sources.kafka import kafka_json
+from driftline.sources.kafka_typed import kafka_typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.capture.checkpoint import Checkpoint
-    from driftline.source.base import Source
+    from driftline.sources.base import Source
 
 _LOG = logging.getLogger("driftline")
 
@@ -68,11 +68,11 @@ class Topics:
         return lost(self.admin, Offsets(self.checkpoint), epoch) if self.skip_lost else ()
 
     def _made_again(self) -> dict[str, Topic]:
-        known = self.checkpoint.topics
+        remembered = self.checkpoint.topics
         now = {name: topic for name, topic in self.admin.topics(self.names).items() if topic.id}
-        if new := {name: topic.id for name, topic in now.items() if topic.id and name not in known}:
+        if new := {name: topic.id for name, topic in now.items() if topic.id and name not in remembered}:
             self.checkpoint.remember_topics(new)
-        return {name: topic for name, topic in now.items() if known.get(name, topic.id) != topic.id}
+        return {name: topic for name, topic in now.items() if remembered.get(name, topic.id) != topic.id}
 
     def _begin_anew(self, again: Mapping[str, Topic]) -> None:
         for name in self.checkpoint.offsets_in_use():
@@ -118,7 +118,7 @@ class TopicReading:
     value_format: str = "json"
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def values(self) -> Callable[[DataFrame], KafkaJson | KafkaTyped]:
+    def values(self) -> Callable[[DataFrame], Source]:
         """Return the function that makes a source of a micro-batch, by the values' format. Raises
         UsageError.
         """
@@ -130,12 +130,12 @@ class TopicReading:
                     hint="name it: --registry URL, or url of [registry]",
                 )
             wire = Wire(fmt, Registry.of(self.registry))
-            return lambda frame: KafkaTyped(frame, wire, metadata)
+            return lambda frame: kafka_typed(frame, wire, metadata)
         if fmt not in _TEXTS:
             raise UsageError(
                 f"there is no value format {fmt!r}", hint=f"one of {', '.join((*_TEXTS, *KINDS))}"
             )
-        return lambda frame: KafkaJson(frame, metadata, schemas=fmt == JSON_SCHEMA)
+        return lambda frame: kafka_json(frame, metadata, schemas=fmt == JSON_SCHEMA)
 
 
 def place(url: str) -> tuple[str, str]:
@@ -184,10 +184,9 @@ class Kafka:
 
     frame: DataFrame
     name: str
-    values: Callable[[DataFrame], KafkaJson | KafkaTyped]
+    values: Callable[[DataFrame], Source]
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     topics: Topics | None = None
-    _batch: KafkaJson | KafkaTyped | None = None
     _lost: tuple[LostOffsets, ...] | None = None
 
     def stream(self) -> DataFrame:
@@ -203,8 +202,8 @@ class Kafka:
         check.
         """
         self._check_topics()  # a batch with nothing in it has no commit
-        self._batch, self._lost = self.values(frame), None
-        return self._batch
+        self._lost = None
+        return self.values(frame)
 
     def check(self, epoch: int) -> None:
         """Raise DataError if a topic was created anew; and note the offsets that were deleted before they
@@ -213,10 +212,8 @@ class Kafka:
         self._check_topics()
         self._lost = self._gone(epoch)  # before the commit: a committed batch is not looked at again
 
-    def close(self, epoch: int) -> tuple[int, int | None]:
-        """The number of tombstones in the batch. The lag comes with Spark's progress."""
-        batch, self._batch = self._batch, None
-        return 0 if batch is None else batch.tombstones, None
+    def close(self, epoch: int) -> None:
+        """Nothing to finish. The lag comes with Spark's progress."""
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
         """The offsets that `check` found lost; if there was no commit, those that are gone now."""
@@ -307,13 +304,13 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
     brokers, topics = place(url)
     values = reading.values()
     jvm: Any = spark._jvm if reading.client else None
-    given = with_open_key(client_settings(reading.client), jvm)
+    chosen = with_open_key(client_settings(reading.client), jvm)
     client = {
         # Kafka's own default gives out what aborted transactions have written, too.
         "isolation.level": "read_committed",
         "request.timeout.ms": str(PATIENCE),
         _PATIENCE: str(PATIENCE),
-        **given,
+        **chosen,
         "bootstrap.servers": brokers,
     }
     options: dict[str, Any] = {
@@ -328,9 +325,9 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
     frame = spark.readStream.format("kafka").options(**options).load()
     if reading.client:
         check_names(client, set(jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()))
-    admin = Admin(spark, {**client, _PATIENCE: given.get(_PATIENCE, str(_TRIES * PATIENCE))})
-    known = Topics(tuple(topics.split(",")), admin, checkpoint, reading.skip_lost)
-    return Kafka(frame, f"topic {topics}", values, client, known)
+    admin = Admin(spark, {**client, _PATIENCE: chosen.get(_PATIENCE, str(_TRIES * PATIENCE))})
+    watch = Topics(tuple(topics.split(",")), admin, checkpoint, reading.skip_lost)
+    return Kafka(frame, f"topic {topics}", values, client, watch)
 
 
 def is_kafka(frame: DataFrame) -> bool:
@@ -345,14 +342,14 @@ def lag(progress: str) -> int | None:
     >>> lag('{"sources": [{"latestOffset": {"t": {"0": 7}}, "endOffset": {"t": {"0": 5}}}]}')
     2
     """
-    left = 0
+    behind = 0
     for source in json.loads(progress)["sources"]:
         latest, end = source.get("latestOffset"), source.get("endOffset")
         if not isinstance(latest, dict) or not isinstance(end, dict):
             return None
         for topic, partitions in latest.items():
-            left += sum(n - end.get(topic, {}).get(p, 0) for p, n in partitions.items())
-    return left
+            behind += sum(n - end.get(topic, {}).get(p, 0) for p, n in partitions.items())
+    return behind
 
 
 def _sentence(error: str) -> str:

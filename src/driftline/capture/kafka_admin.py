@@ -35,11 +35,11 @@ class Admin:
     _java: Any = None
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The topics of these names that there are."""
-        asked = self._jvm.java.util.ArrayList()
+        """The existing topics among these names."""
+        java_names = self._jvm.java.util.ArrayList()
         for name in names:
-            asked.add(name)
-        answers = self._open().describeTopics(asked).topicNameValues()
+            java_names.add(name)
+        answers = self._open().describeTopics(java_names).topicNameValues()
         topics = {}
         for name in names:
             try:
@@ -55,12 +55,12 @@ class Admin:
 
     def first_offsets(self, places: Iterable[tuple[str, int]]) -> ByPartition:
         """The first offset that each partition still has."""
-        kafka, asked = self._jvm.org.apache.kafka, self._jvm.java.util.HashMap()
+        kafka, request = self._jvm.org.apache.kafka, self._jvm.java.util.HashMap()
         earliest = kafka.clients.admin.OffsetSpec.earliest()
         partitions = {place: kafka.common.TopicPartition(*place) for place in places}
         for partition in partitions.values():
-            asked.put(partition, earliest)
-        answer = self._open().listOffsets(asked).all().get()
+            request.put(partition, earliest)
+        answer = self._open().listOffsets(request).all().get()
         return {place: answer.get(partition).offset() for place, partition in partitions.items()}
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ _DECRYPT = 2  # as Java's Cipher numbers what it does
 _NEAR = 0.85  # of a name that is not known to one that is: a slip of the pen
 
 
-def client_settings(given: Mapping[str, str]) -> dict[str, str]:
+def client_settings(options: Mapping[str, str]) -> dict[str, str]:
     """The settings as Java's client takes them, without a prefix. Raises UsageError.
 
     The driver reads files with certificates and keys: executors need not have them.
@@ -47,7 +47,7 @@ def client_settings(given: Mapping[str, str]) -> dict[str, str]:
     ...     "sasl.username": "alice", "sasl.password": "x"})["sasl.jaas.config"]
     'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="x";'
     """
-    settings = {key.removeprefix(_PREFIX): value for key, value in given.items()}
+    settings = {key.removeprefix(_PREFIX): value for key, value in options.items()}
     for key in settings.keys() & _OURS.keys():
         raise UsageError(f"[kafka] {key} cannot be set", hint=_OURS[key])
     for key in settings.keys() & _FILES.keys():
@@ -68,16 +68,17 @@ def client_settings(given: Mapping[str, str]) -> dict[str, str]:
     return _with_login(settings)
 
 
-def check_names(settings: Mapping[str, str], known: Collection[str]) -> None:
+def check_names(settings: Mapping[str, str], names: Collection[str]) -> None:
     """Raise UsageError for an unknown name that is close to one of the client's settings."""
-    for key in settings.keys() - set(known):
-        if near := difflib.get_close_matches(key, known, 1, _NEAR):
+    for key in settings.keys() - set(names):
+        if near := difflib.get_close_matches(key, names, 1, _NEAR):
             raise UsageError(f"Kafka's client has no setting {key!r}", hint=f"did you mean {near[0]!r}?")
 
 
 def with_open_key(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:
-    """The settings with a key that needs no password: of encrypted ones in PEM, Kafka's client opens those
-    of an outdated kind alone, Java itself all that openssl writes. Raises UsageError.
+    """Decrypt an encrypted PEM key in the settings. Raises UsageError.
+
+    Kafka's client opens only those of an outdated kind, Java itself all that openssl writes.
     """
     from py4j.protocol import Py4JJavaError
 
@@ -98,8 +99,8 @@ def with_open_key(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:
         raise UsageError(
             "[kafka] ssl.key.location: the key does not open", hint="is ssl.key.password right?"
         ) from error
-    rest = {name: value for name, value in settings.items() if name != "ssl.key.password"}
-    return rest | {"ssl.keystore.key": f"-----BEGIN PRIVATE KEY-----\n{key}-----END PRIVATE KEY-----\n"}
+    others = {name: value for name, value in settings.items() if name != "ssl.key.password"}
+    return others | {"ssl.keystore.key": f"-----BEGIN PRIVATE KEY-----\n{key}-----END PRIVATE KEY-----\n"}
 
 
 def _with_login(settings: dict[str, str]) -> dict[str, str]:

@@ -36,8 +36,8 @@ class Lease:
         self._renewed = 0.0
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """The folder, held. Raises DataError where another process has it."""
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against other processes. Raises DataError if one has it."""
         keeper = threading.Thread(target=self._renew, daemon=True)
         try:
             self._mark()

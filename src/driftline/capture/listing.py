@@ -10,8 +10,8 @@ from typing import NamedTuple
 from driftline.errors import DataError, SetupError
 from driftline.observe.endings import format_by_name, is_archive
 from driftline.runtime.stores import is_stored
-from driftline.source.buckets import behind, listing, may_hold
-from driftline.source.folders import below, glob_base, matching, outside
+from driftline.sources.buckets import behind, listing, may_hold
+from driftline.sources.folders import below, glob_base, matching, outside
 
 _AWAY = "once it is back, the capture goes on with what is new"
 

@@ -62,4 +62,4 @@ def lost(admin: Admin, offsets: Offsets, epoch: int) -> tuple[LostOffsets, ...]:
         LostOffsets(*place, start, min(first[place], end.get(place, start)) - 1)
         for place, start in begin.items()
     ]
-    return tuple(sorted(one for one in gone if one.count > 0))
+    return tuple(sorted(interval for interval in gone if interval.count > 0))

@@ -25,9 +25,10 @@ from driftline.formats.base import CatalogTable
 from driftline.formats.retry import WAITING, Progress
 from driftline.ingest.listener import Listener
 from driftline.ingest.pipeline import Options, ingest
+from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result
 from driftline.runtime.failure import explained, text_of
-from driftline.source.base import Source
+from driftline.sources.base import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,8 +53,13 @@ class Batch:
 
     def to_dict(self) -> dict[str, Any]:
         """The form that `--json` prints."""
-        more = {"capture": self.capture, "epoch": self.epoch, "tombstones": self.tombstones, "lag": self.lag}
-        return {**self.result.to_dict(), **more, "lost": [one.to_dict() for one in self.lost]}
+        progress = {
+            "capture": self.capture,
+            "epoch": self.epoch,
+            "tombstones": self.tombstones,
+            "lag": self.lag,
+        }
+        return {**self.result.to_dict(), **progress, "lost": [interval.to_dict() for interval in self.lost]}
 
 
 class Flow(Protocol):
@@ -80,8 +86,8 @@ class Flow(Protocol):
         """Raise DataError if the batch is no longer what was read."""
         ...
 
-    def close(self, number: int) -> tuple[int, int | None]:
-        """Finish a committed batch; returns its tombstones, and the lag after it, None if unknown."""
+    def close(self, number: int) -> int | None:
+        """Finish a committed batch; returns the lag after it, None if unknown."""
         ...
 
     def lost(self, number: int) -> tuple[LostOffsets, ...]:
@@ -136,11 +142,11 @@ class CaptureQuery(StreamingQuery):
     """
 
     def __init__(
-        self, query: StreamingQuery, runner: _Runner, flow: Flow, held: ExitStack, pause: float
+        self, query: StreamingQuery, runner: _Runner, flow: Flow, stack: ExitStack, pause: float
     ) -> None:
         super().__init__(query._jsq)
         self._runner, self._flow = runner, flow
-        self._keeper = threading.Thread(target=self._keep, args=(held, pause), daemon=True)
+        self._keeper = threading.Thread(target=self._keep, args=(stack, pause), daemon=True)
         self._keeper.start()
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802  Spark's name
@@ -185,10 +191,10 @@ class CaptureQuery(StreamingQuery):
         message, hint = explained(cause)
         return self._flow.explain(text_of(cause)) or DataError(f"the stream ended: {message}", hint)
 
-    def _keep(self, held: ExitStack, pause: float) -> None:
-        """Until the stream ends: holds the checkpoint, and looks for new files."""
+    def _keep(self, stack: ExitStack, pause: float) -> None:
+        """Hold the checkpoint, and look for new files, until the stream ends."""
         # What ends the stream, or Java, is raised where the end is waited for.
-        with suppress(StreamingQueryException, Py4JError, ConnectionError), held:
+        with suppress(StreamingQueryException, Py4JError, ConnectionError), stack:
             while not super().awaitTermination(pause):  # type: ignore[arg-type]
                 try:
                     self._flow.look()
@@ -205,11 +211,11 @@ class _Stopped(Exception):
     """The stream was asked to end."""
 
 
-def start(capture: Capture, flow: Flow, every: float | None, held: ExitStack) -> CaptureQuery:
+def start(capture: Capture, flow: Flow, every: float | None, stack: ExitStack) -> CaptureQuery:
     """Start the stream.
 
-    ``every``: seconds between micro-batches; None: the stream ends when it has caught up. ``held``: the
-    checkpoint, released at the end of the stream.
+    ``every``: seconds between micro-batches; None: the stream ends when it has caught up. ``stack``: holds
+    the checkpoint until the stream ends.
     """
     if not os.environ.get("DRIFTLINE_DEBUG"):
         # What a micro-batch raises is raised again where the stream is waited for.
@@ -224,7 +230,7 @@ def start(capture: Capture, flow: Flow, every: float | None, held: ExitStack) ->
     query = writer.trigger(**trigger).foreachBatch(runner).start()
     runner.stream = str(query.id)
     runner.started.set()
-    return CaptureQuery(query, runner, flow, held.pop_all(), _AN_HOUR if every is None else every / 2)
+    return CaptureQuery(query, runner, flow, stack.pop_all(), _AN_HOUR if every is None else every / 2)
 
 
 class _Runner:
@@ -238,6 +244,7 @@ class _Runner:
         self.stopping = False
         self.error: BaseException | None = None
         self._table: CatalogTable | None = None
+        self._recent = RecentBatches()
         self._tried = True  # a batch may be in already, or half, until one was brought from here
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
@@ -263,7 +270,12 @@ class _Runner:
             source = flow.source(frame, number)
             capture.checkpoint.keep()  # before the table has the batch
             options = Options(
-                capture.settings, token, True, lambda phase: self._progress(phase, number), capture.listener
+                capture.settings,
+                token,
+                True,
+                lambda phase: self._progress(phase, number),
+                capture.listener,
+                recent=self._recent,
             )
             result = ingest(table, source, options)
         except BatchIsInError:
@@ -272,11 +284,11 @@ class _Runner:
         finally:
             flow.release()
         self._tried = False
-        (tombstones, lag), lost = flow.close(number), flow.lost(number)
+        lag, lost = flow.close(number), flow.lost(number)
         if capture.checkpoint.uuid is None:
             capture.checkpoint.remember(table.load().uuid)
         result = replace(result, hints=(*result.hints, *flow.notes(number)))
-        capture.on_batch(Batch(capture.name, number, result, tombstones, lag, lost))
+        capture.on_batch(Batch(capture.name, number, result, result.tombstones, lag, lost))
 
     def _ours(self, error: BaseException) -> BaseException:
         """The error, or the one that the flow explains it with."""

@@ -63,19 +63,19 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
     ['schema', '--help']
     """
     front: list[str] = []
-    rest = list(argv)
+    remaining = list(argv)
     i = 0
-    while i < len(rest) and rest[i] != "--":
-        option, equals, _ = rest[i].partition("=")
+    while i < len(remaining) and remaining[i] != "--":
+        option, equals, _ = remaining[i].partition("=")
         if option in _GLOBAL and (_GLOBAL[option] or not equals):
             count = 1 + int(_GLOBAL[option] and not equals)
-            front += rest[i : i + count]
-            del rest[i : i + count]
+            front += remaining[i : i + count]
+            del remaining[i : i + count]
         else:
             i += 1
-    if rest[:1] == ["help"]:
-        rest = [*rest[1:], "--help"]
-    return front + rest
+    if remaining[:1] == ["help"]:
+        remaining = [*remaining[1:], "--help"]
+    return front + remaining
 
 
 def _fail(scope: Invocation, error: Exception) -> int:

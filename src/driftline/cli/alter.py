@@ -32,5 +32,5 @@ def alter(
     with Progress() as progress:
         lake = context.obj.open(progress, must_exist=True, brief=True)
         progress.phase("altering")
-        done = lake.alter(sql, upgrade=upgrade)
-    put(done.to_dict()) if json else show(evolution.altered(done))
+        altered = lake.alter(sql, upgrade=upgrade)
+    put(altered.to_dict()) if json else show(evolution.altered(altered))

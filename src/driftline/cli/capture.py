@@ -11,35 +11,16 @@ import typer
 
 from driftline.cli import interrupt
 from driftline.cli.options import (
-    Comment,
-    Conflict,
-    Decimal,
-    DeleteWhen,
-    Delimiter,
-    Encoding,
-    Escape,
-    Excludes,
     FormatOption,
-    FormatVersion,
-    HeaderOption,
-    Hints,
     Into,
     Json,
     MetricsFile,
     OnChange,
-    OrderBy,
-    PartitionBy,
-    PolicyOption,
-    Quote,
-    RowKeyOption,
-    Sets,
-    SkipLines,
-    SortBy,
     Strings,
-    Thousands,
+    TableOptions,
     metrics,
     pairs,
-    table_settings,
+    with_table_options,
 )
 from driftline.cli.running import Running
 from driftline.cli.scope import Invocation
@@ -61,6 +42,7 @@ class ValueFormat(StrEnum):
 _UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
+@with_table_options
 def capture(
     context: typer.Context,
     source: Annotated[
@@ -72,6 +54,7 @@ def capture(
         ),
     ],
     into: Into,
+    *,
     name: Annotated[
         str, typer.Option(metavar="NAME", help="What the capture goes on as, at its next start.")
     ],
@@ -79,8 +62,6 @@ def capture(
         str | None,
         typer.Option(metavar="TIME", help="Keep on, and look for more each 10s, 5m, ...", show_default=False),
     ] = None,
-    policy: PolicyOption = None,
-    on_conflict: Conflict = None,
     format: FormatOption = None,  # noqa: A002
     max_files: Annotated[int, typer.Option(min=1, help="At most so many files a batch.")] = 1000,
     notify: Annotated[
@@ -103,8 +84,6 @@ def capture(
         str | None,
         typer.Option(metavar="DIR", help="What it remembers. [default: in the lake]", show_default=False),
     ] = None,
-    hint: Hints = None,
-    exclude: Excludes = None,
     kafka_set: Annotated[
         list[str] | None,
         typer.Option(
@@ -124,12 +103,6 @@ def capture(
     from_: Annotated[
         str, typer.Option("--from", metavar="WHERE", help="In a topic: earliest, latest, or a time.")
     ] = "earliest",
-    key: RowKeyOption = None,
-    order_by: OrderBy = None,
-    delete_when: DeleteWhen = None,
-    partition_by: PartitionBy = None,
-    sort_by: SortBy = None,
-    format_version: FormatVersion = None,
     max_records: Annotated[
         int | None,
         typer.Option(min=1, help="At most so many of Kafka's records a batch.", show_default=False),
@@ -140,16 +113,7 @@ def capture(
     skip_lost: Annotated[
         bool, typer.Option("--skip-lost", help="Go on without records that Kafka has deleted.")
     ] = False,
-    set_: Sets = None,
-    delimiter: Delimiter = None,
-    quote: Quote = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    escape: Escape = None,
-    header: HeaderOption = None,
-    skip_lines: SkipLines = None,
-    comment: Comment = None,
+    options: TableOptions,
     strings: Strings = False,
     json: Json = False,
     on_change: OnChange = None,
@@ -180,13 +144,7 @@ def capture(
     scope: Invocation = context.obj
     pause = None if every is None else seconds("--every", every)
     pause_of_lists = None if list_every is None else seconds("--list-every", list_every)
-    more = {
-        "key": key, "order_by": order_by, "delete_when": delete_when,
-        "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
-        "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
-        "thousands": thousands, "escape": escape, "header": header, "skip_lines": skip_lines, "comment": comment,
-    }  # fmt: skip
-    settings = table_settings(scope, into, set_, policy, on_conflict, hint, exclude, more)
+    settings = options.settings(scope, into)
     clients = _clients(scope, kafka_set, registry)
     counted = metrics(into, name, address=metrics_port, file=metrics_file)
     health = None if health_port is None else _served(health_port, pause)
@@ -222,14 +180,14 @@ def capture(
 
 
 def _clients(scope: Invocation, flags: list[str] | None, registry: str | None) -> Config:
-    """Settings of Kafka's client, and of a registry's: those of the file, and of flags before those. What is
-    secret among them is hidden in errors.
+    """Merge the settings of Kafka's client and of a registry: flags take precedence over the file. Errors
+    hide the secrets among them.
     """
-    given = pairs(flags, "--kafka-set", "key=value")
-    given = {key: from_environment(text, f"--kafka-set {key}") for key, text in given.items()}
+    client = pairs(flags, "--kafka-set", "key=value")
+    client = {key: from_environment(text, f"--kafka-set {key}") for key, text in client.items()}
     url = {} if registry is None else {"url": from_environment(registry, "--registry")}
     config = scope.config
-    scope.config = replace(config, kafka={**config.kafka, **given}, registry={**config.registry, **url})
+    scope.config = replace(config, kafka={**config.kafka, **client}, registry={**config.registry, **url})
     return scope.config
 
 

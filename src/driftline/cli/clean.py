@@ -28,10 +28,10 @@ def clean(
     if json:
         put({"deleted": not dry_run, "files": [{"path": f.path, "size": f.size} for f in orphans]})
         return
-    done = "to delete" if dry_run else "deleted"
+    action = "to delete" if dry_run else "deleted"
     show(
         [
             *(printable(f.path) for f in orphans),
-            f"{len(orphans)} files {done}, {sum(f.size for f in orphans):,} bytes",
+            f"{len(orphans)} files {action}, {sum(f.size for f in orphans):,} bytes",
         ]
     )

@@ -145,7 +145,7 @@ def query(
     from driftline.cli import rows
     from driftline.cli.terminal import Progress, out
 
-    with rows.told():
+    with rows.query_errors():
         with Progress() as progress:
             lake = context.obj.open(progress)
             progress.phase("running")
@@ -172,7 +172,7 @@ def verify(
     """Prove, value by value, that nothing was lost."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import text
-    from driftline.source.files import expand
+    from driftline.sources.files import expand
 
     kind, files = expand(sources, format, context.obj.folder)
     with Progress() as progress:
@@ -212,11 +212,25 @@ def doctor(context: typer.Context, json: Json = False) -> None:
 def demo(
     context: typer.Context,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the lake, to look around in it.")] = False,
+    files: Annotated[
+        Path | None,
+        typer.Option(
+            "--files", metavar="DIR", help="Only copy the demo's files into a folder.", show_default=False
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """See a week of drifting data go into a fresh lake."""
-    from driftline.cli.demo import run
+    from driftline.cli.demo import copy_files, run
+    from driftline.cli.terminal import put
 
+    if files is not None:
+        copies = [str(file) for file in copy_files(files)]
+        if json:
+            put({"files": copies})
+        else:
+            typer.echo("\n".join(copies))
+        return
     run(context.obj, keep=keep, json=json)
 
 

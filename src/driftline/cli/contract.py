@@ -88,7 +88,7 @@ def _of_data(
     from driftline.cli.terminal import Progress
     from driftline.operations.contract import planned
     from driftline.report.findings import findings
-    from driftline.source.files import expand
+    from driftline.sources.files import expand
 
     kind, files = expand(sources, reading.format, scope.folder)
     with Progress() as progress:
@@ -105,7 +105,13 @@ def _show(table: str, file: Path, deviations: Sequence[Finding], output: Output)
     kinds = tuple(dict.fromkeys((*BREAKS, *KINDS)))
     match output:
         case Output.json:
-            put({"table": table, "ok": not deviations, "breaks": [one.to_dict() for one in deviations]})
+            put(
+                {
+                    "table": table,
+                    "ok": not deviations,
+                    "breaks": [finding.to_dict() for finding in deviations],
+                }
+            )
         case Output.github:
             for line in github(deviations, kinds):
                 typer.echo(line)
@@ -115,5 +121,5 @@ def _show(table: str, file: Path, deviations: Sequence[Finding], output: Output)
             typer.echo(
                 f"{table} keeps {file}" if not deviations else f"{table} breaks {file}: {len(deviations)}"
             )
-            for one in deviations:
-                typer.echo(f"  {one}")
+            for finding in deviations:
+                typer.echo(f"  {finding}")

@@ -63,6 +63,21 @@ group by 1 order by orders desc, 1 limit 3""",
 )
 
 
+def copy_files(folder: Path) -> list[Path]:
+    """Copy the demo's files into a folder, and return the copies.
+
+    Raises UsageError if a file would be overwritten.
+    """
+    copies = [folder / f"{day}.jsonl" for day, _ in DAYS]
+    for copy in copies:
+        if copy.exists():
+            raise UsageError(f"{copy} is there already", hint="name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for copy in copies:
+        shutil.copyfile(DATA / copy.name, copy)
+    return copies
+
+
 def run(scope: Invocation, *, keep: bool, json: bool) -> None:
     """The whole demo. The lake is a temporary one, unless one is named with --lake."""
     # Java's better compiler takes longer here than it saves.

@@ -23,8 +23,8 @@ class GroupedCommands(TyperGroup):
         listed = self.list_commands(ctx)
         width = max(map(len, listed))
         grouped = {name for names in _GROUPS.values() for name in names}
-        rest = tuple(name for name in listed if name not in grouped)
-        for title, names in {**_GROUPS, "More": rest}.items():
+        ungrouped = tuple(name for name in listed if name not in grouped)
+        for title, names in {**_GROUPS, "More": ungrouped}.items():
             rows = [
                 (f"{name:{width}}", command.get_short_help_str(formatter.width))
                 for name in names

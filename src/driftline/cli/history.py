@@ -58,8 +58,8 @@ def undo(
     with Progress() as progress:
         lake = context.obj.open(progress, table=table)
         progress.phase("taking back")
-        done = lake.table(table).undo(to=to, yes=yes)
-    put(done.to_dict()) if json else show(evolution.undone(done))
+        undone = lake.table(table).undo(to=to, yes=yes)
+    put(undone.to_dict()) if json else show(evolution.undone(undone))
 
 
 def show_layout(scope: Invocation, table: str, *, json: bool) -> None:

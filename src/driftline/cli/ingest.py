@@ -10,37 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.cli.options import (
-    Comment,
-    Conflict,
-    Decimal,
-    DeleteWhen,
-    Delimiter,
-    Encoding,
-    Escape,
-    Excludes,
     FormatOption,
-    FormatVersion,
-    HeaderOption,
-    Hints,
     Into,
     Json,
     MetricsFile,
     OnChange,
-    OrderBy,
     Output,
-    PartitionBy,
     PerFile,
-    PolicyOption,
-    Quote,
-    RowKeyOption,
-    Sets,
-    SkipLines,
-    SortBy,
     Sources,
     Strings,
-    Thousands,
+    TableOptions,
     metrics,
-    table_settings,
+    with_table_options,
 )
 from driftline.cli.scope import Invocation, little
 from driftline.errors import DataError
@@ -60,33 +41,16 @@ class ChangeKind(StrEnum):
     quarantine = "quarantine"
 
 
+@with_table_options
 def ingest(
     context: typer.Context,
     sources: Sources,
     into: Into,
+    *,
     batch_per_file: PerFile = False,
-    policy: PolicyOption = None,
-    on_conflict: Conflict = None,
     format: FormatOption = None,  # noqa: A002
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only, write nothing.")] = False,
-    hint: Hints = None,
-    exclude: Excludes = None,
-    key: RowKeyOption = None,
-    order_by: OrderBy = None,
-    delete_when: DeleteWhen = None,
-    partition_by: PartitionBy = None,
-    sort_by: SortBy = None,
-    format_version: FormatVersion = None,
-    set_: Sets = None,
-    delimiter: Delimiter = None,
-    quote: Quote = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    escape: Escape = None,
-    header: HeaderOption = None,
-    skip_lines: SkipLines = None,
-    comment: Comment = None,
+    options: TableOptions,
     strings: Strings = False,
     again: Annotated[
         bool, typer.Option("--again", help="Also files that the table has taken before.")
@@ -96,13 +60,7 @@ def ingest(
     metrics_file: MetricsFile = None,
 ) -> None:
     """Take files into a table, as one batch."""
-    more = {
-        "key": key, "order_by": order_by, "delete_when": delete_when,
-        "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
-        "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
-        "thousands": thousands, "escape": escape, "header": header, "skip_lines": skip_lines, "comment": comment,
-    }  # fmt: skip
-    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, more)
+    settings = options.settings(context.obj, into)
     counted = None if dry_run else metrics(into, file=metrics_file)
     results = _results(
         context.obj, sources, into, format, settings,
@@ -111,32 +69,15 @@ def ingest(
     _show(results, Output.json if json else Output.text)
 
 
+@with_table_options
 def plan(
     context: typer.Context,
     sources: Sources,
     into: Into,
+    *,
     batch_per_file: PerFile = False,
-    policy: PolicyOption = None,
-    on_conflict: Conflict = None,
     format: FormatOption = None,  # noqa: A002
-    hint: Hints = None,
-    exclude: Excludes = None,
-    key: RowKeyOption = None,
-    order_by: OrderBy = None,
-    delete_when: DeleteWhen = None,
-    partition_by: PartitionBy = None,
-    sort_by: SortBy = None,
-    format_version: FormatVersion = None,
-    set_: Sets = None,
-    delimiter: Delimiter = None,
-    quote: Quote = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    escape: Escape = None,
-    header: HeaderOption = None,
-    skip_lines: SkipLines = None,
-    comment: Comment = None,
+    options: TableOptions,
     strings: Strings = False,
     fail_on: Annotated[
         list[ChangeKind] | None,
@@ -158,13 +99,7 @@ def plan(
     """
     from driftline.report.findings import findings
 
-    more = {
-        "key": key, "order_by": order_by, "delete_when": delete_when,
-        "partition_by": partition_by, "sort_by": sort_by, "format_version": format_version,
-        "delimiter": delimiter, "quote": quote, "encoding": encoding, "decimal": decimal,
-        "thousands": thousands, "escape": escape, "header": header, "skip_lines": skip_lines, "comment": comment,
-    }  # fmt: skip
-    settings = table_settings(context.obj, into, set_, policy, on_conflict, hint, exclude, more)
+    settings = options.settings(context.obj, into)
     results = list(
         _results(
             context.obj, sources, into, format, settings,
@@ -172,7 +107,12 @@ def plan(
         )
     )  # fmt: skip
     _show(results, Output.json if json else output, fail_on or ())
-    failed = [str(one) for _, result in results for one in findings(result) if one.kind in (fail_on or ())]
+    failed = [
+        str(finding)
+        for _, result in results
+        for finding in findings(result)
+        if finding.kind in (fail_on or ())
+    ]
     if failed:
         raise DataError(f"--fail-on: {len(failed)} of these changes must not come", hint="\n  ".join(failed))
 
@@ -193,7 +133,7 @@ def _results(
 ) -> Iterator[tuple[str, Result]]:
     """Ingest the sources batch by batch; yields the name and the result of each."""
     from driftline.cli.terminal import Progress
-    from driftline.source.files import expand, stamps
+    from driftline.sources.files import expand, stamps
 
     kind, files = expand(sources, format_, scope.folder)
     batches = [[file] for file in sorted(files)] if per_file else [files]
@@ -213,7 +153,7 @@ def _results(
                 dry_run=dry_run,
                 again=again,
                 on_change=on_change,
-                progress=scope.interrupt.told(progress.of(title)),
+                progress=scope.interrupt.watching(progress.of(title)),
             )
         if counted is not None:
             counted.count(result)
@@ -223,7 +163,7 @@ def _results(
 def _check_new(table: Table, files: Sequence[str]) -> None:
     """Names all files that the table has taken before the first is ingested. Raises DataError."""
     from driftline.ingest.once import Once
-    from driftline.source.files import stamps
+    from driftline.sources.files import stamps
 
     Once.stamped(stamps(files)).check(table.format, table.format.load())
 
@@ -251,8 +191,8 @@ def _show(
 
 
 def _title(file: str) -> str:
-    from driftline.source.pipes import is_pipe
-    from driftline.source.web import is_url, shown
+    from driftline.sources.pipes import is_pipe
+    from driftline.sources.web import is_url, shown
 
     if file == "-":
         return "standard input"

@@ -53,7 +53,7 @@ class Interrupt:
         if self.asked:
             raise KeyboardInterrupt
 
-    def told(self, progress: Progress) -> Progress:
+    def watching(self, progress: Progress) -> Progress:
         """Wrap the progress of work that commits: after the commit an interrupt waits for the report."""
 
         def phase(text: str) -> None:

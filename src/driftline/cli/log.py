@@ -61,5 +61,5 @@ def failed(message: str, todo: str | None, error: Exception, code: int, *, trace
     """Log the error that ends the command, with advice (``todo``), exit code and, with ``trace``, its
     trace.
     """
-    more = {"event": "error", "error": type(error).__name__, "hint": todo, "exit_code": code}
-    _LOG.error(message, extra=more, exc_info=error if trace else None)
+    fields = {"event": "error", "error": type(error).__name__, "hint": todo, "exit_code": code}
+    _LOG.error(message, extra=fields, exc_info=error if trace else None)

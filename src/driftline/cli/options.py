@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -238,8 +242,8 @@ HeaderOption = Annotated[
     str | None,
     typer.Option(
         "--header",
-        metavar="auto|yes|no",
-        help="Whether CSV begins with its columns' names. [default: auto, found out]",
+        metavar="auto|yes|no|NAME,…",
+        help="Whether CSV begins with its columns' names, or the names. [default: auto, found out]",
         show_default=False,
     ),
 ]
@@ -260,28 +264,65 @@ Strings = Annotated[bool, typer.Option("--strings", help="Keep all cells of CSV 
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
 
 
-def table_settings(
-    scope: Invocation,
-    table: str,
-    sets: Sequence[str] | None,
-    policy: PolicyName | None,
-    on_conflict: OnConflict | None,
-    hints: Sequence[str] | None,
-    excludes: Sequence[str] | None,
-    more: Mapping[str, object | None],
-) -> dict[str, str]:
-    """The table's settings: flags take precedence over the file.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """The options of ingest, plan and capture that are settings of the table."""
 
-    ``more``: settings that have flags of their own. Raises UsageError for an invalid one.
-    """
-    flags = pairs(sets, "--set", "key=value")
-    flags |= {f"hints.{path}": type_ for path, type_ in pairs(hints, "--hint", "path=type").items()}
-    flags |= {f"exclude.{path}": "true" for path in excludes or ()}
-    flags |= {"policy": str(policy)} if policy else {}
-    flags |= {"on_conflict": str(on_conflict)} if on_conflict else {}
-    flags |= {key: str(value) for key, value in more.items() if value is not None}
-    as_properties(flags)  # what is wrong with them is said before Spark starts
-    return {**scope.config.tables.get(table, {}), **flags}
+    policy: PolicyOption = None
+    on_conflict: Conflict = None
+    hint: Hints = None
+    exclude: Excludes = None
+    key: RowKeyOption = None
+    order_by: OrderBy = None
+    delete_when: DeleteWhen = None
+    partition_by: PartitionBy = None
+    sort_by: SortBy = None
+    format_version: FormatVersion = None
+    set_: Sets = None
+    delimiter: Delimiter = None
+    quote: Quote = None
+    encoding: Encoding = None
+    decimal: Decimal = None
+    thousands: Thousands = None
+    escape: Escape = None
+    header: HeaderOption = None
+    skip_lines: SkipLines = None
+    comment: Comment = None
+
+    def settings(self, scope: Invocation, table: str) -> dict[str, str]:
+        """The table's settings: flags take precedence over the file. Raises UsageError for an invalid one."""
+        flags = pairs(self.set_, "--set", "key=value")
+        flags |= {f"hints.{path}": type_ for path, type_ in pairs(self.hint, "--hint", "path=type").items()}
+        flags |= {f"exclude.{path}": "true" for path in self.exclude or ()}
+        by_name = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("set_", "hint", "exclude")
+        }
+        flags |= {name: str(value) for name, value in by_name.items() if value is not None}
+        as_properties(flags)  # report what is wrong with them before Spark starts
+        return {**scope.config.tables.get(table, {}), **flags}
+
+
+def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Expand a command's parameter of `TableOptions` into one for each option, as Typer reads signatures."""
+    types = get_type_hints(TableOptions, include_extras=True)
+    signature = inspect.signature(command, eval_str=True)
+    options = [
+        Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=types[f.name])
+        for f in fields(TableOptions)
+    ]
+    parameters: list[Parameter] = []
+    for parameter in signature.parameters.values():
+        parameters += options if parameter.annotation is TableOptions else [parameter]
+
+    @wraps(command)
+    def expanded(**arguments: Any) -> None:
+        """Run the command with its table options as one object."""
+        values = {name: arguments.pop(name) for name in types}
+        command(**arguments, options=TableOptions(**values))
+
+    expanded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {p.name: p.annotation for p in parameters}
+    return expanded
 
 
 def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:

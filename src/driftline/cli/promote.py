@@ -34,10 +34,10 @@ def promote(
     with Progress() as progress:
         lake = context.obj.open(progress, table=table)
         progress.remark(None if dry_run else lake.table(table).format.new_row_ids)
-        done = lake.table(table).promote(
+        promoted = lake.table(table).promote(
             *(paths or ()),
             everything=everything,
             dry_run=dry_run,
-            progress=context.obj.interrupt.told(progress.of(table)),
+            progress=context.obj.interrupt.watching(progress.of(table)),
         )
-    put(done.to_dict()) if json else show(drift.promoted(done))
+    put(promoted.to_dict()) if json else show(drift.promoted(promoted))

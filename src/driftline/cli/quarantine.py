@@ -38,7 +38,7 @@ def quarantine(
         if replay:
             settings = context.obj.config.tables.get(table, {})
             again = of_table.replay(
-                settings=settings, progress=context.obj.interrupt.told(progress.of("replay"))
+                settings=settings, progress=context.obj.interrupt.watching(progress.of("replay"))
             )
         elif export is not None:
             progress.phase("exporting")

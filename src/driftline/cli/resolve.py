@@ -40,11 +40,11 @@ def resolve(
     with Progress() as progress:
         lake = context.obj.open(progress, table=table)
         progress.remark(None if dry_run else lake.table(table).format.new_row_ids)
-        done = lake.table(table).resolve(
+        resolved = lake.table(table).resolve(
             field,
             to,
             dry_run=dry_run,
             drop_rest=drop_rest,
-            progress=context.obj.interrupt.told(progress.of(field)),
+            progress=context.obj.interrupt.watching(progress.of(field)),
         )
-    put(done.to_dict()) if json else show(drift.resolved(done))
+    put(resolved.to_dict()) if json else show(drift.resolved(resolved))

@@ -22,7 +22,7 @@ from rich.text import Text
 from driftline.core.schema.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.report.lines import Hanging, clean
-from driftline.runtime.failure import explained
+from driftline.runtime.failure import ASK_DOCTOR, explained, is_away
 from driftline.sql.casts import convert
 from driftline.sql.quoting import each, literal, name, variable
 
@@ -33,13 +33,7 @@ if TYPE_CHECKING:
 LIMIT = 100  # rows that a terminal gets unasked
 ENDLESS = 100_000  # characters of a line in a file or a pipe: nothing is cut there
 PAGE = 500  # rows that share their columns' widths
-_AWAY = (
-    "java.net.",
-    "org.apache.iceberg.exceptions.NotAuthorized",
-    "org.apache.iceberg.exceptions.REST",
-    "org.apache.iceberg.exceptions.Service",
-    "org.apache.iceberg.jdbc.UncheckedSQL",
-)
+_NOT_REACHED = ("java.net.", "org.apache.iceberg.exceptions.NotAuthorized")
 GAP = 3  # characters between columns
 NARROW = 8  # characters that a column needs at least, beside others
 
@@ -53,7 +47,7 @@ class Json:
             raise UsageError(
                 f"two columns of the result are named {twice[0]!r}", hint="name one otherwise with AS"
             )
-        self._rows = _begun(_json(frame.limit(limit) if limit else frame, frame.columns))
+        self._rows = _with_first(_json(frame.limit(limit) if limit else frame, frame.columns))
 
     def show(self, _: Console) -> None:
         """Print each row as it arrives."""
@@ -69,7 +63,7 @@ class Pages:
         self._names = [clean(c) for c in frame.columns]
         self._limit = limit
         numbered = [str(i) for i in range(len(frame.columns))]
-        self._rows = _begun(_json(frame.limit(limit + 1) if limit else frame, numbered))
+        self._rows = _with_first(_json(frame.limit(limit + 1) if limit else frame, numbered))
 
     def show(self, console: Console) -> None:
         """Print page after page, and a remark if there are no rows, or more than the limit."""
@@ -84,14 +78,14 @@ class Pages:
             console.print(f"the first {self._limit} rows; --limit N shows more, --limit 0 all", style="dim")
 
 
-def _begun(rows: Iterator[str]) -> Iterator[str]:
+def _with_first(rows: Iterator[str]) -> Iterator[str]:
     """Fetch the first row now, so that an error of the query comes before any output."""
     return chain(list(islice(rows, 1)), rows)
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Errors of Spark as errors of the query."""
+def query_errors() -> Iterator[None]:
+    """Raise errors of Spark as errors of the query."""
     try:
         yield
     except Exception as error:
@@ -105,12 +99,10 @@ def failure(error: Exception) -> DataError | UsageError | SetupError:
     from pyspark.errors import ParseException
 
     text, hint = explained(error)
-    if any(name.startswith(_AWAY) for name in _causes(error)):
-        return SetupError(
-            f"the catalog does not answer: {text}", hint="`driftline doctor` looks for the cause"
-        )
-    at = re.search(r"\bline (\d+),? pos(?:ition)? (\d+)", str(error))
-    where = f" (line {at[1]}, column {int(at[2]) + 1})" if at else ""
+    if any(is_away(name) or name.startswith(_NOT_REACHED) for name in _causes(error)):
+        return SetupError(f"the catalog does not answer: {text}", ASK_DOCTOR)
+    position = re.search(r"\bline (\d+),? pos(?:ition)? (\d+)", str(error))
+    where = f" (line {position[1]}, column {int(position[2]) + 1})" if position else ""
     kind = UsageError if isinstance(error, ParseException) else DataError
     if text == "Namespace does not exist:":  # Iceberg's, of SHOW VIEWS without one
         text, hint = "no namespace is named", "write `show views in NAMESPACE`"
@@ -162,10 +154,10 @@ def _text(x: str, type_: DataType) -> str:
             x = x if value == v else f"transform_values({x}, ({k}, {v}) -> {value})"
             return x if key == k else f"transform_keys({x}, ({k}, {v}) -> {key})"
         case "struct":
-            inner = [(f.name, x_f := f"{x}.{name(f.name)}", _text(x_f, f.dataType)) for f in spark.fields]
-            if all(before == after for _, before, after in inner):
+            members = [(f.name, x_f := f"{x}.{name(f.name)}", _text(x_f, f.dataType)) for f in spark.fields]
+            if all(before == after for _, before, after in members):
                 return x
-            fields = ", ".join(f"{literal(n)}, {after}" for n, _, after in inner)
+            fields = ", ".join(f"{literal(n)}, {after}" for n, _, after in members)
             return f"if({x} is null, null, named_struct({fields}))"
         case kind if kind.startswith(("time(", "time", "interval")):
             return f"cast({x} as string)"
@@ -206,10 +198,10 @@ def _digits(number: str) -> str:
     >>> _digits("19.50"), _digits("19.500000000000000000"), _digits("2.000000000000000000")
     ('19.50', '19.5', '2')
     """
-    whole, _, fraction = number.partition(".")
+    integer, _, fraction = number.partition(".")
     if len(fraction) <= 6 or not fraction.isdecimal():
         return number
-    return f"{whole}.{fraction.rstrip('0')}".removesuffix(".")
+    return f"{integer}.{fraction.rstrip('0')}".removesuffix(".")
 
 
 def _compact(value: Any) -> str:
@@ -256,7 +248,7 @@ def _page(names: list[str], rows: list[list[Text]], console: Console) -> Rendera
 
 
 def _fair(natural: list[int], room: int) -> list[int] | None:
-    """Widths that fit into ``room``: what is narrow stays so, what is wide shares the rest. None: no room.
+    """Fit widths into ``room``: narrow columns keep theirs, wide ones share what remains. None: no room.
 
     >>> _fair([4, 50, 9, 80], 60)
     [4, 24, 9, 23]
@@ -264,12 +256,12 @@ def _fair(natural: list[int], room: int) -> list[int] | None:
     if sum(natural) <= room:
         return natural
     widths = list(natural)
-    left = room
+    remaining = room
     by_width = sorted(range(len(natural)), key=natural.__getitem__)
-    for done, i in enumerate(by_width):
-        share = -(-left // (len(natural) - done))
+    for placed, i in enumerate(by_width):
+        share = -(-remaining // (len(natural) - placed))
         widths[i] = min(natural[i], share)
-        left -= widths[i]
+        remaining -= widths[i]
         if widths[i] < min(natural[i], NARROW):
             return None
     return widths

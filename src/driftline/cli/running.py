@@ -97,10 +97,10 @@ class Running:
         from driftline.report import text
 
         result = batch.result
-        more = (1, result.rows_read, result.rows_quarantined, len(result.changes))
-        self.counts = [a + b for a, b in zip(self.counts, more, strict=True)]
+        batch_counts = (1, result.rows_read, result.rows_quarantined, len(result.changes))
+        self.counts = [a + b for a, b in zip(self.counts, batch_counts, strict=True)]
         self.lag = batch.lag
-        self.lost += sum(one.count for one in batch.lost)
+        self.lost += sum(interval.count for interval in batch.lost)
         self._phase = self._wait = ""
         if self.metrics is not None:
             self.metrics.count(result, batch.lag)
@@ -122,5 +122,5 @@ class Running:
         ]
         if self.lost:
             counts.append(f"{counted(self.lost, 'offset')} lost")
-        left = "" if self.lag is None else f", {self.lag} still to come" if self.lag else ", nothing left"
-        return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(counts)}{left}")
+        lag_text = "" if self.lag is None else f", {self.lag} still to come" if self.lag else ", nothing left"
+        return Text.assemble((f"{self.name}  ", "bold"), f"{', '.join(counts)}{lag_text}")

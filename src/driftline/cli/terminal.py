@@ -35,19 +35,19 @@ class Pace:
     _done: int = field(default=0, init=False)
     _began: float = field(default=0.0, init=False)
 
-    def text(self, done: int, total: int) -> str:
+    def text(self, finished: int, total: int) -> str:
         """The pace with this many tasks done. A read restarts if other tasks run, or fewer are done."""
-        if total != self._total or done < self._done:
+        if total != self._total or finished < self._done:
             self._total, self._began = total, self.clock()
-        self._done = done
+        self._done = finished
         if not total:
             return ""
-        read, took = self.size * done / total, self.clock() - self._began
+        read, took = self.size * finished / total, self.clock() - self._began
         text = f"{human(read)} of {human(self.size)}"
-        if not done or took < SURE:
+        if not finished or took < SURE:
             return text
-        left = took * (total - done) / done
-        return f"{text}, {human(read / took)}/s, {_span(left)} left"
+        remaining = took * (total - finished) / finished
+        return f"{text}, {human(read / took)}/s, {_span(remaining)} left"
 
 
 def human(count: float) -> str:
@@ -70,12 +70,12 @@ def _span(seconds: float) -> str:
     >>> _span(8.6), _span(75), _span(7300)
     ('9 s', '1 min 15 s', '2 h 1 min')
     """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60} min"
 
 
 LOG_WIDTH = 120  # of lines that go to a file or a pipe
@@ -175,8 +175,8 @@ class Progress:
         return sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)
 
     def _far(self) -> str:
-        done, total = self.tasks()
+        finished, total = self.tasks()
         if total <= 1:
             return ""
-        pace = self._pace.text(done, total) if self._pace.size else f"{done} of {total} tasks"
+        pace = self._pace.text(finished, total) if self._pace.size else f"{finished} of {total} tasks"
         return f"  {pace}"

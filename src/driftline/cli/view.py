@@ -40,17 +40,17 @@ def view(
     from driftline.operations.view import wanted_types  # late: brings the rules of folding
     from driftline.report import drift
 
-    asked = pairs(types, "--as", "field=type")
-    wanted_types(asked)  # what is wrong with them is said before Spark starts
+    field_types = pairs(types, "--as", "field=type")
+    wanted_types(field_types)  # what is wrong with them is said before Spark starts
     with Progress() as progress:
         lake = context.obj.open(progress, table=table)
         progress.phase("making the view")
-        done = lake.table(table).view(name, types=asked, make=not print_)
+        result = lake.table(table).view(name, types=field_types, make=not print_)
     if json:
-        put(done.to_dict())
+        put(result.to_dict())
     elif print_:
-        typer.echo(done.statement)
+        typer.echo(result.statement)
     else:
-        show(drift.view(done))
-        if not done.in_catalog:
-            typer.echo(done.select)
+        show(drift.view(result))
+        if not result.in_catalog:
+            typer.echo(result.select)

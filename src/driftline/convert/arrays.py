@@ -16,8 +16,17 @@ from numpy.typing import NDArray
 from driftline.convert.declared import entries_of
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
-from driftline.convert.lists import Shredded, assemble, flattened, merged, numbered, place, relist, same_lists
-from driftline.convert.mixed import MixedValues, texts_of_several
+from driftline.convert.lists import (
+    Shredded,
+    assemble,
+    flattened,
+    joined,
+    merged,
+    numbered,
+    place,
+    relist,
+    same_lists,
+)
 from driftline.convert.rest import element_at, json_text, lost_by_value, places_of
 from driftline.convert.row_text import json_values
 from driftline.convert.types import arrow_type
@@ -81,11 +90,11 @@ def entries_in(leaves: Columns, key: Type, first: int) -> list[MapEntries]:
     ``first``: the number of the first leaf.
     """
     by_maps: list[list[tuple[Type, pa.Array]]] = []
-    for inner, array in leaves:
-        if isinstance(inner, Map) and inner.key == key:
-            column = inner.value, entries_of(array)
+    for type_, array in leaves:
+        if isinstance(type_, Map) and type_.key == key:
+            column = type_.value, entries_of(array)
             lengths = column[1].value_lengths()
-            alike = next((some for some in by_maps if some[0][1].value_lengths().equals(lengths)), None)
+            alike = next((group for group in by_maps if group[0][1].value_lengths().equals(lengths)), None)
             if alike is None:
                 by_maps.append([column])
             else:
@@ -168,12 +177,12 @@ def _values(
 ) -> ArrowValues | MixedValues:
     alike: list[list[tuple[Type, pa.Array]]] = []
     for column in columns:
-        group = next((some for some in alike if same_lists(some[0][1], column[1])), None)
+        group = next((candidate for candidate in alike if same_lists(candidate[0][1], column[1])), None)
         if group is None:
             alike.append([column])
         else:
             group.append(column)
-    values = [ArrowValues(some, route, json, dates) for some in alike]
+    values = [ArrowValues(group, route, json, dates) for group in alike]
     return values[0] if len(values) == 1 else MixedValues(values)
 
 
@@ -257,8 +266,10 @@ class ArrowValues:
         """
         if not self.dim and self._leaves[0][0] == VARIANT:
             return self._leaves[0][1], self._valid
-        whole = self.lists()
-        values = whole[0] if len(whole) == 1 else [reduce(merged, same) for same in zip(*whole, strict=True)]
+        columns = self.lists()
+        values = (
+            columns[0] if len(columns) == 1 else [reduce(merged, same) for same in zip(*columns, strict=True)]
+        )
         array = variants_of(values)
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         owners = [n for n, value in enumerate(values) for _ in _leaves_in(value, self.dim)]
@@ -272,19 +283,21 @@ class ArrowValues:
         """
         takes = RECORD in bases_of(column_route).get(self.dim, frozenset())
         # A column has an object that it does not take as {}, but for what has to be found in the rest.
-        waits = not takes and Facet(self.dim, RECORD) in self._route.beyond
+        waits = not takes and Facet(self.dim, RECORD) in self._route.to_rest
         structs = [
-            (inner, leaves) for inner, leaves in self._leaves if isinstance(inner, Struct) and not waits
+            (leaf_type, leaves)
+            for leaf_type, leaves in self._leaves
+            if isinstance(leaf_type, Struct) and not waits
         ]
         if len(structs) == 1 and self._json:
             # What is below a null is null in JSON, and costs less than to be left out and put back.
-            ((inner, leaves),) = structs
+            ((leaf_type, leaves),) = structs
             nulls = leaves.is_null() if leaves.null_count else None
-            return self._records(inner if takes else Struct(), leaves, nulls), np.arange(len(leaves))
+            return self._records(leaf_type if takes else Struct(), leaves, nulls), np.arange(len(leaves))
         parts, numbers = [], []
-        for inner, leaves in structs:
+        for leaf_type, leaves in structs:
             valid = leaves.filter(leaves.is_valid()) if leaves.null_count else leaves
-            parts.append(self._records(inner if takes else Struct(), valid))
+            parts.append(self._records(leaf_type if takes else Struct(), valid))
             numbers.append(np.flatnonzero(~nulls_of(leaves)))
         if not parts:
             return ArrowRecords((), Struct(), 0, self._json, self._dates), np.zeros(0, np.int64)
@@ -306,7 +319,7 @@ class ArrowValues:
 
         ``first``: the number of the first leaf.
         """
-        facets = (*self._route.shape.facets, *self._route.beyond)
+        facets = (*self._route.shape.facets, *self._route.to_rest)
         has_values = any(facet.dim == self.dim and isinstance(facet.base, MapOf) for facet in facets)
         return entries_in(self._leaves, key, first) if (self.dim if has_values else None) in dims else []
 
@@ -331,9 +344,9 @@ class ArrowValues:
             return relist(self._lists, leaves, type_)
         if dim < self.dim:
             return pa.nulls(len(self._lists), type_)
-        return assemble(place(self.apart(), leaves.is_valid().to_pylist(), dim), leaves, type_)
+        return assemble(place(self.shredded(), leaves.is_valid().to_pylist(), dim), leaves, type_)
 
-    def apart(self, first: int = 0) -> Shredded:
+    def shredded(self, first: int = 0) -> Shredded:
         """The values taken apart. ``first``: the number of the first leaf."""
         return numbered(self._lists, self._valid, first)
 
@@ -347,19 +360,19 @@ class ArrowValues:
             return [(number, ()) for number in range(self.count)]
         return places_of(numbered(self._lists, np.ones(self.count, np.bool_)))
 
-    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
-        """The texts of lost leaves by ``held``, or of all values if it is None; typed if of a single type."""
-        if held is not None:
-            lost = np.flatnonzero(self._valid & ~held).tolist()
+    def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
+        """The texts of the leaves that are not ``stored``, or of all values if it is None."""
+        if stored is not None:
+            lost = np.flatnonzero(self._valid & ~stored).tolist()
             places = self.places() if lost else ()
             valid = np.flatnonzero(self._valid).tolist() if lost else ()
             for value, within in lost_by_value(lost, places, valid):
                 yield from self._text_at(value, within, contract)
         elif len(self._columns) > 1 and (self.dim or any(isinstance(i, Map) for i, _ in self._leaves)):
-            yield from texts_of_several(self.json_values(), contract)
+            yield from _texts_of_several(self.json_values(), contract)
         else:
-            for array, (inner, _) in zip(self._columns, self._leaves, strict=True):
-                type_ = wrap(inner, self.dim)
+            for array, (leaf_type, _) in zip(self._columns, self._leaves, strict=True):
+                type_ = wrap(leaf_type, self.dim)
                 for number, value in enumerate(json_values(array, type_)):
                     if has_value(value):
                         yield NumberText(number, (), json_text(value, contract), _single(type_))
@@ -371,39 +384,153 @@ class ArrowValues:
     def json_values(self) -> list[list[Any]]:
         """The values of each column in the form that JSON is written from."""
         columns = zip(self._columns, self._leaves, strict=True)
-        return [json_values(array, wrap(inner, self.dim)) for array, (inner, _) in columns]
+        return [json_values(array, wrap(leaf_type, self.dim)) for array, (leaf_type, _) in columns]
 
     def _text_at(self, value: int, within: tuple[int, ...], contract: Contract) -> Iterator[NumberText]:
         """The text at these places of a value's lists, with its type if it has one."""
-        below = contract.inside(len(within))
+        contract_inside = contract.inside(len(within))
         parts = []
-        for column, (inner, _) in zip(self._columns, self._leaves, strict=True):
-            (whole,) = json_values(column.slice(value, 1), wrap(inner, self.dim))
-            part = element_at(whole, within)
+        for column, (leaf_type, _) in zip(self._columns, self._leaves, strict=True):
+            (json_value,) = json_values(column.slice(value, 1), wrap(leaf_type, self.dim))
+            part = element_at(json_value, within)
             if has_value(part):
-                parts.append((part, wrap(inner, self.dim - len(within))))
+                parts.append((part, wrap(leaf_type, self.dim - len(within))))
         if len(parts) == 1:
             ((part, type_),) = parts
-            yield NumberText(value, within, json_text(part, below), _single(type_))
+            yield NumberText(value, within, json_text(part, contract_inside), _single(type_))
         elif parts:
-            yield NumberText(value, within, json_text(reduce(merged, (part for part, _ in parts)), below))
+            yield NumberText(
+                value, within, json_text(reduce(merged, (part for part, _ in parts)), contract_inside)
+            )
 
     def are_all_in(self, leaves: pa.Array) -> bool:
         """True if the leaves have as many nulls as those of the only type; with several types, none."""
         nulls = self._leaves[0][1].null_count if len(self._leaves) == 1 else 0
         return bool(leaves.null_count == nulls)
 
-    def lost(self, held: NDArray[np.bool_]) -> object | None:
+    def lost(self, stored: NDArray[np.bool_]) -> object | None:
         """The first lost leaf of a primitive type; None if there is none."""
-        if not (self._valid & ~held).any():
+        if not (self._valid & ~stored).any():
             return None
-        for inner, leaves in self._leaves:
-            if isinstance(inner, Primitive):
-                lost = np.flatnonzero(~nulls_of(leaves) & ~held)
+        for leaf_type, leaves in self._leaves:
+            if isinstance(leaf_type, Primitive):
+                lost = np.flatnonzero(~nulls_of(leaves) & ~stored)
                 if len(lost):
                     value: object = leaves[int(lost[0])].as_py()
                     return value
         return None
+
+
+class MixedValues:
+    """The values of one field in ``parts`` with lists of their own; leaves are numbered throughout.
+
+    Most values are in one part. A list of mixed depth is in several, each with the elements of its own depth.
+    """
+
+    def __init__(self, parts: Sequence[ArrowValues]) -> None:
+        self._parts = parts
+        self._starts = np.cumsum([0, *(part.count for part in parts)])
+        valued = [~part.missing().to_numpy(zero_copy_only=False) for part in parts]
+        self._shared: NDArray[np.bool_] = np.sum(valued, axis=0) > 1
+
+    def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
+        """The leaves of all parts in one column."""
+        return pa.concat_arrays([part.primitives(target, column_route) for part in self._parts])
+
+    def records(self, column_route: ColumnRoute) -> tuple[ArrowRecords, Numbers]:
+        """The records of all parts, with the numbers of their leaves among all."""
+        parts = [part.records(column_route) for part in self._parts]
+        records = [part_records for part_records, _ in parts]
+        numbers = [
+            np.asarray(leaf_numbers, np.int64) + start
+            for (_, leaf_numbers), start in zip(parts, self._starts, strict=False)
+        ]
+        return records[0].followed_by(records[1:]), np.concatenate(numbers)
+
+    def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """Merge the parts' values: each as a whole if any value is in several parts."""
+        if self._shared.any():
+            columns = [column for part in self._parts for column in part.lists()]
+            array = variants_of(reduce(merged, same) for same in zip(*columns, strict=True))
+            owners = [value for value, _ in self.places()]
+            return array, array.is_valid().to_numpy(zero_copy_only=False)[owners]
+        parts = [part.variants() for part in self._parts]
+        return reduce(first_of, [array for array, _ in parts]), np.concatenate([valid for _, valid in parts])
+
+    def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
+        """The maps of all parts; None if there are none."""
+        parts = zip(self._parts, self._starts, strict=False)
+        entries = [entries for part, start in parts for entries in part.entries(key, dims, start)]
+        return self._parts[0].maps_of(entries, route)
+
+    def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
+        """Put the leaves at their places among those of all parts."""
+        return in_places(int(self._starts[-1]), leaves, numbers)
+
+    def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+        """Place the leaves part by part, and together if any value is in several parts."""
+        if self._shared.any():
+            return self._placed_together(leaves, type_, dimension(type_))
+        placed = [
+            part.placed(leaves.slice(start, part.count), type_)
+            for part, start in zip(self._parts, self._starts, strict=False)
+        ]
+        return reduce(first_of, placed)
+
+    def _placed_together(self, leaves: pa.Array, type_: pa.DataType, dim: int) -> pa.Array:
+        """Place values joined from all parts that are not deeper than the column."""
+        parts = [
+            (part.dim, part.shredded(first)) for part, first in zip(self._parts, self._starts, strict=False)
+        ]
+        fitting = [shredded for part_dim, shredded in parts if part_dim <= dim]
+        if not fitting:
+            return pa.nulls(len(self._shared), type_)
+        shredded, all_shredded = joined(fitting), joined([shredded for _, shredded in parts])
+        # Beside deeper elements, which the column does not take, one is wrapped where it stands.
+        shredded.dims = [
+            dim if value_dim is not None and deepest is not None and deepest > dim else value_dim
+            for value_dim, deepest in zip(shredded.dims, all_shredded.dims, strict=True)
+        ]
+        return assemble(place(shredded, leaves.is_valid().to_pylist(), dim), leaves, type_)
+
+    def missing(self) -> pa.Array:
+        """Flag the values that are missing in every part."""
+        return reduce(pc.and_, (part.missing() for part in self._parts))
+
+    def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
+        """The owner and list positions of each leaf, part after part."""
+        return [place for part in self._parts for place in part.places()]
+
+    def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
+        """The texts of each part; a value that is in several parts is written from all of them."""
+        waiting = set()
+        for part, start in zip(self._parts, self._starts, strict=False):
+            for text in part.texts(None if stored is None else stored[start : start + part.count], contract):
+                if self._shared[text.number]:
+                    waiting.add(text.number)
+                else:
+                    yield text
+        if waiting:
+            columns = [column for part in self._parts for column in part.json_values()]
+            yield from (text for text in _texts_of_several(columns, contract) if text.number in waiting)
+
+    def are_all_in(self, leaves: pa.Array) -> bool:
+        """True if no leaf is null."""
+        return not leaves.null_count
+
+    def lost(self, stored: NDArray[np.bool_]) -> object | None:
+        """The lost leaf of the first part that has one; None if no part has."""
+        for part, start in zip(self._parts, self._starts, strict=False):
+            if (lost := part.lost(stored[start : start + part.count])) is not None:
+                return lost
+        return None
+
+
+def _texts_of_several(columns: Sequence[list[Any]], contract: Contract) -> Iterator[NumberText]:
+    """Texts of lists and maps whose values have several types, and so no single one."""
+    for number, value in enumerate(reduce(merged, same) for same in zip(*columns, strict=True)):
+        if has_value(value):
+            yield NumberText(number, (), json_text(value, contract))
 
 
 def _as_variants(source: Type, leaves: pa.Array) -> pa.Array:
@@ -416,8 +543,8 @@ def _single(type_: Type) -> Type | None:
 
 
 def _is_single(type_: Type) -> bool:
-    below = children(type_)
-    return len({f.name for f in below}) == len(below) and all(_is_single(f.type) for f in below)
+    fields = children(type_)
+    return len({f.name for f in fields}) == len(fields) and all(_is_single(f.type) for f in fields)
 
 
 def _leaves_in(value: object, dim: int) -> Iterator[object]:

@@ -12,10 +12,12 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+from fastavro.read import LOGICAL_READERS
 
 from driftline.convert.kernels import decimal_text, without_zeros
 from driftline.convert.leaf_readings import VOID
 from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode
+from driftline.convert.types import arrow_type
 from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
@@ -50,7 +52,7 @@ def columns_of(schema: Mapping[str, Any], logical: Mapping[str, LeafNode] | None
 
     ``logical``: further logical types. Raises UsageError also if they are no records.
     """
-    node = _Schema({}, {**_LOGICAL, **(logical or {})}).node(schema, ())
+    node = _Schema({}, {**_LOGICAL, **(logical or {})}, DecimalNode).node(schema, ())
     if not isinstance(node, RecordNode):
         raise UsageError("its values are no records", hint="an Avro file for a table holds records")
     return node
@@ -88,12 +90,33 @@ _WIDER: dict[Type, Type] = {INT: LONG, FLOAT: DOUBLE}
 _DIGITS = 38  # of the largest decimal
 
 
+class DecimalNode(LeafNode):
+    """Decimals of a file. Those with more digits than their type stay in the array, which is then invalid."""
+
+    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
+        """One array."""
+        type_ = arrow_type(self.base)
+        widest = pa.array(values, pa.decimal128(_DIGITS, type_.scale))
+        return [pa.Array.from_buffers(type_, len(widest), widest.buffers(), widest.null_count)]
+
+
+def _exact(data: bytes, schema: Any, *_: Any) -> Decimal:
+    """A decimal with all of its digits; fastavro's own reader rounds to the precision of the type."""
+    return Decimal(f"{int.from_bytes(data, 'big', signed=True)}E-{schema.get('scale', 0)}")
+
+
+LOGICAL_READERS.update({"bytes-decimal": _exact, "fixed-decimal": _exact})
+
+
 class _Schema:
     """Walks a schema; names that it has met stand for their types."""
 
-    def __init__(self, named: Mapping[str, Any], logical: Mapping[str, LeafNode]) -> None:
+    def __init__(
+        self, named: Mapping[str, Any], logical: Mapping[str, LeafNode], decimals: type[LeafNode] = LeafNode
+    ) -> None:
         self._named = dict(named)
         self._logical = logical
+        self._decimals = decimals
         self._open: set[str] = set()
 
     def node(self, schema: Any, path: Path) -> Node:
@@ -111,7 +134,7 @@ class _Schema:
             self._named[schema["name"]] = schema
         logical = schema.get("logicalType")
         if logical == "decimal":
-            return _decimal(schema)
+            return self._decimal(schema)
         if logical in self._logical:
             return self._logical[logical]
         match kind:
@@ -123,6 +146,12 @@ class _Schema:
                 return _PLAIN[kind]
             case _:
                 return self.node(kind, path)
+
+    def _decimal(self, schema: Mapping[str, Any]) -> LeafNode:
+        precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
+        if precision > _DIGITS:
+            return LeafNode(STRING, (Decimal,), decimal_text)
+        return self._decimals(decimal(precision, scale), (Decimal,))
 
     def _record(self, schema: Mapping[str, Any], path: Path) -> RecordNode:
         name = schema["name"]
@@ -143,10 +172,3 @@ class _Schema:
         types = [node.fields("")[0].type for node in nodes]
         nodes = [node for node, type_ in zip(nodes, types, strict=True) if _WIDER.get(type_) not in types]
         return nodes[0] if len(nodes) == 1 else UnionNode(tuple(nodes)) if nodes else _PLAIN["null"]
-
-
-def _decimal(schema: Mapping[str, Any]) -> LeafNode:
-    precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
-    if precision > _DIGITS:
-        return LeafNode(STRING, (Decimal,), decimal_text)
-    return LeafNode(decimal(precision, scale), (Decimal,))

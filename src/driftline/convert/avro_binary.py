@@ -70,7 +70,7 @@ def _millis(cursors: Cursors) -> pa.Array:
 
 
 PLAIN: dict[str, Read] = {
-    "null": lambda cursors: pa.nulls(len(cursors.at)),
+    "null": lambda cursors: pa.nulls(len(cursors.positions)),
     "boolean": _boolean,
     "int": lambda cursors: pa.array(cursors.within(*_INT).astype(np.int32)),
     "long": lambda cursors: pa.array(cursors.longs()),
@@ -110,7 +110,7 @@ def _enum(symbols: Sequence[str]) -> Read:
 
 
 def _fixed(size: int) -> Read:
-    return lambda cursors: cursors.bytes(np.full(len(cursors.at), size, np.int64))
+    return lambda cursors: cursors.bytes(np.full(len(cursors.positions), size, np.int64))
 
 
 def _typed(read: Read, type_: pa.DataType) -> Read:
@@ -198,7 +198,7 @@ class RecordReader:
             cursors = Cursors(data, starts[numbers], ends[numbers])
             try:
                 arrays = self._fields(cursors)
-                cursors.check(cursors.at == cursors.ends)
+                cursors.check(cursors.positions == cursors.ends)
             except Undecodable as doubt:
                 numbers = np.delete(numbers, np.searchsorted(cursors.ends, doubt.ends))
             else:
@@ -209,7 +209,7 @@ class RecordReader:
         """Read the fields in the schema's order into one array of structs."""
         arrays = self._fields(cursors)
         if not arrays:
-            return [pa.array([{}] * len(cursors.at), pa.struct([]))]
+            return [pa.array([{}] * len(cursors.positions), pa.struct([]))]
         fields = [pa.field(f.name, a.type) for f, a in zip(self.struct.fields, arrays, strict=True)]
         return [pa.StructArray.from_arrays(arrays, fields=fields)]
 
@@ -270,9 +270,9 @@ class _UnionReader:
         for number, branch in enumerate(self.branches):
             if branch is not None:
                 chosen = np.flatnonzero(taken == number)
-                some = cursors.some(chosen)
-                values = branch.read(some)
-                cursors.at[chosen] = some.at
+                subset = cursors.select(chosen)
+                values = branch.read(subset)
+                cursors.positions[chosen] = subset.positions
                 arrays += [_spread(array, chosen, len(taken)) for array in values]
         return arrays or [pa.nulls(len(taken))]
 
@@ -288,35 +288,37 @@ def _spread(array: pa.Array, places: Numbers, count: int) -> pa.Array:
 
 def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple[pa.Array, list[pa.Array]]:
     """The items of lists: the offset of each list among them, and their arrays."""
-    count = len(cursors.at)
+    count = len(cursors.positions)
     nobody = np.zeros(0, np.int64)
-    owners, parts = [nobody], [read(cursors.some(nobody))]  # an empty array has the types at least
+    owners, parts = [nobody], [read(cursors.select(nobody))]  # an empty array has the types at least
     lengths, open_ = np.zeros(count, np.int64), np.arange(count)
     while len(open_):
-        block = cursors.some(open_)
+        block = cursors.select(open_)
         sizes = block.longs()
         with_bytes = np.flatnonzero(sizes < 0)  # how many follow, which is of use only for passing over
         if len(with_bytes):
-            some = block.some(with_bytes)
-            some.longs()
-            block.at[with_bytes] = some.at
+            subset = block.select(with_bytes)
+            subset.longs()
+            block.positions[with_bytes] = subset.positions
             sizes = np.abs(sizes)
         block.check((sizes >= 0) & (sizes <= _LONGEST))
         lengths[open_] += sizes
         block.check(lengths[open_] <= _LONGEST)
         for number in range(int(sizes.max())):
             chosen = np.flatnonzero(sizes > number)
-            some = block.some(chosen)
+            subset = block.select(chosen)
             if number >= _SHORT and len(chosen) < _FEW:
-                raise Undecodable(some.ends)
-            parts.append(read(some))
+                raise Undecodable(subset.ends)
+            parts.append(read(subset))
             owners.append(open_[chosen])
-            block.at[chosen] = some.at
-        cursors.at[open_] = block.at
+            block.positions[chosen] = subset.positions
+        cursors.positions[open_] = block.positions
         open_ = open_[sizes > 0]
     order = pa.array(np.argsort(np.concatenate(owners), kind="stable"))
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))).astype(np.int32)
-    return pa.array(offsets), [pa.concat_arrays(some).take(order) for some in zip(*parts, strict=True)]
+    return pa.array(offsets), [
+        pa.concat_arrays(same_array).take(order) for same_array in zip(*parts, strict=True)
+    ]
 
 
 def reader_of(schema: Any, named: Mapping[str, Any]) -> RecordReader:

@@ -27,18 +27,18 @@ class Undecodable(Exception):
 
 @dataclass(slots=True)
 class Cursors:
-    """The positions of values in ``data`` (``at``), which reading advances.
+    """The positions of values in ``data``, which reading advances.
 
     ``ends``: of the record of each.
     """
 
     data: NDArray[np.uint8]
-    at: Numbers
+    positions: Numbers
     ends: Numbers
 
-    def some(self, chosen: NDArray[Any]) -> Cursors:
+    def select(self, chosen: NDArray[Any]) -> Cursors:
         """The cursors under a mask, or with these numbers."""
-        return Cursors(self.data, self.at[chosen], self.ends[chosen])
+        return Cursors(self.data, self.positions[chosen], self.ends[chosen])
 
     def check(self, fine: Mask) -> None:
         """Leave the others to be read one by one."""
@@ -47,25 +47,25 @@ class Cursors:
 
     def moved(self, sizes: Numbers | int) -> Numbers:
         """Advance by these sizes; returns the former positions."""
-        starts = self.at
+        starts = self.positions
         self.check((sizes >= 0) & (sizes <= self.ends - starts))
-        self.at = starts + sizes
+        self.positions = starts + sizes
         return starts
 
     def longs(self) -> Numbers:
         """Read a number of variable length from each."""
-        byte = self.data[self.at]
-        numbers, at = (byte & 0x7F).astype(np.uint64), self.at + 1
-        more, shift = np.flatnonzero(byte > 0x7F), 7
-        while len(more):
-            byte = self.data[at[more]]
-            numbers[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-            at[more] += 1
+        byte = self.data[self.positions]
+        numbers, positions = (byte & 0x7F).astype(np.uint64), self.positions + 1
+        unfinished, shift = np.flatnonzero(byte > 0x7F), 7
+        while len(unfinished):
+            byte = self.data[positions[unfinished]]
+            numbers[unfinished] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            positions[unfinished] += 1
             if shift == _LAST_SHIFT and (byte > 1).any():  # more than 64 bits
-                raise Undecodable(self.ends[more[byte > 1]])
-            more, shift = more[byte > 0x7F], shift + 7
-        self.check(at <= self.ends)
-        self.at = at
+                raise Undecodable(self.ends[unfinished[byte > 1]])
+            unfinished, shift = unfinished[byte > 0x7F], shift + 7
+        self.check(positions <= self.ends)
+        self.positions = positions
         return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
 
     def within(self, low: int, high: int) -> Numbers:
@@ -84,7 +84,7 @@ class Cursors:
         if not len(starts):
             return pa.array([], pa.binary())
         # What is between two values is a value, too, and left out.
-        offsets = np.column_stack((starts, self.at)).astype(np.int32).ravel()
+        offsets = np.column_stack((starts, self.positions)).astype(np.int32).ravel()
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
         parts = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
         return parts.take(pa.array(np.arange(0, len(offsets), 2)))

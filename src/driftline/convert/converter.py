@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.convert.apart import Apart, put
 from driftline.convert.arrays import ArrowRecords
 from driftline.convert.deep_pickle import pickled
+from driftline.convert.drifted_values import DriftedValues, put
 from driftline.convert.fill import columns_of
 from driftline.convert.objects import JsonRecords
 from driftline.convert.rest import Collector
@@ -122,39 +122,44 @@ class Converter:
         return self._rows(JsonRecords(records, self.settings.dates))
 
     def of_arrow(
-        self, batch: pa.RecordBatch, struct: Struct, *, json: bool, apart: Mapping[Path, Apart] | None = None
+        self,
+        batch: pa.RecordBatch,
+        struct: Struct,
+        *,
+        json: bool,
+        drifted: Mapping[Path, DriftedValues] | None = None,
     ) -> pa.RecordBatch:
         """Convert Arrow columns to rows.
 
         ``struct``: the types of the columns, in their order, by key; `Declared` gives both. ``json``: they
-        were parsed from JSON, whose numbers are of one kind, and strings too. ``apart``: values of the
+        were parsed from JSON, whose numbers are of one kind, and strings too. ``drifted``: values of the
         records that are null in the columns, by path, which leads through no list. Raises Lost for a value
         that no column takes.
         """
-        arrays, apart, contract = batch.columns, apart or {}, self.settings.contract
+        arrays, drifted, contract = batch.columns, drifted or {}, self.settings.contract
         if cuts_variants(self.struct, contract):
             arrays, struct = cut_columns(arrays, struct, contract)
-            apart = {
-                path: Apart(rows, [cut_value(value, contract.at(path)) for value in values])
-                for path, (rows, values) in apart.items()
+            drifted = {
+                path: DriftedValues(rows, [cut_value(value, contract.at(path)) for value in values])
+                for path, (rows, values) in drifted.items()
             }
         records = ArrowRecords(arrays, struct, batch.num_rows, json, self.settings.dates)
-        return self._rows(records, apart)
+        return self._rows(records, drifted)
 
     @no_search()
-    def _rows(self, records: Records, apart: Mapping[Path, Apart] | None = None) -> pa.RecordBatch:
+    def _rows(self, records: Records, drifted: Mapping[Path, DriftedValues] | None = None) -> pa.RecordBatch:
         column = rest_column(self.struct) if self.route.has_rest else None
-        rest = None if column is None else Collector.of(records.count, self.settings.contract)
-        arrays = columns_of(self.struct, self.route, records, (), rest)
-        if apart:
+        collector = None if column is None else Collector.of(records.count, self.settings.contract)
+        arrays = columns_of(self.struct, self.route, records, (), collector)
+        if drifted:
             dates = self.settings.dates
-            apart_records = {
+            drifted_records = {
                 path: (rows, JsonRecords([{path[-1]: value} for value in values], dates))
-                for path, (rows, values) in apart.items()
+                for path, (rows, values) in drifted.items()
             }
-            arrays = put(arrays, self.struct, self.route, apart_records, (), rest)
-        if rest is not None:
-            arrays[self.struct.fields.index(column)] = rest.entries.array()
+            arrays = put(arrays, self.struct, self.route, drifted_records, (), collector)
+        if collector is not None:
+            arrays[self.struct.fields.index(column)] = collector.entries.array()
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 

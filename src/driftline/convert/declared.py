@@ -77,8 +77,8 @@ def entries_of(maps: pa.Array) -> pa.Array:
 
 
 def _has_nulls(type_: pa.DataType) -> bool:
-    below = (type_.field(i).type for i in range(type_.num_fields))
-    return pa.types.is_null(type_) or any(map(_has_nulls, below))
+    types = (type_.field(i).type for i in range(type_.num_fields))
+    return pa.types.is_null(type_) or any(map(_has_nulls, types))
 
 
 def _nullable(type_: pa.DataType) -> pa.DataType:
@@ -113,8 +113,8 @@ def readings(type_: pa.DataType, path: Path, leaves: Leaves = leaf_readings) -> 
     elif pa.types.is_map(type_):
         yield from _of_map(type_, path, leaves)
     elif _is_list(type_):
-        for type_of, read, beyond in readings(type_.value_type, (*path, "element"), leaves):
-            yield LeafReading(List(type_of), partial(_relisted, read=read), beyond)
+        for type_of, read, overflow in readings(type_.value_type, (*path, "element"), leaves):
+            yield LeafReading(List(type_of), partial(_relisted, read=read), overflow)
     else:
         yield from leaves(type_, path)
 
@@ -147,8 +147,8 @@ def _variants(values: pa.Array) -> pa.Array:
 
 def _after(decode: Read, readings: Iterable[LeafReading]) -> Iterator[LeafReading]:
     """Readings that decode their values first."""
-    for type_, read, beyond in readings:
-        yield LeafReading(type_, partial(_both, decode, read), beyond)
+    for type_, read, overflow in readings:
+        yield LeafReading(type_, partial(_both, decode, read), overflow)
 
 
 def _both(first: Read, then: Read, values: pa.Array) -> pa.Array:
@@ -177,10 +177,16 @@ def _relisted(lists: pa.Array, read: Read) -> pa.Array:
 def _of_struct(type_: pa.StructType, path: Path, leaves: Leaves) -> LeafReading:
     _all_different(type_, path)
     fields = [(f.name, [*readings(f.type, (*path, f.name), leaves)]) for f in type_]
-    struct = Struct(tuple(reading.field(name) for name, some in fields for reading in some))
+    struct = Struct(
+        tuple(reading.field(name) for name, field_readings in fields for reading in field_readings)
+    )
 
     def read(structs: pa.Array) -> pa.Array:
-        arrays = [reading.read(structs.field(i)) for i, (_, some) in enumerate(fields) for reading in some]
+        arrays = [
+            reading.read(structs.field(i))
+            for i, (_, field_readings) in enumerate(fields)
+            for reading in field_readings
+        ]
         if not arrays:
             return pa.array([None if null else {} for null in nulls_of(structs)], pa.struct([]))
         named = [pa.field(f.name, a.type) for f, a in zip(struct.fields, arrays, strict=True)]
@@ -200,7 +206,7 @@ def _of_map(type_: pa.MapType, path: Path, leaves: Leaves) -> Iterator[LeafReadi
         return
     (key,) = keys
     for value in values:
-        yield LeafReading(Map(key.type, value.type), partial(_remapped, key=key, value=value), value.beyond)
+        yield LeafReading(Map(key.type, value.type), partial(_remapped, key=key, value=value), value.overflow)
 
 
 def _remapped(maps: pa.Array, key: LeafReading, value: LeafReading) -> pa.Array:

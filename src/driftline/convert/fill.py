@@ -50,11 +50,11 @@ class Lost(Exception):
 
 
 def columns_of(
-    struct: Struct, route: RecordRoute, records: Records, path: Path, rest: Collector | None
+    struct: Struct, route: RecordRoute, records: Records, path: Path, collector: Collector | None
 ) -> list[pa.Array]:
     """Fill the fields of a struct, in their order, from records at ``path``.
 
-    ``rest``: takes values that no column takes. Raises Lost for a value that neither takes.
+    ``collector``: takes values that no column takes. Raises Lost for a value that neither takes.
     """
     by_name = {column.name: column for column in struct.fields}
     filled: dict[str, pa.Array] = {}
@@ -63,15 +63,19 @@ def columns_of(
         # value there, and is not in the struct.
         column_routes = [column_route for column_route in field.columns if column_route.name in by_name]
         columns = [by_name[column_route.name] for column_route in column_routes]
-        values = records.values(field) if columns or field.beyond else None
+        values = records.values(field) if columns or field.to_rest else None
         # Without one, a map beside a struct here or above has what no column takes.
-        below = None if rest is None or field.elsewhere else rest.field(field.key)
+        field_collector = None if collector is None or field.elsewhere else collector.field(field.key)
         if values is not None and not columns:
-            assert below is not None or field.elsewhere or path, "what goes to the rest has a column for it"
-            if below is not None:
-                _aside(below, values, None)
+            assert field_collector is not None or field.elsewhere or path, (
+                "what goes to the rest has a column for it"
+            )
+            if field_collector is not None:
+                _aside(field_collector, values, None)
         elif values is not None:
-            arrays = _fill([c.type for c in columns], column_routes, field, values, (*path, field.key), below)
+            arrays = _fill(
+                [c.type for c in columns], column_routes, field, values, (*path, field.key), field_collector
+            )
             for column, array in zip(columns, arrays, strict=True):
                 filled[column.name] = _or_default(array, column, values)
     return [
@@ -88,10 +92,10 @@ def _or_default(filled: pa.Array, column: Field, values: Values) -> pa.Array:
     return pc.if_else(missing, default_of(column, len(filled)), filled) if pc.any(missing).as_py() else filled
 
 
-def _aside(rest: Collector, values: Values, held: NDArray[np.bool_] | None) -> None:
-    """Send values that no column holds to the rest; all values if ``held`` is None."""
-    for text in values.texts(held, rest.contract):
-        rest.add(text)
+def _aside(collector: Collector, values: Values, stored: NDArray[np.bool_] | None) -> None:
+    """Send values that no column holds to the rest; all values if ``stored`` is None."""
+    for text in values.texts(stored, collector.contract):
+        collector.add(text)
 
 
 def _fill(
@@ -100,64 +104,68 @@ def _fill(
     field: FieldRoute,
     values: Values,
     path: Path,
-    rest: Collector | None,
+    collector: Collector | None,
 ) -> list[pa.Array]:
     """Fill the columns of one field."""
     maps = {
         i: column_route for i, column_route in enumerate(column_routes) if isinstance(peel(types[i])[1], Map)
     }
-    leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path, rest)
-    wholes: dict[int, pa.Array] = {}
+    leaves = _maps({i: peel(types[i])[1] for i in maps}, maps, values, path, collector)
+    variants: dict[int, pa.Array] = {}
     keeping: list[pa.Array] = []
-    held: list[NDArray[np.bool_]] = []
+    stored: list[NDArray[np.bool_]] = []
     for i, (type_, column_route) in enumerate(zip(types, column_routes, strict=True)):
-        inner = peel(type_)[1]
+        base = peel(type_)[1]
         if type_ == VARIANT:
-            wholes[i], valid = values.variants()
-            held.append(valid)
+            variants[i], valid = values.variants()
+            stored.append(valid)
             continue
         if i not in leaves:
-            leaves[i] = _leaves(inner, column_route, values, path, rest)
+            leaves[i] = _leaves(base, column_route, values, path, collector)
         keeping.append(
             leaves[i]
-            if inner not in _MOMENTS
-            else _leaves(inner, _without_longs(column_route), values, path, None)
+            if base not in _MOMENTS
+            else _leaves(base, _without_longs(column_route), values, path, None)
         )
     if len(keeping) != 1 or not values.are_all_in(keeping[0]):
-        held += [array.is_valid().to_numpy(zero_copy_only=False) for array in keeping]
+        stored += [array.is_valid().to_numpy(zero_copy_only=False) for array in keeping]
         # A map may be planned for by its values alone, and have no column for its dimension.
-        waits = bool(field.beyond or maps)
-        _account(values, reduce(np.logical_or, held), path, rest if waits else None, field.elsewhere)
+        waits = bool(field.to_rest or maps)
+        _account(values, reduce(np.logical_or, stored), path, collector if waits else None, field.elsewhere)
     return [
-        wholes[i] if i in wholes else values.placed(leaves[i], in_lists(type_, leaves[i].type))
+        variants[i] if i in variants else values.placed(leaves[i], in_lists(type_, leaves[i].type))
         for i, type_ in enumerate(types)
     ]
 
 
 def _account(
-    values: Values, held: NDArray[np.bool_], path: Path, rest: Collector | None, elsewhere: bool
+    values: Values, stored: NDArray[np.bool_], path: Path, collector: Collector | None, elsewhere: bool
 ) -> None:
     """Send values that no column holds to the rest, if there is one.
 
     Raises Lost if they are not ``elsewhere`` either.
     """
-    if rest is not None:
-        _aside(rest, values, held)
-    elif (lost := values.lost(held)) is not None and not elsewhere:
+    if collector is not None:
+        _aside(collector, values, stored)
+    elif (lost := values.lost(stored)) is not None and not elsewhere:
         raise Lost(path, lost)
 
 
 def _leaves(
-    inner: Type, column_route: ColumnRoute, values: Values, path: Path, rest: Collector | None
+    base: Type, column_route: ColumnRoute, values: Values, path: Path, collector: Collector | None
 ) -> pa.Array:
-    """The leaves of a field's values in a column of the type ``inner``, its lists aside."""
-    if isinstance(inner, Primitive):
-        return values.primitives(inner, column_route)
-    assert isinstance(inner, Struct), inner
+    """The leaves of a field's values in a column of the type ``base``, its lists aside."""
+    if isinstance(base, Primitive):
+        return values.primitives(base, column_route)
+    assert isinstance(base, Struct), base
     records, numbers = values.records(column_route)
-    below = None if rest is None else rest.leaves(values).records(numbers, column_route.facet.dim)
-    fields_of_records = columns_of(inner, column_route.record or RecordRoute(), records, path, below)
-    fields = [field_of(f, array.type) for f, array in zip(inner.fields, fields_of_records, strict=True)]
+    record_collector = (
+        None if collector is None else collector.leaves(values).records(numbers, column_route.facet.dim)
+    )
+    fields_of_records = columns_of(
+        base, column_route.record or RecordRoute(), records, path, record_collector
+    )
+    fields = [field_of(f, array.type) for f, array in zip(base.fields, fields_of_records, strict=True)]
     structs = pa.StructArray.from_arrays(fields_of_records, fields=fields, mask=records.nulls)
     return values.scattered(structs, numbers)
 
@@ -174,7 +182,7 @@ def _maps(
     column_routes: Mapping[int, ColumnRoute],
     values: Values,
     path: Path,
-    rest: Collector | None,
+    collector: Collector | None,
 ) -> dict[int, pa.Array]:
     """Fill the map columns of a field: each value of a map goes to every column that it fits, under
     its key.
@@ -184,26 +192,26 @@ def _maps(
     for i, column_route in column_routes.items():
         if column_route.value is not None:
             by_key.setdefault(types[i].key, {})[i] = column_route.value  # type: ignore[union-attr]
-    for key, below in by_key.items():
+    for key, value_routes in by_key.items():
         parts: dict[int, list[tuple[pa.Array, Numbers]]] = {}
-        for dims, places in _by_dimension({i: column_routes[i] for i in below}):
-            columns = tuple(below[i].columns[0] for i in places)
-            beyond = frozenset().union(*(below[i].beyond for i in places))
-            together = replace(below[places[0]], columns=columns, beyond=beyond)
+        for dims, places in _by_dimension({i: column_routes[i] for i in value_routes}):
+            columns = tuple(value_routes[i].columns[0] for i in places)
+            to_rest = frozenset().union(*(value_routes[i].to_rest for i in places))
+            together = replace(value_routes[places[0]], columns=columns, to_rest=to_rest)
             maps = values.maps(together, key, dims)
             if maps is None:
                 continue
-            inner = [types[i].value for i in places]  # type: ignore[union-attr]
+            value_types = [types[i].value for i in places]  # type: ignore[union-attr]
             dim = max(column_routes[i].facet.dim for i in places)
-            items_rest = None if rest is None else rest.leaves(values).maps(maps, dim)
-            filled = _fill(inner, columns, together, maps.values, (*path, "value"), items_rest)
+            items_collector = None if collector is None else collector.leaves(values).maps(maps, dim)
+            filled = _fill(value_types, columns, together, maps.values, (*path, "value"), items_collector)
             for i, items in zip(places, filled, strict=True):
                 array = pa.MapArray.from_arrays(maps.offsets, maps.keys, items, type=arrow_type(types[i]))
                 parts.setdefault(i, []).append((array, maps.numbers))
-        for i, some in parts.items():
-            numbers = np.concatenate([np.asarray(part, np.int64) for _, part in some])
+        for i, pieces in parts.items():
+            numbers = np.concatenate([np.asarray(part, np.int64) for _, part in pieces])
             order = np.argsort(numbers)  # as leaves are numbered
-            array = pa.concat_arrays([part for part, _ in some]).take(pa.array(order))
+            array = pa.concat_arrays([part for part, _ in pieces]).take(pa.array(order))
             out[i] = values.scattered(array, numbers[order])
     return out
 

@@ -69,9 +69,9 @@ def _boolean_number(values: pa.Array, source: Primitive, target: Primitive, unit
 
 def _integer_decimal(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
     precision, scale = target.args
-    whole = precision - scale
-    if whole < 19:
-        values = _where(values, _within(values, 1 - 10**whole, 10**whole - 1))
+    integer_digits = precision - scale
+    if integer_digits < 19:
+        values = _where(values, _within(values, 1 - 10**integer_digits, 10**integer_digits - 1))
     return values.cast(pa.decimal256(19 + scale, scale)).cast(arrow_type(target))
 
 
@@ -214,8 +214,8 @@ def _float_string(values: pa.Array, source: Primitive, target: Primitive, unit: 
     text = pc.replace_substring_regex(text, r"inf$", "Infinity")
     text = pc.if_else(pc.equal(text, "-0"), "-0.0", text)
     numbers = values.cast(pa.float64())
-    whole = pc.and_(pc.equal(pc.trunc(numbers), numbers), _within(numbers, -EXACT, EXACT))
-    integers = _where(numbers, pc.and_(whole, pc.not_equal(text, "-0.0"))).cast(pa.int64())
+    is_integer = pc.and_(pc.equal(pc.trunc(numbers), numbers), _within(numbers, -EXACT, EXACT))
+    integers = _where(numbers, pc.and_(is_integer, pc.not_equal(text, "-0.0"))).cast(pa.int64())
     return pc.coalesce(integers.cast(pa.string()), text)
 
 

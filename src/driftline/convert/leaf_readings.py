@@ -36,7 +36,7 @@ from driftline.core.schema.types import (
 )
 from driftline.errors import UsageError
 
-BEYOND = "beyond"  # the doc of a field whose type counts only where it has values
+OVERFLOW = "overflow"  # the doc of a field whose type counts only where it has values
 VOID = Primitive("void")  # the type of a column that only has nulls
 _DIGITS = 38  # of the largest decimal
 
@@ -44,17 +44,17 @@ Read: TypeAlias = Callable[[pa.Array], pa.Array]
 
 
 class LeafReading(NamedTuple):
-    """A type of a column, and what makes that column's array of its values of the type. ``beyond``: it is for
+    """A type of a column, and the function that reads its values of this type. ``overflow``: the type is for
     values that the column's own type does not hold.
     """
 
     type: Type
     read: Read
-    beyond: bool = False
+    overflow: bool = False
 
     def field(self, name: str) -> Field:
         """A field of the type."""
-        return Field(name, self.type, doc=BEYOND if self.beyond else None)
+        return Field(name, self.type, doc=OVERFLOW if self.overflow else None)
 
 
 def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[LeafReading]:
@@ -66,8 +66,8 @@ def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[LeafReading]:
     if pa.types.is_null(type_):
         yield LeafReading(VOID, lambda a: a)
     elif pa.types.is_date64(type_):
-        yield LeafReading(DATE, lambda a: _where_whole(a, whole=True).cast(arrow_type(DATE)))
-        yield LeafReading(TIMESTAMP_NTZ, lambda a: _where_whole(a, whole=False), beyond=True)
+        yield LeafReading(DATE, lambda a: _where_whole(a, whole_days=True).cast(arrow_type(DATE)))
+        yield LeafReading(TIMESTAMP_NTZ, lambda a: _where_whole(a, whole_days=False), overflow=True)
     elif pa.types.is_timestamp(type_):
         yield from _of_timestamp(type_)
     elif pa.types.is_time(type_):
@@ -108,17 +108,17 @@ def _of_timestamp(type_: pa.TimestampType) -> Iterator[LeafReading]:
         yield _cast_to(plain)
     elif type_.unit == "ns":
         yield LeafReading(plain, lambda a: _whole_micros(a, plain))
-        yield LeafReading(STRING, lambda a: _finer(a, plain), beyond=True)
+        yield LeafReading(STRING, lambda a: _finer(a, plain), overflow=True)
     else:
         yield LeafReading(plain, lambda a: _near(a, plain))
-        yield LeafReading(STRING, lambda a: _far(a, plain), beyond=True)
+        yield LeafReading(STRING, lambda a: _far(a, plain), overflow=True)
 
 
-def _where_whole(days: pa.Array, *, whole: bool) -> pa.Array:
-    """The midnights of days that are counted in milliseconds; or the moments that are none."""
+def _where_whole(days: pa.Array, *, whole_days: bool) -> pa.Array:
+    """Read days that are counted in milliseconds: the midnights among them, or else the other moments."""
     millis = days.cast(pa.int64())
     midnights = pc.multiply(pc.divide(millis, _DAY), _DAY)
-    chosen = pc.equal(millis, midnights) if whole else pc.not_equal(millis, midnights)
+    chosen = pc.equal(millis, midnights) if whole_days else pc.not_equal(millis, midnights)
     moments = millis.cast(pa.timestamp("ms")).cast(arrow_type(TIMESTAMP_NTZ))
     return pc.if_else(chosen, moments, pa.scalar(None, moments.type))
 
@@ -174,9 +174,9 @@ def _finer(values: pa.Array, plain: Primitive) -> pa.Array:
 
 
 def _of_decimal(type_: Any) -> Iterator[LeafReading]:
-    whole, scale = type_.precision - type_.scale, max(type_.scale, 0)
-    if whole + scale <= _DIGITS:
-        yield _cast_to(decimal(whole + scale, scale))
+    integer_digits, scale = type_.precision - type_.scale, max(type_.scale, 0)
+    if integer_digits + scale <= _DIGITS:
+        yield _cast_to(decimal(integer_digits + scale, scale))
         return
     if scale <= _DIGITS:
         widest = decimal(_DIGITS, scale)
@@ -186,7 +186,7 @@ def _of_decimal(type_: Any) -> Iterator[LeafReading]:
     yield LeafReading(
         STRING,
         lambda a: _numbers(a, pa.string(), lambda d: None if _fits(d, scale) else decimal_text(d)),
-        beyond=scale <= _DIGITS,
+        overflow=scale <= _DIGITS,
     )
 
 

@@ -80,14 +80,14 @@ class Shredded:
         return _depth(tree, self.hollow, self.idle_depths)
 
 
-def _depth(tree: Tree, without: AbstractSet[int], known: _Depths) -> int | None:
-    """The depth of a tree. ``known``: a cache, because each list around a list asks again."""
+def _depth(tree: Tree, without: AbstractSet[int], cache: _Depths) -> int | None:
+    """The depth of a tree. ``cache``: depths by list, because each list around a list needs them again."""
     if type(tree) is not list:
         return None if tree is None or tree in without else 0
-    if id(tree) not in known:
-        depths = [depth for item in tree if (depth := _depth(item, without, known)) is not None]
-        known[id(tree)] = max(depths) + 1 if depths else None
-    return known[id(tree)]
+    if id(tree) not in cache:
+        depths = [depth for item in tree if (depth := _depth(item, without, cache)) is not None]
+        cache[id(tree)] = max(depths) + 1 if depths else None
+    return cache[id(tree)]
 
 
 def _leaves_of(tree: Tree) -> Iterator[int]:
@@ -101,8 +101,8 @@ def _leaves_of(tree: Tree) -> Iterator[int]:
 def shred(values: Sequence[object]) -> Shredded:
     """Take the values of a field apart.
 
-    >>> apart = shred([7, [1, [None, 2]], [[]]])
-    >>> apart.trees, apart.dims
+    >>> shredded = shred([7, [1, [None, 2]], [[]]])
+    >>> shredded.trees, shredded.dims
     ([0, [1, [None, 2]], [[]]], [0, 2, None])
     """
     out = Shredded()
@@ -123,8 +123,8 @@ def shred(values: Sequence[object]) -> Shredded:
 def place(shredded: Shredded, fits: Sequence[bool], dim: int) -> list[Tree]:
     """Place each value at a column's dimension ``dim``. ``fits``: true for leaves that the column holds.
 
-    >>> apart = shred([7, [1, [2]], ["c", [[]]], [["x"], ["y"]]])
-    >>> place(apart, [type(leaf) is int for leaf in apart.leaves], 2)
+    >>> shredded = shred([7, [1, [2]], ["c", [[]]], [["x"], ["y"]]])
+    >>> place(shredded, [type(leaf) is int for leaf in shredded.leaves], 2)
     [[[0]], [[1], [2]], None, None]
     """
     if shredded.flat:
@@ -136,7 +136,10 @@ def place(shredded: Shredded, fits: Sequence[bool], dim: int) -> list[Tree]:
         ]
         return [None if tree is None else _wrapped(tree, dim) for tree in trees] if dim else trees
     placing = _Placing(shredded, fits)
-    return [placing.value(tree, own, dim) for tree, own in zip(shredded.trees, shredded.dims, strict=True)]
+    return [
+        placing.value(tree, value_dim, dim)
+        for tree, value_dim in zip(shredded.trees, shredded.dims, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +147,16 @@ class _Placing:
     shredded: Shredded
     fits: Sequence[bool]
 
-    def value(self, tree: Tree, own: int | None, dim: int) -> Tree:
-        """A value of dimension ``own`` at dimension ``dim``."""
-        if own is None:
+    def value(self, tree: Tree, value_dim: int | None, dim: int) -> Tree:
+        """A value of dimension ``value_dim`` at dimension ``dim``."""
+        if value_dim is None:
             return self.without_values(tree, dim)
-        if own > dim:
+        if value_dim > dim:
             return None
-        placed = self.whole(tree, own)
-        return None if placed is None else _wrapped(placed, dim - own)
+        placed = self.placed(tree, value_dim)
+        return None if placed is None else _wrapped(placed, dim - value_dim)
 
-    def whole(self, tree: Tree, dim: int) -> Tree:
+    def placed(self, tree: Tree, dim: int) -> Tree:
         """A value of dimension ``dim``."""
         if not isinstance(tree, list):
             return tree if tree is not None and self.fits[tree] else None
@@ -168,9 +171,13 @@ class _Placing:
 
     def without_values(self, tree: Tree, dim: int) -> Tree:
         """A value that holds none: objects with keys are placed like others, if the column is deep enough."""
-        own = self.shredded.idle_dimension(tree)
-        placed = None if own is None or own > dim else self.whole(tree, own)
-        return self.empty(tree, dim) if own is None or placed is None else _wrapped(placed, dim - own)
+        value_dim = self.shredded.idle_dimension(tree)
+        placed = None if value_dim is None or value_dim > dim else self.placed(tree, value_dim)
+        return (
+            self.empty(tree, dim)
+            if value_dim is None or placed is None
+            else _wrapped(placed, dim - value_dim)
+        )
 
     def empty(self, tree: Tree, dim: int) -> Tree:
         """A value that holds none, unchanged if there are enough lists around it."""
@@ -188,18 +195,18 @@ def _wrapped(tree: Tree, times: int) -> Tree:
 def assemble(trees: Sequence[Tree], leaves: pa.Array, type_: pa.DataType) -> pa.Array:
     """Assemble placed values into an array of ``type_``, with the leaves of the trees' numbers."""
     numbered: pa.DataType = pa.int64()
-    inner = type_
-    while pa.types.is_list(inner):
-        numbered, inner = pa.list_(numbered), inner.value_type
+    element_type = type_
+    while pa.types.is_list(element_type):
+        numbered, element_type = pa.list_(numbered), element_type.value_type
     return _with_leaves(pa.array(trees, numbered), leaves, type_)
 
 
 def _with_leaves(numbers: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
     if not pa.types.is_list(numbers.type):
         return leaves.take(numbers)
-    inner = _with_leaves(numbers.values, leaves, type_.value_type)
+    elements = _with_leaves(numbers.values, leaves, type_.value_type)
     return pa.Array.from_buffers(
-        type_, len(numbers), numbers.buffers()[:2], numbers.null_count, numbers.offset, [inner]
+        type_, len(numbers), numbers.buffers()[:2], numbers.null_count, numbers.offset, [elements]
     )
 
 
@@ -207,11 +214,11 @@ def relist(lists: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
     """Replace the leaves of lists; ``leaves`` in the order of `flattened`."""
     if not pa.types.is_list(type_):
         return leaves
-    inner = relist(lists.flatten(), leaves, type_.value_type)
+    elements = relist(lists.flatten(), leaves, type_.value_type)
     offsets = np.zeros(len(lists) + 1, np.int32)
     np.cumsum(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), out=offsets[1:])
     nulls = lists.is_null() if lists.null_count else None
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), inner, type=type_, mask=nulls)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, type=type_, mask=nulls)
 
 
 def flattened(lists: pa.Array) -> pa.Array:
@@ -243,8 +250,8 @@ def joined(parts: Sequence[Shredded]) -> Shredded:
     positions.
 
     >>> long, text = Shredded([[0, None]]), Shredded([[None, [1]]])
-    >>> apart = joined([long, text])
-    >>> apart.trees, apart.dims
+    >>> shredded = joined([long, text])
+    >>> shredded.trees, shredded.dims
     ([[0, [1]]], [2])
     """
     out = Shredded([reduce(merged, same) for same in zip(*(part.trees for part in parts), strict=True)])

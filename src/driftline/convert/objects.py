@@ -61,15 +61,15 @@ class JsonValues:
 
     def __init__(self, values: Sequence[object], route: FieldRoute, dates: str) -> None:
         self._values, self._dates = values, dates
-        self._apart = shred(values)
+        self._shredded = shred(values)
         self._booleans: list[int] = []
         self._numbers: dict[Primitive, list[int]] = {}
         self._texts: dict[Primitive, list[int]] = {}
         self._objects: list[int] = []
-        self._facets = (*route.shape.facets, *route.beyond)
+        self._facets = (*route.shape.facets, *route.to_rest)
         self._waiting_maps = route.waiting_maps
         declared = primitives_of(route)
-        for number, leaf in enumerate(self._apart.leaves):
+        for number, leaf in enumerate(self._shredded.leaves):
             kind = type(leaf)
             if kind is Number:
                 base = LONG if len(leaf) <= 18 and leaf.isdigit() else base_of(leaf)  # type: ignore[attr-defined, arg-type]
@@ -83,23 +83,31 @@ class JsonValues:
                 self._booleans.append(number)
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
-        bases, leaves = bases_of(column_route), self._apart.leaves
+        bases, leaves = bases_of(column_route), self._shredded.leaves
         if target == VARIANT:
             fits = ({d for d in bases if d is not None} | {0}) if bases else ()
-            dims = self._apart.leaf_dims
+            dims = self._shredded.leaf_dims
             return variants_of(
-                leaf if dims[n] in fits or n in self._apart.idle else None for n, leaf in enumerate(leaves)
+                leaf if dims[n] in fits or n in self._shredded.idle else None for n, leaf in enumerate(leaves)
             )
         parts: list[tuple[Numbers, pa.Array]] = []
-        if BOOLEAN in {b for some in bases.values() for b in some} and converts(BOOLEAN, target):
-            taken = self._at(self._booleans, {d for d, some in bases.items() if BOOLEAN in some})
+        if BOOLEAN in {b for bases_there in bases.values() for b in bases_there} and converts(
+            BOOLEAN, target
+        ):
+            taken = self._at(
+                self._booleans, {d for d, bases_there in bases.items() if BOOLEAN in bases_there}
+            )
             parts.append((taken, convert(pa.array([leaves[n] for n in taken], pa.bool_()), BOOLEAN, target)))
         for base, numbers in self._numbers.items():
-            taken = self._at(numbers, {d for d, some in bases.items() if takes_number(some, base)})
+            taken = self._at(
+                numbers, {d for d, bases_there in bases.items() if takes_number(bases_there, base)}
+            )
             texts: list[str] = [leaves[n] for n in taken]  # type: ignore[misc]
             parts.append((taken, numbers_as(texts, base, target, column_route.unit)))
         for base, numbers in self._texts.items():
-            taken = self._at(numbers, {d for d, some in bases.items() if _takes_text(target, some, base)})
+            taken = self._at(
+                numbers, {d for d, bases_there in bases.items() if _takes_text(target, bases_there, base)}
+            )
             strings = pa.array([leaves[n] for n in taken], pa.string())
             if taken:
                 parts.append((taken, texts_as(strings, base, target, column_route.unit)))
@@ -108,30 +116,34 @@ class JsonValues:
     def variants(self) -> tuple[pa.Array, NDArray[np.bool_]]:
         array = variants_of(self._values)
         valid = array.is_valid().to_numpy(zero_copy_only=False)
-        return array, valid[np.asarray(self._apart.owners, np.int64)]
+        return array, valid[np.asarray(self._shredded.owners, np.int64)]
 
     def _at(self, numbers: list[int], dims: AbstractSet[int | None]) -> list[int]:
         """The leaves of values of these dimensions."""
-        if self._apart.flat or not dims:
+        if self._shredded.flat or not dims:
             return numbers if 0 in dims else []
-        leaf_dims = self._apart.leaf_dims
+        leaf_dims = self._shredded.leaf_dims
         return [n for n in numbers if leaf_dims[n] in dims]
 
     def records(self, column_route: ColumnRoute) -> tuple[JsonRecords, Numbers]:
-        bases, apart = bases_of(column_route), self._apart
+        bases, shredded = bases_of(column_route), self._shredded
         taken = [
-            n for n in self._objects if n in apart.idle or RECORD in bases.get(apart.leaf_dims[n], _NONE)
+            n
+            for n in self._objects
+            if n in shredded.idle or RECORD in bases.get(shredded.leaf_dims[n], _NONE)
         ]
-        return JsonRecords([apart.leaves[n] for n in taken], self._dates), taken  # type: ignore[misc]
+        return JsonRecords([shredded.leaves[n] for n in taken], self._dates), taken  # type: ignore[misc]
 
     def maps(self, route: FieldRoute, key: Type, dims: Dims) -> Maps | None:
         if key != STRING:
             return None
-        apart = self._apart
+        shredded = self._shredded
         numbers = [
-            n for n in self._objects if (apart.leaf_dims[n] if has_value(apart.leaves[n]) else None) in dims
+            n
+            for n in self._objects
+            if (shredded.leaf_dims[n] if has_value(shredded.leaves[n]) else None) in dims
         ]
-        objects: list[Mapping[str, object]] = [apart.leaves[n] for n in numbers]  # type: ignore[misc]
+        objects: list[Mapping[str, object]] = [shredded.leaves[n] for n in numbers]  # type: ignore[misc]
         if route.left_out or route.no_words:
             takes = partial(_takes_key, route)
             objects = [{k: v for k, v in o.items() if takes(k)} for o in objects]
@@ -142,50 +154,50 @@ class JsonValues:
         return Maps(pa.array(offsets), keys, JsonValues(values, route, self._dates), numbers)
 
     def scattered(self, leaves: pa.Array, numbers: Numbers) -> pa.Array:
-        return scattered(len(self._apart.leaves), [(numbers, leaves)], leaves.type)
+        return scattered(len(self._shredded.leaves), [(numbers, leaves)], leaves.type)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
-        dim, inner = 0, type_
-        while pa.types.is_list(inner):
-            dim, inner = dim + 1, inner.value_type
+        dim, element_type = 0, type_
+        while pa.types.is_list(element_type):
+            dim, element_type = dim + 1, element_type.value_type
         fits = leaves.is_valid().to_pylist()
-        return assemble(place(self._apart, fits, dim), leaves, type_)
+        return assemble(place(self._shredded, fits, dim), leaves, type_)
 
     def missing(self) -> pa.Array:
         return pa.array([value is None for value in self._values], pa.bool_())
 
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
-        return places_of(self._apart)
+        return places_of(self._shredded)
 
-    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
-        if held is None:
+    def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterator[NumberText]:
+        if stored is None:
             for number, value in enumerate(self._values):
                 if has_value(value):
                     yield NumberText(number, (), json_text(value, contract))
             return
         if self._waiting_maps:
-            held = held.copy()
+            stored = stored.copy()
             # A struct beside has some keys of such a map, if any.
-            held[[n for n in self._objects if self._apart.leaf_dims[n] in self._waiting_maps]] = False
-        lost = [number for number in np.flatnonzero(~held).tolist() if self._is_lost(number)]
+            stored[[n for n in self._objects if self._shredded.leaf_dims[n] in self._waiting_maps]] = False
+        lost = [number for number in np.flatnonzero(~stored).tolist() if self._is_lost(number)]
         places = self.places() if lost else ()
-        leaves = [number for number in range(len(places)) if has_value(self._apart.leaves[number])]
+        leaves = [number for number in range(len(places)) if has_value(self._shredded.leaves[number])]
         for value, within in lost_by_value(lost, places, leaves):
-            whole = element_at(self._values[value], within)
-            yield NumberText(value, within, json_text(whole, contract.inside(len(within))))
+            item = element_at(self._values[value], within)
+            yield NumberText(value, within, json_text(item, contract.inside(len(within))))
 
     def _is_lost(self, number: int) -> bool:
         """True if a leaf that no column holds is a value; an object without any is not."""
-        leaf = self._apart.leaves[number]
-        return type(leaf) is not dict or (has_value(leaf) and self._planned(self._apart.leaf_dims[number]))
+        leaf = self._shredded.leaves[number]
+        return type(leaf) is not dict or (has_value(leaf) and self._planned(self._shredded.leaf_dims[number]))
 
     def are_all_in(self, leaves: pa.Array) -> bool:
         return not leaves.null_count and not self._waiting_maps
 
-    def lost(self, held: NDArray[np.bool_]) -> object | None:
-        for number in np.flatnonzero(~held).tolist():
+    def lost(self, stored: NDArray[np.bool_]) -> object | None:
+        for number in np.flatnonzero(~stored).tolist():
             if self._is_lost(number):
-                return self._apart.leaves[number]
+                return self._shredded.leaves[number]
         return None
 
     def _planned(self, dim: int | None) -> bool:

@@ -96,17 +96,17 @@ class Promoter:
         names = rows.schema.names
         columns = dict(zip(names, rows.columns, strict=True))
         parts = parts_of(batch, self.before, self.old, self.selection, self.mark)
-        left = [dict(part.left) for part in parts]
+        remaining = [dict(part.remaining) for part in parts]
         before = batch.column([f.name for f in self.before.fields].index(self.old))
         for numbers, values in self._filled(parts):
             for name, array in zip(values.schema.names, values.columns, strict=True):
                 if array.null_count == len(array):
                     continue
                 if name == self.new:
-                    _leave(left, numbers, array, before)
+                    _put_back(remaining, numbers, array, before)
                 else:
                     columns[name] = _put(columns[name], numbers, array, name)
-        entries = [list(row.items()) or None for row in left]
+        entries = [list(row.items()) or None for row in remaining]
         columns[self.new] = pa.array(entries, arrow_type(REST.type)).cast(columns[self.new].type)
         return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=rows.schema)
 
@@ -119,19 +119,20 @@ class Promoter:
             yield numbers, self.of_typed.of_arrow(batch, struct, json=False)
 
 
-def _leave(
-    left: Sequence[dict[str, str]], numbers: Sequence[int], entries: pa.Array, before: pa.Array
+def _put_back(
+    remaining: Sequence[dict[str, str]], numbers: Sequence[int], entries: pa.Array, before: pa.Array
 ) -> None:
-    """Add to what is ``left`` of each row's rest the ``entries`` that got no column after all: as they were
-    ``before``, where only parts of a list waited.
+    """Put the ``entries`` that got no column back into each row's remaining rest.
+
+    Where only parts of a list waited, they go back as they were ``before``.
     """
-    for number, own in zip(numbers, entries.to_pylist(), strict=True):
-        old = dict(before[number].as_py()) if own else {}
-        for path, text in own or ():
+    for number, row_entries in zip(numbers, entries.to_pylist(), strict=True):
+        old = dict(before[number].as_py()) if row_entries else {}
+        for path, text in row_entries or ():
             value = path.removesuffix(TYPE_KEY)
-            below = (f"{value}.", f"{value}[")
-            parts = {} if value in old else {p: t for p, t in old.items() if p.startswith(below)}
-            left[number].update(parts or {path: text})
+            prefixes = (f"{value}.", f"{value}[")
+            parts = {} if value in old else {p: t for p, t in old.items() if p.startswith(prefixes)}
+            remaining[number].update(parts or {path: text})
 
 
 def _put(column: pa.Array, numbers: Sequence[int], values: pa.Array, name: str) -> pa.Array:
@@ -154,11 +155,11 @@ def _merged(before: Any, value: Any, type_: pa.DataType, path: Path) -> Any:
         return {f.name: _merged(before[f.name], value[f.name], f.type, (*path, f.name)) for f in type_}
     if pa.types.is_map(type_):
         a, b = dict(before), dict(value)
-        at = (*path, "value")
-        return [(key, _merged(a.get(key), b.get(key), type_.item_type, at)) for key in {**a, **b}]
+        child_path = (*path, "value")
+        return [(key, _merged(a.get(key), b.get(key), type_.item_type, child_path)) for key in {**a, **b}]
     if pa.types.is_list(type_):
-        at = (*path, "element")
-        return [_merged(*pair, type_.value_type, at) for pair in zip_longest(before, value)]
+        child_path = (*path, "element")
+        return [_merged(*pair, type_.value_type, child_path) for pair in zip_longest(before, value)]
     if before != value:
         raise DataError(f"{dotted(path)} has {before!r} where the rest has {value!r}: nothing is changed")
     return before

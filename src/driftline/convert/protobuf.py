@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from driftline.convert.leaf_readings import BEYOND
+from driftline.convert.leaf_readings import OVERFLOW
 from driftline.convert.nodes import TEXT, LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode
 from driftline.core.schema.types import (
     BINARY,
@@ -48,7 +48,7 @@ _LEAVES: Mapping[int, LeafNode] = {
     FieldDescriptor.TYPE_ENUM: TEXT,
 }
 # Microseconds, and text of what is finer or beyond the years of a calendar.
-_MOMENT = UnionNode((LeafNode(TIMESTAMP, (int,)), LeafNode(STRING, (str,), doc=BEYOND)))
+_MOMENT = UnionNode((LeafNode(TIMESTAMP, (int,)), LeafNode(STRING, (str,), doc=OVERFLOW)))
 _ANY_SHAPE = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 _WRAPPERS = frozenset(
     f"google.protobuf.{name}Value"
@@ -74,26 +74,29 @@ class MessageType:
         }
 
 
-def message_type(descriptor: Descriptor, above: frozenset[str] = frozenset()) -> MessageType:
-    """The columns of a type's messages. A message of a type that is ``above`` it becomes JSON text."""
+def message_type(descriptor: Descriptor, ancestors: frozenset[str] = frozenset()) -> MessageType:
+    """The columns of a type's messages. A message inside one of its own type becomes JSON text.
+
+    ``ancestors``: the types around this one.
+    """
     name = descriptor.full_name
-    fields = [(field, *_field(field, above | {name})) for field in descriptor.fields]
+    fields = [(field, *_field(field, ancestors | {name})) for field in descriptor.fields]
     node = RecordNode(name, tuple((field.name, node) for field, node, _ in fields))
     return MessageType(node, [(field, read) for field, _, read in fields])
 
 
-def _field(field: FieldDescriptor, above: frozenset[str]) -> tuple[Node, Read]:
+def _field(field: FieldDescriptor, ancestors: frozenset[str]) -> tuple[Node, Read]:
     if not field.is_repeated:
-        return _value(field, above)
+        return _value(field, ancestors)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         entry = field.message_type.fields_by_name
-        node, read = _value(entry["value"], above)
+        node, read = _value(entry["value"], ancestors)
         return MapNode(node, _LEAVES[entry["key"].type]), lambda maps: {key: read(maps[key]) for key in maps}
-    node, read = _value(field, above)
+    node, read = _value(field, ancestors)
     return ListNode(node), lambda values: [read(value) for value in values]
 
 
-def _value(field: FieldDescriptor, above: frozenset[str]) -> tuple[Node, Read]:
+def _value(field: FieldDescriptor, ancestors: frozenset[str]) -> tuple[Node, Read]:
     """One value of a field."""
     message = field.message_type
     if field.enum_type is not None:
@@ -105,9 +108,9 @@ def _value(field: FieldDescriptor, above: frozenset[str]) -> tuple[Node, Read]:
         return _MOMENT, lambda value: _moment(value.seconds, value.nanos)
     if message.full_name in _WRAPPERS:
         return _LEAVES[message.fields_by_name["value"].type], lambda value: value.value
-    if message.full_name in _ANY_SHAPE or message.full_name in above:
+    if message.full_name in _ANY_SHAPE or message.full_name in ancestors:
         return TEXT, _json
-    type_ = message_type(message, above)
+    type_ = message_type(message, ancestors)
     return type_.node, type_.record
 
 
@@ -122,12 +125,12 @@ def _moment(seconds: int, nanos: int) -> int | str:
     (1500000, '1970-01-01T00:00:00.000000007Z', '1000000000000.000000000')
     """
     try:
-        whole = _EPOCH + timedelta(seconds=seconds)
+        moment = _EPOCH + timedelta(seconds=seconds)
     except OverflowError:
         return f"{seconds}.{nanos:09d}"
     if nanos % 1000 == 0:
         return seconds * 1_000_000 + nanos // 1000
-    return f"{whole.replace(tzinfo=None).isoformat()}.{nanos:09d}Z"
+    return f"{moment.replace(tzinfo=None).isoformat()}.{nanos:09d}Z"
 
 
 def extensions(message: Any) -> Iterator[str]:

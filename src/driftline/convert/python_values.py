@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.convert.declared import readings
-from driftline.convert.leaf_readings import BEYOND, VOID
+from driftline.convert.leaf_readings import OVERFLOW, VOID
 from driftline.core.schema.types import Field, List, Path, Struct, Type, dotted
 from driftline.errors import UsageError
 
@@ -53,11 +53,11 @@ _ARROW: dict[str, pa.DataType | None] = {
 
 
 class TypedValues(NamedTuple):
-    """Values of one type; null for the others. ``beyond``: the type counts only if it has values."""
+    """Values of one type; null for the others. ``overflow``: the type counts only if it has values."""
 
     type: Type
     array: pa.Array
-    beyond: bool = False
+    overflow: bool = False
 
 
 def record_columns(records: Sequence[Mapping[str, Any]]) -> tuple[Struct, pa.RecordBatch]:
@@ -70,8 +70,8 @@ def record_columns(records: Sequence[Mapping[str, Any]]) -> tuple[Struct, pa.Rec
 
 def with_columns(keys: Iterable[tuple[str, Sequence[TypedValues]]]) -> tuple[Struct, pa.RecordBatch]:
     """The columns of each key side by side, and their types."""
-    columns = [(key, column) for key, some in keys for column in some]
-    struct = Struct(tuple(Field(key, c.type, doc=BEYOND if c.beyond else None) for key, c in columns))
+    columns = [(key, column) for key, typed in keys for column in typed]
+    struct = Struct(tuple(Field(key, c.type, doc=OVERFLOW if c.overflow else None) for key, c in columns))
     return struct, pa.RecordBatch.from_arrays([c.array for _, c in columns], [f.name for f in struct.fields])
 
 
@@ -117,7 +117,7 @@ def _known_kind(cls: type) -> str | None:
     """The kind of a class's values; None if it is no kind of value, empty if no table has such values."""
     if cls.__name__ in _NULLS:
         return None
-    return next((kind for known, kind in _KINDS if issubclass(cls, known)), "")
+    return next((kind for kind_class, kind in _KINDS if issubclass(cls, kind_class)), "")
 
 
 def _exact_kind(value: Any, path: Path) -> str | None:
@@ -133,8 +133,8 @@ def _exact_kind(value: Any, path: Path) -> str | None:
 
 def _of_kinds(values: Values, kinds: Sequence[str | None], path: Path) -> Iterator[TypedValues]:
     for kind in dict.fromkeys(kind for kind in kinds if kind is not None):
-        some = [value if k == kind else None for value, k in zip(values, kinds, strict=True)]
-        yield from _of_kind(some, kind, path)
+        same_kind = [value if k == kind else None for value, k in zip(values, kinds, strict=True)]
+        yield from _of_kind(same_kind, kind, path)
 
 
 def _of_kind(values: Values, kind: str, path: Path) -> list[TypedValues]:
@@ -149,12 +149,12 @@ def _of_kind(values: Values, kind: str, path: Path) -> list[TypedValues]:
         array = pa.array(values, _ARROW[kind], from_pandas=False)
     except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
         raise UsageError(f"{dotted(path)}: {error}", hint="change that value, or drop the field") from error
-    return [TypedValues(type_, read(array), beyond) for type_, read, beyond in readings(array.type, path)]
+    return [TypedValues(type_, read(array), overflow) for type_, read, overflow in readings(array.type, path)]
 
 
 def _records(values: Values, path: Path) -> TypedValues:
     struct, batch = with_columns(
-        [(key, columns_of(inner, (*path, key))) for key, inner in _by_key(values, path)]
+        [(key, columns_of(items, (*path, key))) for key, items in _by_key(values, path)]
     )
     if not struct.fields:
         return TypedValues(
@@ -174,8 +174,8 @@ def _lists(values: Values, path: Path) -> list[TypedValues]:
     offsets = pa.array(np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int32))
     mask = pa.array([value is None for value in values])
     return [
-        TypedValues(List(type_), pa.ListArray.from_arrays(offsets, array, mask=mask), beyond)
-        for type_, array, beyond in columns_of(items, (*path, "element"))
+        TypedValues(List(type_), pa.ListArray.from_arrays(offsets, array, mask=mask), overflow)
+        for type_, array, overflow in columns_of(items, (*path, "element"))
     ]
 
 
@@ -188,5 +188,5 @@ def _merged(columns: Iterable[TypedValues]) -> list[TypedValues]:
             by_type[column.type] = column
         else:
             array = pc.coalesce(same_type.array, column.array)
-            by_type[column.type] = TypedValues(column.type, array, same_type.beyond and column.beyond)
+            by_type[column.type] = TypedValues(column.type, array, same_type.overflow and column.overflow)
     return list(by_type.values())

@@ -28,17 +28,17 @@ _ENDS = re.compile(
 class Spot(NamedTuple):
     """The place of a value: its ``row``, and its ``path`` in the record.
 
-    ``whole``: the text of the list of mixed depth around the value, which waits in its place: a part alone
-    would not show its depth.
+    ``list_text``: the text of the list of mixed depth around the value. The list waits in place of the value,
+    because a part alone would not show its depth.
     """
 
     row: int
     path: str
-    whole: str | None = None
+    list_text: str | None = None
 
-    def below(self, path: str) -> Spot:
+    def part(self, path: str) -> Spot:
         """The place of a part of the value, at this path."""
-        return self if self.whole is not None else self._replace(path=path)
+        return self if self.list_text is not None else self._replace(path=path)
 
 
 @dataclass(slots=True)
@@ -84,8 +84,8 @@ class Collector:
     def add(self, text: NumberText) -> None:
         """Add an entry; the records here are the values of a field."""
         spot = self.spot(text.number)
-        if spot.whole is not None:
-            self.entries.add(spot.row, spot.path, spot.whole, None)
+        if spot.list_text is not None:
+            self.entries.add(spot.row, spot.path, spot.list_text, None)
         else:
             self.entries.add(spot.row, element(spot.path, text.places), text.text, text.type)
 
@@ -97,27 +97,27 @@ class Collector:
         """A collector for the values of a field, one in each record."""
 
         def spot(number: int) -> Spot:
-            above = self.spot(number)
-            return above.below(step(above.path, key))
+            parent = self.spot(number)
+            return parent.part(step(parent.path, key))
 
         return replace(self, spot=spot, contract=self.contract.of(key))
 
     def leaves(self, values: Values) -> Collector:
         """A collector for the leaves of values."""
         places: list[tuple[int, tuple[int, ...]]] = []
-        wholes: dict[int, str] = {}
+        list_texts: dict[int, str] = {}
 
         def spot(number: int) -> Spot:
             if not places:
                 places.extend(values.places())
                 if mixed := of_mixed_depth(places):
                     texts = values.texts(None, self.contract)
-                    wholes.update((text.number, text.text) for text in texts if text.number in mixed)
+                    list_texts.update((text.number, text.text) for text in texts if text.number in mixed)
             value, within = places[number]
-            above = self.spot(value)
-            if above.whole is None and value in wholes:
-                return above._replace(whole=wholes[value])
-            return above.below(element(above.path, within))
+            parent = self.spot(value)
+            if parent.list_text is None and value in list_texts:
+                return parent._replace(list_text=list_texts[value])
+            return parent.part(element(parent.path, within))
 
         return replace(self, spot=spot)
 
@@ -133,8 +133,8 @@ class Collector:
             if not owners:
                 counts = np.diff(maps.offsets.to_numpy(zero_copy_only=False))
                 owners.extend(np.repeat(np.asarray(maps.numbers, np.int64), counts).tolist())
-            above = self.spot(owners[number])
-            return above.below(step(above.path, str(maps.keys[number].as_py())))
+            parent = self.spot(owners[number])
+            return parent.part(step(parent.path, str(maps.keys[number].as_py())))
 
         return replace(self, spot=spot, contract=self.contract.inside(dim).of("value"))
 
@@ -175,7 +175,7 @@ def lost_by_value(
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """The values that have lost leaves, each with the index path of the list in it that waits whole.
 
-    That is the outermost list of whose ``leaves`` none is held. A value of mixed depth waits as a whole.
+    That is the outermost list of which no leaf is stored. A value of mixed depth waits whole.
 
     >>> [*lost_by_value([1, 2], [(0, (0, 0)), (0, (1, 0)), (0, (1, 1))], range(3))]
     [(0, (1,))]
@@ -188,9 +188,9 @@ def lost_by_value(
     waiting: dict[tuple[int, tuple[int, ...]], None] = {}
     for number in lost:
         value, within = places[number]
-        held = () if value in mixed else around.get(value, ())
+        stored = () if value in mixed else around.get(value, ())
         ends = (within[:end] for end in range(len(within) + 1))
-        waiting[value, next(at for at in ends if at not in held)] = None
+        waiting[value, next(prefix for prefix in ends if prefix not in stored)] = None
     return iter(waiting)
 
 
@@ -201,10 +201,10 @@ def element_at(value: Any, places: Iterable[int]) -> Any:
     return value
 
 
-def places_of(apart: Shredded) -> Sequence[tuple[int, tuple[int, ...]]]:
+def places_of(shredded: Shredded) -> Sequence[tuple[int, tuple[int, ...]]]:
     """By leaf, the index of the value around it, and its places in that value's lists."""
-    if apart.flat:
-        return [(number, ()) for number, tree in enumerate(apart.trees) if tree is not None]
+    if shredded.flat:
+        return [(number, ()) for number, tree in enumerate(shredded.trees) if tree is not None]
     out: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     def walk(tree: Tree, owner: int, within: tuple[int, ...]) -> None:
@@ -214,6 +214,6 @@ def places_of(apart: Shredded) -> Sequence[tuple[int, tuple[int, ...]]]:
         elif tree is not None:
             out[tree] = owner, within
 
-    for owner, tree in enumerate(apart.trees):
+    for owner, tree in enumerate(shredded.trees):
         walk(tree, owner, ())
     return [out[number] for number in sorted(out)]

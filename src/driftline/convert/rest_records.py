@@ -80,7 +80,7 @@ class Selection:
     paths: tuple[Path, ...] = ()
     excluded: tuple[Path, ...] = ()
 
-    def above(self, *fields: Iterable[str | int]) -> list[Path] | None:
+    def leading_to(self, *fields: Iterable[str | int]) -> list[Path] | None:
         """The selected paths that lead to a value, or to something around it; None if it is not selected.
 
         ``fields``: its own path and that of its field, which differ only for keys of maps.
@@ -88,63 +88,67 @@ class Selection:
         keys = [keys_of(field) for field in fields]
 
         def among(paths: Sequence[Path]) -> list[Path]:
-            return [path for path in paths if any(own[: len(path)] == path for own in keys)]
+            return [path for path in paths if any(key_path[: len(path)] == path for key_path in keys)]
 
-        asked = among(self.paths)
-        return None if among(self.excluded) or (self.paths and not asked) else asked
+        selected = among(self.paths)
+        return None if among(self.excluded) or (self.paths and not selected) else selected
 
 
 @dataclass(slots=True)
 class Chosen:
     """The selection from one row's rest.
 
-    JSON values are one ``record``, typed ones each have their ``type``, nested as in the record; ``left``
-    stays. ``counts``: of values, by the path of their field; ``met``: requested paths that occurred;
-    ``in_lists``: some are elements of lists.
+    JSON values are one ``record``, typed ones each have their ``type``, nested as in the record;
+    ``remaining``: what stays in the rest. ``counts``: of values, by the path of their field; ``met``:
+    requested paths that occurred; ``in_lists``: some are elements of lists.
     """
 
     record: dict[str, Any] = field(default_factory=dict)
     typed: list[tuple[Struct, Any]] = field(default_factory=list)
-    left: list[tuple[str, str]] = field(default_factory=list)
+    remaining: list[tuple[str, str]] = field(default_factory=list)
     counts: Counter[Path] = field(default_factory=Counter)
     met: set[Path] = field(default_factory=set)
     in_lists: bool = False
 
 
-def chosen(rest: Sequence[tuple[str, str]], selection: Selection, fields: Fields) -> Chosen:
-    """Take a row's rest apart. What gets no column stays: a typed value that cannot be read, and that of an
-    empty key.
+def chosen(entries: Sequence[tuple[str, str]], selection: Selection, fields: Fields) -> Chosen:
+    """Split a row's rest into the values that get columns and those that stay: typed values that cannot be
+    read, and those of an empty key.
     """
-    out, texts = Chosen(), dict(rest)
-    places = {path: steps(path) for path, _ in rest if not is_type_key(path)}
-    asked = {at: selection.above(at, field) for at in places.values() if "" not in (field := fields.path(at))}
-    for path, at in places.items():
+    out, texts = Chosen(), dict(entries)
+    locations = {path: steps(path) for path, _ in entries if not is_type_key(path)}
+    selections = {
+        location: selection.leading_to(location, field)
+        for location in locations.values()
+        if "" not in (field := fields.path(location))
+    }
+    for path, location in locations.items():
         # Of a value that stands there whole, a part may too: two columns of its field lack different parts.
-        if any(asked.get(at[:end]) is not None for end in range(1, len(at))):
+        if any(selections.get(location[:end]) is not None for end in range(1, len(location))):
             continue
-        text, spelled, above = texts[path], texts.get(type_key(path)), asked.get(at)
-        taken = above is not None
+        text, spelled, selected = texts[path], texts.get(type_key(path)), selections.get(location)
+        taken = selected is not None
         if taken:
             value = parse(b'{"v":%b}' % text.encode())["v"]
             if spelled is None:
-                out.record = _joined(out.record, _nested(at, value))
+                out.record = _joined(out.record, _nested(location, value))
             else:
-                taken = _add_typed(out, at, value, type_of(spelled), fields)
+                taken = _add_typed(out, location, value, type_of(spelled), fields)
         if taken:
-            out.in_lists = out.in_lists or any(isinstance(step, int) for step in at)
-            out.counts[fields.path(at)] += 1
-            out.met.update(above or ())
+            out.in_lists = out.in_lists or any(isinstance(step, int) for step in location)
+            out.counts[fields.path(location)] += 1
+            out.met.update(selected or ())
         else:
-            out.left += [(path, text)] + [(type_key(path), spelled)] * (spelled is not None)  # type: ignore[list-item]
+            out.remaining += [(path, text)] + [(type_key(path), spelled)] * (spelled is not None)  # type: ignore[list-item]
     return out
 
 
-def _add_typed(out: Chosen, at: Steps, value: Any, type_: Type, fields: Fields) -> bool:
+def _add_typed(out: Chosen, location: Steps, value: Any, type_: Type, fields: Fields) -> bool:
     try:
-        nested = _nested(at, typed_value(value, type_))
+        nested = _nested(location, typed_value(value, type_))
     except ValueError:
         return False
-    for step, is_key in reversed([*zip(at, fields.keys_of_maps(at), strict=True)]):
+    for step, is_key in reversed([*zip(location, fields.keys_of_maps(location), strict=True)]):
         if isinstance(step, int):
             type_ = List(type_)
         else:
@@ -154,9 +158,9 @@ def _add_typed(out: Chosen, at: Steps, value: Any, type_: Type, fields: Fields) 
     return True
 
 
-def _nested(at: Steps, value: Any) -> Any:
+def _nested(location: Steps, value: Any) -> Any:
     """The value nested as in its record; earlier places in a list are null."""
-    for step in reversed(at):
+    for step in reversed(location):
         value = {step: value} if isinstance(step, str) else [None] * step + [value]
     return value
 
@@ -170,14 +174,16 @@ def _joined(a: Any, b: Any) -> Any:
     return [_joined(*pair) for pair in zip_longest(a, b)]  # a path is of one value, so both are lists
 
 
-def _padded(value: Any, held: Sequence[tuple[Type, Any]], mark: str) -> Any:
+def _padded(value: Any, column_values: Sequence[tuple[Type, Any]], mark: str) -> Any:
     """Extend the value's lists to the length that columns hold of it, each with its type."""
     if not isinstance(value, (list, dict)):
         return value
-    held = [_within(type_, stored, _dimension(value)) for type_, stored in held]
+    column_values = [_within(type_, stored, _dimension(value)) for type_, stored in column_values]
     if isinstance(value, dict):
-        return {key: _padded(item, _held(held, key, mark), mark) for key, item in value.items()}
-    lists = [(t.element, stored) for t, stored in held if isinstance(t, List) and stored is not None]
+        return {
+            key: _padded(item, _values_under(column_values, key, mark), mark) for key, item in value.items()
+        }
+    lists = [(t.element, stored) for t, stored in column_values if isinstance(t, List) and stored is not None]
     length = max([len(value), *(len(stored) for _, stored in lists)])
     return [
         _padded(value[n] if n < len(value) else None, [(t, s[n]) for t, s in lists if n < len(s)], mark)
@@ -197,10 +203,10 @@ def _dimension(value: Any) -> int:
     return 1 + max(map(_dimension, value), default=0) if isinstance(value, list) else 0
 
 
-def _held(held: Sequence[tuple[Type, Any]], key: str, mark: str) -> list[tuple[Type, Any]]:
+def _values_under(column_values: Sequence[tuple[Type, Any]], key: str, mark: str) -> list[tuple[Type, Any]]:
     """The values under a key in columns of records or maps."""
     out: list[tuple[Type, Any]] = []
-    for type_, stored in held:
+    for type_, stored in column_values:
         if isinstance(type_, Struct) and stored is not None:
             family = next((f for f in families([type_], mark) if f.key == key), None)
             out += [(f.type, stored[f.name]) for f in (family.columns if family else ())]
@@ -210,23 +216,24 @@ def _held(held: Sequence[tuple[Type, Any]], key: str, mark: str) -> list[tuple[T
 
 
 def parts_of(
-    batch: pa.RecordBatch, struct: Struct, rest: str, selection: Selection, mark: str
+    batch: pa.RecordBatch, struct: Struct, rest_name: str, selection: Selection, mark: str
 ) -> list[Chosen]:
     """The selection from each row.
 
-    ``struct``: the table's columns, ``rest`` the name of that of the rest. Lists of which the table holds a
-    part have the length that they have there.
+    ``struct``: the table's columns; ``rest_name``: the name of the rest's column. Lists of which the table
+    holds a part have the length that they have there.
     """
     names, fields = [f.name for f in struct.fields], Fields([struct], mark)
     parts = [
-        chosen(entries or [], selection, fields) for entries in batch.column(names.index(rest)).to_pylist()
+        chosen(entries or [], selection, fields)
+        for entries in batch.column(names.index(rest_name)).to_pylist()
     ]
     for number, part in enumerate(parts):
         if part.in_lists:
             columns = zip(names, batch.slice(number, 1).columns, strict=True)
-            held = [(struct, {column: array[0].as_py() for column, array in columns})]
-            part.record = _padded(part.record, held, mark)
-            part.typed = [(type_, _padded(value, held, mark)) for type_, value in part.typed]
+            column_values = [(struct, {column: array[0].as_py() for column, array in columns})]
+            part.record = _padded(part.record, column_values, mark)
+            part.typed = [(type_, _padded(value, column_values, mark)) for type_, value in part.typed]
     return parts
 
 

@@ -51,7 +51,7 @@ def json_values(array: pa.Array, type_: Type) -> list[Any]:
             flat = entries.flatten()
             keys = [_key(k) for k in json_values(flat.field(0), key)]
             pairs = _cut(list(zip(keys, json_values(flat.field(1), value), strict=True)), entries)
-            return [None if some is None else _object(some) for some in pairs]
+            return [None if items is None else _object(items) for items in pairs]
         case Primitive():
             return _leaves(array, type_)
 
@@ -74,10 +74,10 @@ def _object(pairs: Sequence[tuple[str | msgspec.Raw, Any]]) -> Any:
 def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
     """The items of each list."""
     out: list[Any] = []
-    at = 0
+    start = 0
     for length in lists.value_lengths().to_pylist():
-        out.append(None if length is None else items[at : at + length])
-        at += length or 0
+        out.append(None if length is None else items[start : start + length])
+        start += length or 0
     return out
 
 

@@ -61,8 +61,8 @@ def _turned(array: pa.Array, type_: Type, turn: Turn) -> pa.Array:
         case Primitive(name) if name in _APART:
             return turn(array, type_)
         case Struct(fields):
-            inner = [_turned(array.field(i), f.type, turn) for i, f in enumerate(fields)]
-            return pa.StructArray.from_arrays(inner, [f.name for f in fields], mask=array.is_null())
+            children = [_turned(array.field(i), f.type, turn) for i, f in enumerate(fields)]
+            return pa.StructArray.from_arrays(children, [f.name for f in fields], mask=array.is_null())
         case List(element):
             items = _turned(array.values, element, turn)
             return pa.ListArray.from_arrays(_offsets(array), items, mask=array.is_null())

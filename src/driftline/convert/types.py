@@ -135,8 +135,8 @@ def convertible(struct: Struct) -> bool:
 
 
 def _has_values(field: Field) -> bool:
-    known = not isinstance(field.type, Primitive) or field.type.name in (*_PLAIN, "decimal", "fixed")
-    return known and not isinstance(field.write_default, Expression)
+    is_known = not isinstance(field.type, Primitive) or field.type.name in (*_PLAIN, "decimal", "fixed")
+    return is_known and not isinstance(field.write_default, Expression)
 
 
 def _field(name: str, type_: pa.DataType, id_: int, required: bool) -> pa.Field:

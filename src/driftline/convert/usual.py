@@ -14,7 +14,7 @@ from typing import TypeAlias
 from driftline.convert.json_values import TEXT
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
-from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.types import (
     BOOLEAN,
     DOUBLE,
@@ -58,11 +58,11 @@ def _by_key(routes: Sequence[RecordRoute]) -> dict[str, list[FieldRoute]]:
 
 def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
     """The usual type of one field. ``routes``: several if several columns hold the records around it."""
-    if any(route.beyond for route in routes):
+    if any(route.to_rest for route in routes):
         return None  # what goes to the rest is text as it was written
     columns = [c for r in routes for c in r.columns]
-    seen = {facet: s for r in routes for facet, s in r.shape.facets.items()}
-    facet = _first(seen, routes)
+    profiles = {facet: s for r in routes for facet, s in r.shape.facets.items()}
+    facet = _first(profiles, routes)
     if facet is None or depth + facet.dim > DEEPEST or any(peel(c.type)[1] == VARIANT for c in columns):
         return None
     if isinstance(facet.base, MapOf):
@@ -71,7 +71,7 @@ def _type(routes: Sequence[FieldRoute], depth: int) -> Type | None:
     if facet.base == RECORD:
         struct = _struct([c.record for c in columns if c.record is not None], depth + facet.dim)
         return wrap(struct, facet.dim) if struct.fields else None
-    base = _parsed_as(facet, seen, columns)
+    base = _parsed_as(facet, profiles, columns)
     return None if base is None else wrap(base, facet.dim)
 
 
@@ -82,34 +82,38 @@ def _map_value(values: Sequence[FieldRoute], depth: int) -> Type | None:
     return _type(values, depth + 1)
 
 
-def _first(seen: dict[Facet, Seen], routes: Sequence[FieldRoute]) -> Facet | None:
+def _first(profiles: dict[Facet, Profile], routes: Sequence[FieldRoute]) -> Facet | None:
     """The facet that came first, if the parser takes no value of another one for it."""
-    if not seen or (any(isinstance(f.base, MapOf) for f in seen) and any(f.base == RECORD for f in seen)):
+    if not profiles or (
+        any(isinstance(f.base, MapOf) for f in profiles) and any(f.base == RECORD for f in profiles)
+    ):
         return None
-    first = min(seen, key=lambda f: (seen[f].place, str(f)))
-    if seen[first].ragged:
+    first = min(profiles, key=lambda f: (profiles[f].place, str(f)))
+    if profiles[first].ragged:
         return None
     if isinstance(first.base, MapOf) and first.base.key != STRING:
         return None
     if not isinstance(first.base, Primitive):
         # The parser takes {} for any record; and records of several dimensions have a column each.
         hollow = first.dim and any(r.shape.empty_record for r in routes)
-        several_dimensions = any(f.base == first.base and f.dim != first.dim for f in seen)
+        several_dimensions = any(f.base == first.base and f.dim != first.dim for f in profiles)
         return None if hollow or several_dimensions else first
     return first
 
 
-def _parsed_as(facet: Facet, seen: dict[Facet, Seen], columns: Sequence[ColumnRoute]) -> Primitive | None:
+def _parsed_as(
+    facet: Facet, profiles: dict[Facet, Profile], columns: Sequence[ColumnRoute]
+) -> Primitive | None:
     base = facet.base
     if not isinstance(base, Primitive):
         return None
     if base.name in TEXT:
         return (
             None
-            if any(s.digits for f, s in seen.items() if f.base == STRING and f.dim == facet.dim)
+            if any(s.digits for f, s in profiles.items() if f.base == STRING and f.dim == facet.dim)
             else STRING
         )
-    numbers = {f.base for f in seen if f.dim == facet.dim} & {LONG, DOUBLE}
+    numbers = {f.base for f in profiles if f.dim == facet.dim} & {LONG, DOUBLE}
     if numbers == {LONG, DOUBLE}:
         # One double column takes both; else the parser would take whole numbers for fractions.
         together = all(c.facet.base == DOUBLE for c in columns if c.takes)
@@ -128,10 +132,10 @@ def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShap
     types = {f.name: f.type for f in usual.fields}
     out = RecordShape()
     for key, field in shape.fields.items():
-        inner = contract.of(key)
+        child = contract.of(key)
         if key in types:
-            out.fields[key] = _limited(field, types[key], inner)
-        elif inner.excluded:
+            out.fields[key] = _limited(field, types[key], child)
+        elif child.excluded:
             out.fields[key] = deepcopy(field)
         elif not (field.facets or field.empty_lists or field.empty_record):
             # Null and nothing else; what is learnt of the field later does not count as usual.
@@ -160,11 +164,11 @@ def _drifting(
         if key not in types:
             drifting[key] = None
         elif field is not None and same.fields.get(key) != field:
-            drifting[key] = _drifting_below(field, same.fields.get(key), types[key], fields)
+            drifting[key] = _drifting_inside(field, same.fields.get(key), types[key], fields)
     return drifting
 
 
-def _drifting_below(
+def _drifting_inside(
     field: FieldShape, same: FieldShape | None, usual: Type, routes: Sequence[FieldRoute]
 ) -> Drifting | None:
     """The drifting keys in the records of a field.
@@ -172,48 +176,50 @@ def _drifting_below(
     None if its values cannot be cut apart, as they go to columns other than structs.
     """
     record = Facet(0, RECORD)
-    seen, seen_same = field.facets.get(record), None if same is None else same.facets.get(record)
+    profile, same_profile = field.facets.get(record), None if same is None else same.facets.get(record)
     columns = [column for route in routes for column in route.columns if record in column.takes]
-    if seen is None or seen_same is None or not isinstance(usual, Struct):
+    if profile is None or same_profile is None or not isinstance(usual, Struct):
         return None
-    if seen.record is None or seen_same.record is None:
+    if profile.record is None or same_profile.record is None:
         return None
     if not all(isinstance(column.type, Struct) and column.record is not None for column in columns):
         return None
-    below = [column.record for column in columns if column.record is not None]
-    return _drifting(seen.record, seen_same.record, usual, below)
+    record_routes = [column.record for column in columns if column.record is not None]
+    return _drifting(profile.record, same_profile.record, usual, record_routes)
 
 
 def _limited(field: FieldShape, type_: Type, contract: Contract) -> FieldShape:
-    dim, inner = peel(type_)
+    dim, base = peel(type_)
     facets = {
-        facet: _limited_inside(seen, inner, contract.inside(dim))
-        for facet, seen in field.facets.items()
-        if facet.dim == dim and not seen.ragged and _fits(facet.base, inner)
+        facet: _limited_inside(profile, base, contract.inside(dim))
+        for facet, profile in field.facets.items()
+        if facet.dim == dim and not profile.ragged and _fits(facet.base, base)
     }
     return replace(
         field,
         facets=facets,
         empty_lists=min(field.empty_lists, dim),
-        empty_record=field.empty_record and isinstance(inner, Struct | Map) and not dim,
+        empty_record=field.empty_record and isinstance(base, Struct | Map) and not dim,
     )
 
 
-def _limited_inside(seen: Seen, usual: Type, contract: Contract) -> Seen:
+def _limited_inside(profile: Profile, usual: Type, contract: Contract) -> Profile:
     """The part of an object that has the usual types.
 
     A map may still be known by its keys, or by its values.
     """
     match usual:
-        case Struct() if seen.record is not None:
-            return replace(seen, record=limited(seen.record, usual, contract))
-        case Map(value=value) if seen.record is not None:
-            inner = contract.of("value")
-            fields = {key: _limited(field, value, inner) for key, field in seen.record.fields.items()}
-            return replace(seen, record=RecordShape(fields))
-        case Map(value=value) if seen.value is not None:
-            return replace(seen, value=_limited(seen.value, value, contract.of("value")))
-    return replace(seen)
+        case Struct() if profile.record is not None:
+            return replace(profile, record=limited(profile.record, usual, contract))
+        case Map(value=value) if profile.record is not None:
+            value_contract = contract.of("value")
+            fields = {
+                key: _limited(field, value, value_contract) for key, field in profile.record.fields.items()
+            }
+            return replace(profile, record=RecordShape(fields))
+        case Map(value=value) if profile.value is not None:
+            return replace(profile, value=_limited(profile.value, value, contract.of("value")))
+    return replace(profile)
 
 
 def _fits(base: Base, usual: Type) -> bool:

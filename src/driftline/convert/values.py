@@ -94,11 +94,11 @@ class Values(Protocol):
     def places(self) -> Sequence[tuple[int, tuple[int, ...]]]:
         """By leaf, the index of the value around it, and its places in that value's lists."""
 
-    def texts(self, held: NDArray[np.bool_] | None, contract: Contract) -> Iterable[NumberText]:
-        """The texts of what no column holds, without what the ``contract`` of the field excludes.
+    def texts(self, stored: NDArray[np.bool_] | None, contract: Contract) -> Iterable[NumberText]:
+        """The texts of values and leaves that no column holds, without what the ``contract`` excludes.
 
-        Values, and lists in values, of which nothing is held, come whole; of the others their leaves.
-        ``held``: flags the leaves that some column holds, None for none.
+        A value, or a list inside it, of which nothing is stored comes whole, of others only the lost leaves.
+        ``stored``: flags the leaves that some column holds; None: no column holds any.
         """
 
     def are_all_in(self, leaves: pa.Array) -> bool:
@@ -107,10 +107,10 @@ class Values(Protocol):
         They must hold no others.
         """
 
-    def lost(self, held: NDArray[np.bool_]) -> object | None:
+    def lost(self, stored: NDArray[np.bool_]) -> object | None:
         """A leaf of the field that no column holds, if there is one.
 
-        ``held``: flags the leaves that some column holds.
+        ``stored``: flags the leaves that some column holds.
         """
 
 
@@ -138,8 +138,8 @@ def scattered(count: int, parts: Sequence[tuple[Numbers, pa.Array]], type_: pa.D
     for numbers, leaves in parts:
         index[np.asarray(numbers, np.int64)] = np.arange(start, start + len(leaves))
         start += len(leaves)
-    whole = pa.concat_arrays([leaves for _, leaves in parts])
-    return whole.take(pa.array(index, pa.int64(), mask=index < 0))
+    joined = pa.concat_arrays([leaves for _, leaves in parts])
+    return joined.take(pa.array(index, pa.int64(), mask=index < 0))
 
 
 def overlaid(array: pa.Array, numbers: Numbers, values: pa.Array) -> pa.Array:

@@ -192,7 +192,7 @@ class Transaction(Protocol):
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Replace all rows of the table by those of the frame; returns their number.
 
-        The transaction must be pinned. ``carry``: converts rows that others append meanwhile, which `again`
+        ``carry``: converts rows that others append meanwhile, which `again`
         then writes too. It raises Moved if they need another plan.
         """
         ...
@@ -353,13 +353,12 @@ class CatalogTable(Protocol):
         """The table's rows as they are now, without the columns that Spark cannot read."""
         ...
 
-    def transaction(
-        self, state: State, made_as: Definition | None = None, *, pinned: bool = False
-    ) -> Transaction:
+    def transaction(self, state: State, made_as: Definition | None = None) -> Transaction:
         """A transaction on the table, which is created by its definition if it does not exist.
 
-        ``pinned``: it commits only if nobody has changed the table since. Raises CommitConflict if the table
-        is no longer in this ``state``.
+        It commits only if nobody has changed the table since, even by rows alone: a resolve leaves other
+        columns, and new rows would go to the old ones. Raises CommitConflict if the table is no longer in
+        this ``state``.
         """
         ...
 

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+
 from driftline.formats.lakes import Orphan
 
 if TYPE_CHECKING:
@@ -50,6 +52,13 @@ def delete(spark: SparkSession, orphans: Iterable[Orphan]) -> None:
         fs.delete(path, False)
         while (path := path.getParent()) is not None and fs.exists(path) and not len(fs.listStatus(path)):
             fs.delete(path, False)
+
+
+def delete_folder(spark: SparkSession, folder: str) -> None:
+    """Delete a folder, as far as possible."""
+    path = _path(spark, folder)
+    with suppress(Py4JJavaError):
+        _file_system(spark, path).delete(path, True)
 
 
 def bare(path: str) -> str:

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.exclude import without_excluded
-from driftline.core.planning.limits import settled, without_limits
+from driftline.core.planning.limits import schema_before, without_limits
 from driftline.core.planning.plan import plan
 from driftline.core.planning.policies import policy_of
-from driftline.core.planning.recent import Recent
 from driftline.core.planning.routes import Conflict, Plan, Settings
-from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Schema, dotted
 from driftline.errors import DataError, UsageError
+from driftline.ingest.recent import RecentBatches
 from driftline.observe.observation import Observation
-from driftline.source.base import Source
+from driftline.sources.scan import BatchScan, Observed
 
 _MEND = 'mend the data, or set on_conflict = "quarantine" to set such records aside'
 _MORE_ROOM = 'set beyond = "rest" to keep it as text, or a higher limit'
@@ -25,44 +24,48 @@ _PATIENCE = 10  # rounds of refusing only what has no room in any case
 
 
 def accepted(
-    source: Source,
-    schema: Schema,
-    settings: Settings,
+    scan: BatchScan,
+    recent: RecentBatches,
     progress: Callable[[str], None],
     lossy: Callable[[Plan], Iterable[Path]] = lambda _: (),
-) -> tuple[Observation, Plan]:
+    before: Observed | None = None,
+) -> tuple[Observed, Plan]:
     """Observe and plan a batch without the records that are refused.
 
-    Returns the observation of the accepted records, and their plan for a table of ``schema``, whose conflicts
-    are the refused ones. After a refusal the batch is observed once more without those records, so they leave
-    no trace in the schema.
+    Returns the observation of the accepted records, and their plan, whose conflicts are the refused ones.
+    After a refusal the batch is observed once more without those records, so they leave no trace.
 
-    ``lossy``: the columns whose values a plan's rewrites would change; those stay as they are. Raises
-    DataError for a conflict under ``on_conflict = "fail"``, for a limit under ``beyond = "fail"``.
+    ``recent``: the batches before; ``progress``: called with each phase behind the first, which is observing;
+    ``lossy``: the columns whose values a plan's rewrites would change; those stay as they are; ``before``:
+    the observation of the whole batch, if there is one. Raises DataError for a conflict under
+    ``on_conflict = "fail"``, for a limit under ``beyond = "fail"``.
     """
+    schema, settings = scan.schema, scan.settings
     refused = _Refused(schema, settings)
-    for _ in range(ROUNDS):
-        progress("observing")
-        seen = source.observe(schema, settings)
-        seen = replace(seen, shape=without_excluded(seen.shape, settings.contract))
+    for round_ in range(ROUNDS):
+        if round_:
+            progress("observing")
+        observed, before = before or scan.observe(), None
+        recent.remember(observed)
+        seen = replace(observed.seen, shape=without_excluded(observed.seen.shape, settings.contract))
         refused.observed(seen)
         progress("planning")
-        planned = planned_for(schema, seen.shape, settings, refused.not_rewritten)
+        planned = recent.plan(schema, seen.shape, settings, refused.not_rewritten)
         while more := frozenset(lossy(planned)) - refused.not_rewritten:
             refused.not_rewritten |= more
             planned = plan(schema, seen.shape, settings, refused.not_rewritten)
         if settings.on_conflict == "fail":
             _fail(seen, planned)
         if not planned.conflicts:
-            return seen, replace(planned, conflicts=tuple(refused.conflicts))
+            return observed, replace(planned, conflicts=tuple(refused.conflicts))
         if refused.stuck:
             # No record is to blame alone: the table, as it becomes, takes each.
             again = plan(planned.schema, seen.shape, settings, refused.not_rewritten)
             if not (again.conflicts or again.changes):
-                return seen, replace(planned, route=again.route, conflicts=tuple(refused.conflicts))
+                return observed, replace(planned, route=again.route, conflicts=tuple(refused.conflicts))
         _frozen_without_columns(schema, planned, settings)
         refused.add(seen, planned)
-        source.refuse(refused.judge(), refused.last)
+        scan = scan.refusing(refused.judge(), refused.last)
     conflict = refused.last[0]
     raise DataError(
         f"{dotted(conflict.path)}: what is left of the batch still does not fit: {conflict.why}",
@@ -118,7 +121,7 @@ class _Refused:
         elif self.stuck:  # records without an order: together they have no room, each alone does
             self.rooms = (*self.rooms, planned.schema)
         else:
-            self.rooms = (*self.rooms, settled(planned, first.place))
+            self.rooms = (*self.rooms, schema_before(planned, first.place))
             self.last = [c for c in planned.conflicts if _record(c) == _record(first)]
 
     def judge(self) -> AdmissionCheck:
@@ -128,22 +131,6 @@ class _Refused:
 
 def _record(conflict: Conflict) -> tuple[str, int]:
     return conflict.place.source, conflict.place.line
-
-
-# The batches of a capture that bring nothing new have one shape, and one plan.
-_plans: Recent[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] = Recent(16)
-
-
-def planned_for(
-    schema: Schema, shape: RecordShape, settings: Settings, not_rewritten: frozenset[Path] = frozenset()
-) -> Plan:
-    """Plan a batch as `plan` does, with the last results cached."""
-    asked = schema, shape, settings, not_rewritten
-    planned = _plans.get(asked)
-    if planned is None:
-        planned = plan(*asked)
-        _plans.put(asked, planned)
-    return planned
 
 
 def _fail(seen: Observation, planned: Plan) -> None:

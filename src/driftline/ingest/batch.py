@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.changelog.token import Token
 from driftline.core.changes.refit import refits
 from driftline.core.planning.creation import Creation
+from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.row_key import check_kept
-from driftline.core.schema.closed import closed
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Schema
+from driftline.core.schema.unwritable import mark_unwritable
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Progress, Retry
 from driftline.ingest.once import Once
+from driftline.ingest.recent import RecentBatches
 from driftline.ingest.rewrite import rewrites
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
 from driftline.settings import NEW_TABLE, from_properties
-from driftline.source.base import Source
-from driftline.source.files import Stamp, changed
+from driftline.sources.base import Source
+from driftline.sources.files import Stamp, changed
+from driftline.sources.scan import Observed
 
 WITH_VECTORS = 3  # the version of a format that deletes rows by vectors, as tables with a key do
 AGAIN = "nothing of the batch is in: try again once its files are whole"
@@ -35,7 +38,7 @@ class BatchRequest:
     """The part of a batch that is the same at each attempt.
 
     ``properties``: its settings; ``creation``: the layout of a new table; ``files``: their stamps before the
-    batch; ``once``: the files that the table is to remember.
+    batch; ``once``: the files that the table is to remember; ``recent``: the batches before.
     """
 
     table: CatalogTable
@@ -48,6 +51,7 @@ class BatchRequest:
     files: Mapping[str, Stamp]
     creation: Creation
     once: Once = field(default_factory=Once)
+    recent: RecentBatches = field(default_factory=RecentBatches)
 
     def marks(self, state: State) -> dict[str, str]:
         """The table properties that the batch sets."""
@@ -81,7 +85,7 @@ class BatchRequest:
 
     def open(self, state: State) -> Schema:
         """The table's schema, as the batch is planned for it."""
-        return closed(state.schema, self.table.fillable(state.schema))
+        return mark_unwritable(state.schema, self.table.fillable(state.schema))
 
     def settings(self, state: State) -> Settings:
         """The settings of the batch; a table that it creates gets those of new tables."""
@@ -93,7 +97,7 @@ class BatchRequest:
 
     def with_own(self, planned: Plan, seen: Observation) -> Plan:
         """The plan with the columns that the source fills itself, if there are records."""
-        return with_own(planned, getattr(self.source, "columns", ())) if seen.tally.records else planned
+        return with_own(planned, self.source.columns) if seen.tally.records else planned
 
     def made_as(self, state: State, planned: Plan) -> Definition | None:
         """The definition of the table that the batch creates.
@@ -118,17 +122,36 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A batch planned for a table as it was loaded. ``asked``: the schema that it was observed against;
-    ``counts``: its changes by key, once they are settled.
+    """A batch observed, and planned for a table as it was loaded. ``counts``: its changes by key, once they
+    are settled.
     """
 
     batch: BatchRequest
     state: State
-    asked: Schema
-    seen: Observation
+    observed: Observed
     plan: Plan
-    settings: Settings
     counts: KeyCounts | None = None
+
+    @property
+    def seen(self) -> Observation:
+        """The contents of the batch."""
+        return self.observed.seen
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that the batch is planned by."""
+        return self.observed.scan.settings
+
+    @property
+    def is_empty(self) -> bool:
+        """True if a capture's micro-batch has no records, and needs no commit."""
+        tally = self.seen.tally
+        return self.batch.token is not None and not tally.records + tally.malformed
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Notes for a person on how the batch was read."""
+        return self.observed.scan.notes(self.seen)
 
     def on(self, now: State) -> Planned:
         """Rebase the planned batch on the table as it is ``now``.
@@ -139,7 +162,8 @@ class Planned:
             return replace(self, state=now)
         settings = self.batch.settings(now)
         if now.exists and self.state.exists and settings == self.settings and not self.plan.conflicts:
-            planned = self.batch.with_own(plan(self.batch.open(now), self.seen.shape, settings), self.seen)
+            shape = without_excluded(self.seen.shape, settings.contract)
+            planned = self.batch.with_own(plan(self.batch.open(now), shape, settings), self.seen)
             same = (planned.changes, planned.route) == (self.plan.changes, self.plan.route)
             # What a column demands of values was looked for only where one
             # of them did when the batch was observed.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State
-from driftline.source.base import Source
-from driftline.source.files import Stamp, fingerprint
+from driftline.sources.base import Source
+from driftline.sources.files import Stamp, fingerprint
 
 _NAMED = 5  # files that an error lists
 
@@ -24,7 +24,7 @@ class Once:
     @classmethod
     def of(cls, source: Source, stamps: Mapping[str, Stamp], *, allowed: bool) -> Once:
         """The files that a person named: of an archive the archive itself, not its unpacked files."""
-        named: Mapping[str, Stamp] = getattr(source, "originals", stamps)
+        named = stamps if source.originals is None else source.originals
         return cls.stamped(named, allowed=allowed)
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,7 +15,6 @@ from driftline.errors import DriftlineError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.result import Result, result
-from driftline.source.base import Source
 from driftline.sql.rest import waiting
 
 
@@ -34,14 +33,8 @@ def outcome(
     differences: tuple[str, ...] = ()
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
         differences = batch.differences(state)
-    hints = (*counted.hints, *notes_of(batch.source), *differences)
+    hints = (*counted.hints, *planned.notes, *differences)
     return replace(counted, snapshot=snapshot, made_as=made_as, hints=hints, by_key=planned.counts)
-
-
-def notes_of(source: Source) -> Sequence[str]:
-    """Notes to a person on how the source was read."""
-    notes: Sequence[str] = getattr(source, "notes", ())
-    return notes
 
 
 def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -17,30 +17,31 @@ from driftline.core.changelog.record import of_batch
 from driftline.core.changelog.rest_since import first_seen
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.core.changes import AddColumn
+from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.rest import rest_column
-from driftline.core.planning.routes import Plan
+from driftline.core.planning.routes import Plan, same_rows
 from driftline.core.schema.types import Path
-from driftline.errors import DataError
+from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, CommitConflict, Moved, State, Transaction
 from driftline.formats.retry import Progress, Retry, commit, is_conflict
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import AGAIN, BatchRequest, Planned
-from driftline.ingest.guess import SpeculationFailed, confirmed, guessed_plan
 from driftline.ingest.listener import Listener, heard
 from driftline.ingest.once import Once
-from driftline.ingest.outcome import notes_of, outcome, paths_of_rest, rest_of
+from driftline.ingest.outcome import outcome, paths_of_rest, rest_of
+from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import beside, check_readable, lossy_rewrites, rewrites, rows_anew
-from driftline.ingest.upsert import Changes, check_possible, check_tombstones
+from driftline.ingest.upsert import Changes, check_possible
 from driftline.keys.slices import Slices
-from driftline.observe.observation import Observation
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.spark_conf import configured
 from driftline.settings import as_properties, creation
-from driftline.source.base import Source
-from driftline.source.files import changed, stamps
-from driftline.write import BatchFolder, folder_of_batch
+from driftline.sources.base import Source
+from driftline.sources.files import changed, stamps
+from driftline.sources.scan import BatchScan, Observed
+from driftline.write import BatchFolder, TaskResult, folder_of_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +59,7 @@ class Options:
     end, instead of `retry.PATIENCE` seconds. ``progress``: called with each phase (observing, planning,
     writing, quarantining, committing, committed), and with the reason of each wait for other writers.
     ``listener``: notified of the batch unless it is only planned. ``again``: take files that the table has
-    taken before.
+    taken before. ``recent``: the batches before, which this one may be like.
     """
 
     settings: Mapping[str, str] | None = None
@@ -67,22 +68,23 @@ class Options:
     progress: Progress = lambda _: None
     listener: Listener | None = None
     again: bool = False
-
-
-_PLAIN = Options()
+    recent: RecentBatches = field(default_factory=RecentBatches)
 
 
 def ingest(
-    table: CatalogTable, source: Source, options: Options = _PLAIN, *, dry_run: bool = False
+    table: CatalogTable, source: Source, options: Options | None = None, *, dry_run: bool = False
 ) -> Result:
     """Ingest one batch into the table; with ``dry_run`` only plan it."""
+    options = options or Options()
     token, progress = options.token, options.progress
     created, properties = creation(as_properties(options.settings or {}))
     batch = uuid.uuid4().hex if token is None else token.batch
-    files = stamps(getattr(source, "files", ()))
+    files = stamps(source.files)
     retry = Retry(table.name, progress, options.endless)
     once = Once() if token is not None else Once.of(source, files, allowed=options.again or dry_run)
-    taken = BatchRequest(table, source, batch, properties, token, progress, retry, files, created, once)
+    taken = BatchRequest(
+        table, source, batch, properties, token, progress, retry, files, created, once, options.recent
+    )
     with configured(table.spark, source.conf):
         if dry_run or options.listener is None:
             return _ingest(taken, dry_run=dry_run)
@@ -98,7 +100,8 @@ class _Attempts:
     """The attempts to ingest one batch.
 
     ``again``: one has begun; ``tried``: the quarantine has the batch from an attempt that did not end;
-    ``reread``: its files were read again because they had changed.
+    ``reread``: its files were read again because they had changed. ``scan``: the last one, ``observed``: the
+    last observation of all records.
     """
 
     batch: BatchRequest
@@ -106,6 +109,8 @@ class _Attempts:
     again: bool = False
     tried: bool = False
     reread: bool = False
+    scan: BatchScan | None = None
+    observed: Observed | None = None
 
     def next(self) -> Result:
         """Make one attempt.
@@ -122,7 +127,7 @@ class _Attempts:
             # A file that has changed meanwhile is taken as it is now, if it stays so.
             if self.reread or not (_misread(error) and changed(self.batch.files)):
                 raise java_ended(error) or DataError(f"{self.batch.table.name}: {message}", hint) from error
-        self.reread = True
+        self.reread, self.scan, self.observed = True, None, None
         return self.next()
 
     def _take(self) -> Result:
@@ -130,22 +135,86 @@ class _Attempts:
         state = batch.load()
         if not self.again and batch.token is not None and batch.token.tried:
             self.tried = quarantine.forget(table, batch.token)
-        settings = batch.settings(state)
-        guessed = None if self.dry_run or self.again else guessed_plan(batch, state, settings)
-        self.again = True
-        if guessed is not None:
-            batch.progress("writing")
-            with suppress(SpeculationFailed):
-                return _write(guessed, tried=self.tried, guessed=True)
-        schema = batch.open(state)
-        seen, plan = accepted(batch.source, schema, settings, batch.progress, partial(_lossy, table))
-        planned = Planned(batch, state, schema, seen, batch.with_own(plan, seen), settings)
+        scan = self._open(state)
+        if not (self.dry_run or self.again):
+            guessed = _speculated(batch, state, scan)
+            self.again = True
+            if guessed is not None:
+                try:
+                    return _write(guessed, tried=self.tried, guessed=True)
+                except SpeculationFailed as failed:
+                    self.observed = failed.observed
+            scan = self._open(state)
+        before = self.observed if self.observed and self.observed.answers(scan.request) else None
+        observed, plan = accepted(scan, batch.recent, batch.progress, partial(_lossy, table), before)
+        self.observed = observed
+        planned = Planned(batch, state, observed, batch.with_own(plan, observed.seen))
         batch.made_as(state, planned.plan)  # that it can be
+        check_possible(planned)
         if self.dry_run:
             ended = outcome(planned, 0, 0, None, paths_of_rest(planned.plan))
             return replace(ended, dry_run=True, hints=(*ended.hints, *batch.once.notes(table, state)))
-        batch.progress("writing")
         return _write(planned, tried=self.tried)
+
+    def _open(self, state: State) -> BatchScan:
+        """Open the batch, as it is now, for the table."""
+        batch = self.batch
+        batch.progress("observing")
+        self.scan = batch.source.open(batch.open(state), batch.settings(state), self.scan)
+        return self.scan
+
+
+class SpeculationFailed(Exception):
+    """The batch does not match the speculated plan: it has to be read again, by a plan for what was
+    ``observed``.
+    """
+
+    def __init__(self, observed: Observed) -> None:
+        super().__init__("the batch does not match the speculated plan")
+        self.observed = observed
+
+
+def _speculated(batch: BatchRequest, state: State, scan: BatchScan) -> Planned | None:
+    """A likely observation of the batch, and a plan by which it can be read once; None if there is none."""
+    observed = scan.guess(batch.recent.observation(scan))
+    if observed is None:
+        return None
+    batch.progress("planning")
+    planned = _plan_of(batch, observed)
+    if planned.conflicts or rewrites(planned.changes) or not planned.schema.struct.fields:
+        return None
+    try:
+        batch.made_as(state, planned)
+    except DriftlineError:  # all of the batch may have what its beginning lacks
+        return None
+    return Planned(batch, state, observed, planned)
+
+
+def _plan_of(batch: BatchRequest, observed: Observed) -> Plan:
+    scan, seen = observed.scan, observed.seen
+    shape = without_excluded(seen.shape, scan.settings.contract)
+    return batch.with_own(batch.recent.plan(scan.schema, shape, scan.settings), seen)
+
+
+def _confirmed(guessed: Planned, written: Written) -> Planned:
+    """Plan the batch again from everything that the tasks observed while they wrote rows by the speculated
+    plan.
+
+    Raises SpeculationFailed if that plan would have made other columns or other rows.
+    """
+    batch, scan = guessed.batch, guessed.observed.scan
+    observed = scan.observe() if written.results is None else scan.merged(written.results)
+    batch.recent.remember(observed)
+    planned, tally = _plan_of(batch, observed), observed.seen.tally
+    if written.diverged or planned.conflicts or (tally.malformed and guessed.settings.on_conflict == "fail"):
+        raise SpeculationFailed(observed)
+    if planned.schema != guessed.plan.schema or not same_rows(planned.route, guessed.plan.route):
+        raise SpeculationFailed(observed)
+    if written.rows != tally.records:  # a file has changed meanwhile
+        raise SpeculationFailed(observed)
+    confirmed = replace(guessed, observed=observed, plan=planned)
+    check_possible(confirmed)
+    return confirmed
 
 
 def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
@@ -155,9 +224,10 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     and the plan are yet to be confirmed; raises SpeculationFailed if they are wrong.
     """
     batch = planned.batch
+    batch.progress("writing")
     if not planned.plan.schema.struct.fields:
-        return _no_columns(batch, planned.seen, planned.plan)
-    if _is_empty(planned):
+        return _no_columns(planned)
+    if planned.is_empty:
         return result(batch.table.name, batch.id, planned.seen, planned.plan)
     planned, transaction = _begun(planned)
     rejects: quarantine.Staged | None = None
@@ -167,7 +237,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
                 batch.check(transaction.base)
             transaction.evolve(planned.plan.changes, _ids_after(planned))
         planned, written, rejects = _data(transaction, planned, guessed=guessed)
-        if _is_empty(planned):
+        if planned.is_empty:
             transaction.abandon()
             return result(batch.table.name, batch.id, planned.seen, planned.plan)
         quarantined = 0 if rejects is None else rejects.rows
@@ -183,9 +253,9 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         elif rejects is not None and transaction.uncommitted:
             rejects.undo()
         raise
+    changed = written
     if (counts := planned.counts) is not None:
-        written = counts.written
-    changed = written or (counts is not None and counts.deleted)
+        written, changed = counts.written, counts.written + counts.deleted
     snapshot = transaction.snapshot if changed else None
     batch.progress("committed")
     transaction.upkeep()
@@ -227,6 +297,22 @@ def _since(planned: Planned) -> dict[str, str]:
     return first_seen(planned.state.properties, paths, planned.batch.id, begins=begins)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Rows that were written, but are not committed yet: their number, and the results of the tasks that made
+    them; None if Spark handed the rows over. ``changes``: by key, which are yet to be settled.
+    """
+
+    rows: int
+    results: Sequence[TaskResult[Any]] | None = None
+    changes: Changes | None = None
+
+    @property
+    def diverged(self) -> bool:
+        """True if a task met records that its plan does not cover, and made no more rows."""
+        return any(result.diverged for result in self.results or ())
+
+
 def _data(
     transaction: Transaction, planned: Planned, *, guessed: bool
 ) -> tuple[Planned, int, quarantine.Staged | None]:
@@ -234,23 +320,20 @@ def _data(
 
     Returns the number of rows, and the confirmed plan.
     """
-    table, source = planned.batch.table, planned.batch.source
-    with folder_of_batch(table.spark, transaction) as folder:
-        changes = _changes(transaction, planned, folder)
-        written = _written(transaction, planned, folder) if changes is None else changes.slices.rows
+    batch = planned.batch
+    with folder_of_batch(batch.table.spark, transaction) as folder:
+        written = _written(transaction, planned, folder)
         if guessed:
-            planned = confirmed(planned, written)
-        if changes is not None:
-            check_tombstones(table.name, getattr(source, "tombstones", 0))
-            counts = changes.settle(table.spark, transaction, {"driftline.batch": planned.batch.id})
+            planned = _confirmed(planned, written)
+        if written.changes is not None:
+            counts = written.changes.settle(batch.table.spark, transaction, _summary(planned))
             planned = replace(planned, counts=counts)
         if not planned.seen.tally.malformed:
-            return planned, written, None
+            return planned, written.rows, None
         # If tasks reported no rejects, the whole batch is read again for them.
-        rejected = source.set_aside() or source.rejected()
-        if rejected is None:
-            return planned, written, None
-        return planned, written, quarantine.stage(table, rejected, planned.batch.id, planned.batch.token)
+        scan, results = planned.observed.scan, written.results
+        rejected = scan.rejected() if results is None else scan.rejects(results)
+        return planned, written.rows, quarantine.stage(batch.table, rejected, batch.id, batch.token)
 
 
 def _check_counts(planned: Planned, written: int, quarantined: int) -> None:
@@ -260,12 +343,6 @@ def _check_counts(planned: Planned, written: int, quarantined: int) -> None:
         raise _Misread(
             f"{observed} records were observed, {written} were written and {quarantined} quarantined"
         )
-
-
-def _is_empty(planned: Planned) -> bool:
-    """True if a capture's micro-batch has no records, and needs no commit."""
-    tally = planned.seen.tally
-    return planned.batch.token is not None and not tally.records + tally.malformed
 
 
 class _Misread(Exception):
@@ -278,11 +355,7 @@ def _begun(planned: Planned) -> tuple[Planned, Transaction]:
 
     def begin(planned: Planned) -> tuple[Planned, Transaction]:
         """Begin a transaction for the plan."""
-        # Pinned, though it may only append: a resolve meanwhile leaves other columns,
-        # and the rows would go to the old ones.
-        return planned, batch.table.transaction(
-            planned.state, batch.made_as(planned.state, planned.plan), pinned=True
-        )
+        return planned, batch.table.transaction(planned.state, batch.made_as(planned.state, planned.plan))
 
     with suppress(CommitConflict):
         return begin(planned)
@@ -297,35 +370,35 @@ def _ids_after(planned: Planned) -> int:
     return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0
 
 
-def _changes(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> Changes | None:
-    """The batch's rows in slices, if they are changes by key; None if each is a row. Raises DataError."""
-    row_key, tally = planned.settings.row_key, planned.seen.tally
-    if row_key is None or not tally.records + tally.malformed:
-        return None
-    source, name = planned.batch.source, planned.batch.table.name
-    check_possible(name, row_key, planned.plan, in_order=getattr(source, "in_order", True))
-    slices = Slices.of(source.tasks(planned.plan, transaction.row, planned.settings), folder, name)
-    return Changes(name, slices, transaction.row, row_key, planned.settings.mark)
-
-
-def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> int:
-    """Have the source's tasks write the batch's rows, through the ``folder``; returns their number."""
-    source, plan, tally = planned.batch.source, planned.plan, planned.seen.tally
-    summary = {"driftline.batch": planned.batch.id}
+def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> Written:
+    """Have the source's tasks write the batch's rows, through the ``folder``."""
+    plan, tally = planned.plan, planned.seen.tally
     if rewrites(plan.changes):
-        return _rewritten(transaction, planned, summary)
+        return Written(_rewritten(transaction, planned))
     if not tally.records + tally.malformed:
-        return 0
-    return transaction.write(source.tasks(plan, transaction.row, planned.settings), folder, summary)
+        return Written(0)
+    tasks = planned.observed.tasks(plan, transaction.row)
+    row_key, table = planned.settings.row_key, planned.batch.table.name
+    if row_key is None:
+        rows = transaction.write(tasks, folder, _summary(planned))
+        return Written(rows, tasks.results)
+    slices = Slices.of(tasks, folder, table)
+    changes = Changes(table, slices, transaction.row, row_key, planned.settings.mark)
+    return Written(slices.rows, tasks.results, changes)
 
 
-def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str, str]) -> int:
+def _summary(planned: Planned) -> dict[str, str]:
+    """The properties of the batch's snapshot."""
+    return {"driftline.batch": planned.batch.id}
+
+
+def _rewritten(transaction: Transaction, planned: Planned) -> int:
     """Rewrite the table with the batch's rows; returns their number."""
     batch, before, settings = planned.batch, planned.plan.before, planned.settings
     struct = transaction.schema.struct
     check_readable(batch.table, before)
     old = transaction.read()
-    rows = batch.source.tasks(planned.plan, struct, settings).frame(struct)
+    rows = planned.observed.tasks(planned.plan, struct).frame(struct)
     anew = partial(rows_anew, batch.table, planned.plan, struct, settings)
 
     def carry(appended: DataFrame) -> DataFrame:
@@ -334,7 +407,7 @@ def _rewritten(transaction: Transaction, planned: Planned, summary: Mapping[str,
             raise Moved("what others have appended meanwhile does not fit the new types")
         return anew(appended)
 
-    written = transaction.replace(beside(anew(old), rows), summary, carry)
+    written = transaction.replace(beside(anew(old), rows), _summary(planned), carry)
     return written - old.count()
 
 
@@ -349,19 +422,18 @@ def _lossy(table: CatalogTable, planned: Plan) -> list[Path]:
     return needed + lossy_rewrites(table.read(), planned.before, planned.changes)
 
 
-def _no_columns(batch: BatchRequest, seen: Observation, planned: Plan) -> Result:
+def _no_columns(planned: Planned) -> Result:
     """A table cannot be made without a column: the records wait in quarantine (2.4)."""
-    quarantined = 0
+    batch, seen, quarantined = planned.batch, planned.seen, 0
     if seen.tally.records + seen.tally.malformed:
-        rejected = batch.source.rejected(everything="no columns yet")
-        assert rejected is not None
+        rejected = planned.observed.scan.rejected(everything="no columns yet")
         rejects = quarantine.stage(batch.table, rejected, batch.id, batch.token)
         batch.progress("quarantining")
         rejects.commit(batch.retry)
         quarantined = rejects.rows
         batch.progress("committed")
-    ended = result(batch.table.name, batch.id, seen, planned, 0, quarantined)
-    return replace(ended, hints=(*ended.hints, *notes_of(batch.source)))
+    ended = result(batch.table.name, batch.id, seen, planned.plan, 0, quarantined)
+    return replace(ended, hints=(*ended.hints, *planned.notes))
 
 
 def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | None]:

@@ -27,8 +27,9 @@ class Result(Shown):
     new table, if a layout was requested; ``route``: which fields filled which columns; ``location``: the
     table's folder, if rows were written; ``bytes_read``: of its files; ``files_written``, ``bytes_written``:
     the table's new data files; ``seconds``: the time it took, of which ``commit_seconds`` for the commit,
-    waits for other writers included; ``retries``: the number of those waits; ``dry_run``: it was only
-    planned. ``by_key``: what became of the records of a table with a key.
+    waits for other writers included; ``retries``: the number of those waits; ``tombstones``: null values of
+    topics, which are no records; ``dry_run``: it was only planned. ``by_key``: what became of the records of
+    a table with a key.
     """
 
     table: str
@@ -57,6 +58,7 @@ class Result(Shown):
     seconds: float = 0.0
     commit_seconds: float = 0.0
     retries: int = 0
+    tombstones: int = 0
     dry_run: bool = False
     by_key: KeyCounts | None = None
 
@@ -163,4 +165,5 @@ def result(
         conflicts=plan.conflicts,
         before=plan.before,
         route=plan.route,
+        tombstones=tally.tombstones,
     )

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.routes import Plan
 from driftline.core.planning.row_key import ORDER_KIND, RowKey
 from driftline.core.schema.types import Struct, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
+from driftline.ingest.batch import Planned
 from driftline.ingest.rewrite import rewrites
 from driftline.keys.columns import PlacedColumn, by_id, columns_of, holds, values_of
 from driftline.keys.identity import BatchKeys
@@ -30,26 +30,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def check_possible(table: str, row_key: RowKey, plan: Plan, *, in_order: bool) -> None:
-    """Raise DataError for a batch that cannot be settled by key.
-
-    ``in_order``: its rows come in the order of its records.
-    """
-    if asked := rewrites(plan.changes):
+def check_possible(planned: Planned) -> None:
+    """Raise DataError for changes by key that cannot be settled."""
+    row_key, table = planned.settings.row_key, planned.batch.table.name
+    if row_key is None:
+        return
+    if rewritten := rewrites(planned.plan.changes):
         raise DataError(
-            f"{table} has a key, and {dotted(asked[0].path)} would be written anew",
+            f"{table} has a key, and {dotted(rewritten[0].path)} would be written anew",
             'take allow_rewrite back: set allow_rewrite = "false"',
         )
-    if not (row_key.order_by or in_order):
+    if not (row_key.order_by or planned.batch.source.in_order):
         raise DataError(
             f"{table}: records of several types come in no order, and the table has no order_by",
             "name the field that orders changes when the table is made: --order-by PATH",
         )
-
-
-def check_tombstones(table: str, count: int) -> None:
-    """Raise DataError for null values of a topic: their keys are in the messages."""
-    if count:
+    # Which row a null value deletes, the key of its message says.
+    if count := planned.seen.tally.tombstones:
         raise DataError(
             f"{table}: {counted(count, 'null value')} of the topic would delete rows by the message's key, "
             "which is not read yet",
@@ -85,20 +82,20 @@ class Changes:
             texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
             self._check_all(texts, "order", self.row_key.order_by)
         latest = Latest.of(keys.own, texts, self._deletes(rows))
-        own = own_column(self.struct, ORDER_KIND) if order else None
-        done = settle(latest, transaction.find(keys, None if own is None else own.id))
-        transaction.remove(done.dead)
-        taken = None if texts is None else texts.take(pa.array(done.live))
-        place = None if own is None else self.struct.fields.index(own)
-        tasks = self.slices.tasks(spark, done.live, taken, place)
+        order_column = own_column(self.struct, ORDER_KIND) if order else None
+        settled = settle(latest, transaction.find(keys, None if order_column is None else order_column.id))
+        transaction.remove(settled.dead)
+        taken = None if texts is None else texts.take(pa.array(settled.live))
+        place = None if order_column is None else self.struct.fields.index(order_column)
+        tasks = self.slices.tasks(spark, settled.live, taken, place)
         written = transaction.write(tasks, self.slices.folder, summary)
-        if written != len(done.live) or done.counts.total != self.slices.rows:
+        if written != len(settled.live) or settled.counts.total != self.slices.rows:
             raise DataError(
-                f"{self.table}: of {self.slices.rows} changes {done.counts.total} were settled, and {written} of "
-                f"{len(done.live)} rows written",
+                f"{self.table}: of {self.slices.rows} changes {settled.counts.total} were settled, and {written} of "
+                f"{len(settled.live)} rows written",
                 "nothing of the batch is in: this is a fault of driftline's, please report it",
             )
-        return done.counts
+        return settled.counts
 
     def _columns(self, path: tuple[str, ...]) -> list[PlacedColumn]:
         return list(columns_of(self.struct, path, self.mark))

@@ -25,10 +25,10 @@ class PlacedColumn:
     field: Field
 
 
-def columns_of(struct: Struct, path: Path, mark: str, above: Path = ()) -> Iterator[PlacedColumn]:
+def columns_of(struct: Struct, path: Path, mark: str, parent: Path = ()) -> Iterator[PlacedColumn]:
     """The columns that the field at a path of the data fills. ``mark``: the prefix of docs."""
     for column in by_key(struct.fields, mark).get(path[0], []):
-        placed = PlacedColumn((*above, column.name), column)
+        placed = PlacedColumn((*parent, column.name), column)
         if len(path) == 1:
             yield placed
         elif isinstance(column.type, Struct):
@@ -63,15 +63,15 @@ def holds(condition: Condition, rows: pa.Table, struct: Struct, mark: str) -> pa
 
 def _one_of(columns: Sequence[PlacedColumn], values: Sequence[Literal], rows: pa.Table) -> pa.Array:
     """Flag the rows whose field has one of the values, null where it has none at all."""
-    found = pa.repeat(False, len(rows))
-    known = found
+    flags = pa.repeat(False, len(rows))
+    has_value = flags
     for type_, column in values_of(columns).values(by_id(rows, columns)):
-        known = pc.or_(known, column.is_valid())
+        has_value = pc.or_(has_value, column.is_valid())
         for kind, texts in by_kind(column, type_):
             for value in values:
                 if kind == _kind(value):
-                    found = pc.or_(found, pc.equal(texts, _comparable(value)).fill_null(False))
-    return pc.if_else(known, found, pa.scalar(None, pa.bool_()))
+                    flags = pc.or_(flags, pc.equal(texts, _comparable(value)).fill_null(False))
+    return pc.if_else(has_value, flags, pa.scalar(None, pa.bool_()))
 
 
 def _kind(value: Literal) -> str:

@@ -48,7 +48,7 @@ class KeyFinder:
 
     def find(self, files: Iterable[KeyFile]) -> list[Found]:
         """The rows of these files that have a key of the batch."""
-        found: list[Found] = []
+        hits: list[Found] = []
         gathered: list[tuple[str, int, pa.Table]] = []
         size = 0
         for file in files:
@@ -56,49 +56,48 @@ class KeyFinder:
                 gathered.append((file.path, begin, rows))
                 size += rows.nbytes
                 if size > _GATHERED:
-                    found += self._found(gathered)
+                    hits += self._found(gathered)
                     gathered, size = [], 0
-        return found + self._found(gathered)
+        return hits + self._found(gathered)
 
     def find_in(self, file: KeyFile, rows: pa.Table) -> list[Found]:
         """The rows that have a key of the batch among these of a ``file``, whose columns are named by id."""
-        held = set(rows.column_names)
         columns = {
-            str(id_): rows.column(str(id_)) if str(id_) in held else file.absent(id_, len(rows))
-            for id_ in self._wanted
+            str(id_): rows.column(str(id_)) if str(id_) in rows.column_names else file.absent(id_, len(rows))
+            for id_ in self._ids
         }
         return self._found([(file.path, 0, pa.table(columns))])
 
     @property
-    def _wanted(self) -> list[int]:
+    def _ids(self) -> list[int]:
         """The ids of key and order columns."""
         return list(dict.fromkeys([*self.keys.ids, *([] if self.order is None else [self.order])]))
 
     def _found(self, gathered: Sequence[tuple[str, int, pa.Table]]) -> list[Found]:
         if not gathered:
             return []
-        whole = pa.concat_tables([rows for *_, rows in gathered], promote_options="permissive")
-        codes = self.keys.codes(whole)
-        at = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
+        table = pa.concat_tables([rows for *_, rows in gathered], promote_options="permissive")
+        codes = self.keys.codes(table)
+        positions = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
         out, start = [], 0
         for path, begin, rows in gathered:
-            low, high = np.searchsorted(at, [start, start + len(rows)])
-            here = at[low:high]
-            if len(here):
-                taken = codes.take(pa.array(here)).to_numpy().astype(np.int64)
-                out.append(Found(path, here - start + begin, taken, self._orders(whole, here)))
+            low, high = np.searchsorted(positions, [start, start + len(rows)])
+            in_file = positions[low:high]
+            if len(in_file):
+                taken = codes.take(pa.array(in_file)).to_numpy().astype(np.int64)
+                out.append(Found(path, in_file - start + begin, taken, self._orders(table, in_file)))
             start += len(rows)
         return out
 
-    def _orders(self, rows: pa.Table, at: Any) -> pa.Array:
+    def _orders(self, rows: pa.Table, positions: Any) -> pa.Array:
         if self.order is None:
-            return pa.nulls(len(at), pa.string())
-        column = rows.column(str(self.order)).take(pa.array(at)).combine_chunks()
+            return pa.nulls(len(positions), pa.string())
+        column = rows.column(str(self.order)).take(pa.array(positions)).combine_chunks()
         return column.cast(pa.string())
 
     def _read(self, file: KeyFile) -> Iterator[tuple[int, pa.Table]]:
         """Key and order columns by id, of the row groups that may have keys, each with its first position."""
-        wanted = self._wanted
+        ids = self._ids
         with self.open(file.path) as stream, pq.ParquetFile(stream, pre_buffer=True) as parquet:
             paths = leaf_paths(parquet.schema_arrow)
             if not paths:
@@ -112,13 +111,13 @@ class KeyFinder:
                 group = parquet.metadata.row_group(number)
                 bounds = {
                     id_: bounds
-                    for id_ in wanted
+                    for id_ in ids
                     if (bounds := _bounds(group, id_, paths, leaves, file.constants)) is not _NO_VALUES
                 }
                 if self.keys.may_be_in(bounds):
-                    held = [id_ for id_ in wanted if id_ in paths]
-                    read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in held])
-                    yield begin, _by_id(read, wanted, paths, file, group.num_rows)
+                    stored_ids = [id_ for id_ in ids if id_ in paths]
+                    read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in stored_ids])
+                    yield begin, _by_id(read, ids, paths, file, group.num_rows)
                 begin += group.num_rows
 
 
@@ -127,19 +126,19 @@ _NO_VALUES: Bounds = (None, None)
 
 def leaf_paths(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
     """The paths of columns in structs of any depth, by their ids; columns in lists and maps are left out."""
-    found: dict[int, tuple[str, ...]] = {}
+    paths: dict[int, tuple[str, ...]] = {}
 
-    def visit(fields: Iterable[pa.Field], above: tuple[str, ...]) -> None:
-        """Note the paths of the leaves below ``above``."""
+    def visit(fields: Iterable[pa.Field], parent: tuple[str, ...]) -> None:
+        """Note the paths of the leaves below ``parent``."""
         for f in fields:
-            path = (*above, f.name)
+            path = (*parent, f.name)
             if pa.types.is_struct(f.type):
                 visit(f.type.fields, path)
             elif f.metadata and FIELD_ID in f.metadata:
-                found[int(f.metadata[FIELD_ID])] = path
+                paths[int(f.metadata[FIELD_ID])] = path
 
     visit(schema, ())
-    return found
+    return paths
 
 
 def column_at(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> pa.Array:
@@ -173,8 +172,8 @@ def _bounds(
 
 
 def _by_id(
-    read: pa.Table, wanted: Iterable[int], paths: Mapping[int, Sequence[str]], file: KeyFile, count: int
+    read: pa.Table, ids: Iterable[int], paths: Mapping[int, Sequence[str]], file: KeyFile, count: int
 ) -> pa.Table:
     return pa.table(
-        {str(id_): column_at(read, paths[id_]) if id_ in paths else file.absent(id_, count) for id_ in wanted}
+        {str(id_): column_at(read, paths[id_]) if id_ in paths else file.absent(id_, count) for id_ in ids}
     )

@@ -97,18 +97,19 @@ def by_kind(values: pa.Array, type_: Primitive) -> list[tuple[str, pa.Array]]:
 
 def _numbers(values: pa.Array) -> list[tuple[str, pa.Array]]:
     none = pa.scalar(None, values.type)
-    whole = pc.equal(pc.floor(values), values)
+    is_integer = pc.equal(pc.floor(values), values)
     size = pc.abs(values.cast(pa.float64()))
-    whole = pc.and_(whole, pc.less(size, _LONG)).fill_null(False)
-    others = pc.if_else(whole, none, values).to_pylist()
+    is_integer = pc.and_(is_integer, pc.less(size, _LONG)).fill_null(False)
+    others = pc.if_else(is_integer, none, values).to_pylist()
     texts = [None if number is None else key_text(number) for number in others]
     return [
-        ("whole", pc.if_else(whole, values, none).cast(pa.int64())),
+        ("whole", pc.if_else(is_integer, values, none).cast(pa.int64())),
         ("number", pa.array(texts, pa.string())),
     ]
 
 
 def key_text(number: float | Decimal) -> str | None:
+    """The shortest text of a number, equal for equal numbers; None for NaN."""
     if number != number:  # NaN equals nothing, not itself either
         return None
     exact = number if isinstance(number, Decimal) else Decimal(repr(number))
@@ -132,13 +133,13 @@ class _FieldValues:
         starts, start = {}, 0
         for kind, values in self.by_kind.items():
             starts[kind], start = start, start + len(values)
-        found = [
+        numbers = [
             pc.add(pc.index_in(values, value_set=self.by_kind[kind]).cast(pa.int64()), starts[kind])
             for type_, column in columns.values(rows)
             for kind, values in by_kind(column, type_)
             if kind in self.by_kind
         ]
-        return pc.coalesce(*found) if found else pa.nulls(len(rows), pa.int64())
+        return pc.coalesce(*numbers) if numbers else pa.nulls(len(rows), pa.int64())
 
     def meet(self, bounds: tuple[Any, Any]) -> bool:
         """True if a value may be within the bounds, or if that cannot be known."""
@@ -149,8 +150,8 @@ class _FieldValues:
         if kind not in self.sorted:
             self.sorted[kind] = np.sort(self.by_kind[kind].to_numpy(zero_copy_only=False))
         values = self.sorted[kind]
-        at = int(np.searchsorted(values, low))
-        return bool(at < len(values) and values[at] <= high)
+        position = int(np.searchsorted(values, low))
+        return bool(position < len(values) and values[position] <= high)
 
 
 class BatchKeys:

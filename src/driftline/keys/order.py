@@ -91,9 +91,9 @@ def number_text(number: float | Decimal) -> str | None:
 
 
 def plain_text(text: str) -> str:
-    """A text as it sorts beside others of any length.
+    """Encode a text so that it sorts right beside others of any length.
 
     >>> plain_text("a b"), plain_text("a") + " " < plain_text("a b") + " "
     ('a!Bb', True)
     """
-    return _LOW.sub(lambda found: "!" + chr(ord(found[0]) + _SHIFT), text)
+    return _LOW.sub(lambda match: "!" + chr(ord(match[0]) + _SHIFT), text)

@@ -98,36 +98,36 @@ class Settled:
     dead: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
 
-def settle(latest: Latest, found: Iterable[Found], remembered: Iterable[Found] = ()) -> Settled:
-    """Hold the latest changes of a batch against the table's rows, and the deletes that it remembers."""
-    found = list(found)
-    late, known = _late(latest, [*found, *remembered]), np.zeros(len(latest.rows), np.bool_)
+def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Found] = ()) -> Settled:
+    """Compare the latest changes of a batch with the table's rows, and the deletes that it remembers."""
+    found_rows = list(found_rows)
+    late, in_table = _late(latest, [*found_rows, *remembered]), np.zeros(len(latest.rows), np.bool_)
     dead: dict[str, list[NDArray[np.int64]]] = {}
-    for hits in found:
-        known[hits.codes] = True
+    for hits in found_rows:
+        in_table[hits.codes] = True
         taken = hits.positions[~late[hits.codes]]
         if len(taken):
             dead.setdefault(hits.file, []).append(taken)
     removes, writes = latest.deletes & ~late, ~latest.deletes & ~late
     counts = KeyCounts(
-        int((writes & ~known).sum()),
-        int((writes & known).sum()),
-        int((removes & known).sum()),
+        int((writes & ~in_table).sum()),
+        int((writes & in_table).sum()),
+        int((removes & in_table).sum()),
         latest.superseded,
         int(late.sum()),
-        int((removes & ~known).sum()),
+        int((removes & ~in_table).sum()),
     )
     gone = latest.rows[removes] if latest.orders is not None else latest.rows[:0]
     positions = {file: np.unique(np.concatenate(parts)) for file, parts in dead.items()}
     return Settled(np.sort(latest.rows[writes]), np.sort(gone), counts, positions)
 
 
-def _late(latest: Latest, found: Iterable[Found]) -> NDArray[np.bool_]:
+def _late(latest: Latest, found_rows: Iterable[Found]) -> NDArray[np.bool_]:
     """Flags the keys for which the table knows a later change, by code."""
     late = np.zeros(len(latest.rows), np.bool_)
     if latest.orders is None:
         return late
-    for hits in found:
+    for hits in found_rows:
         newer = pc.greater(hits.orders, latest.orders.take(pa.array(hits.codes))).fill_null(False)
         late[hits.codes[newer.to_numpy(zero_copy_only=False)]] = True
     return late

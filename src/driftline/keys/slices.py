@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from driftline.errors import DataError
-from driftline.write import BatchFolder, PartTasks, RowTasks, SetAside
+from driftline.write import BatchFolder, PartTasks, Reported, RowTasks, SetAside
 from driftline.write.run import number_and_attempt
 
 if TYPE_CHECKING:
@@ -63,20 +63,21 @@ class Slices:
     ) -> PartTasks:
         """Tasks that make the rows that are ``live``, ascending, with their ``order`` in this ``column``."""
         ends = np.cumsum([0, *(part.rows for part in self.parts)])
-        kept: list[tuple[RowSlice, str]] = []
+        live_parts: list[tuple[RowSlice, str]] = []
         for number, part in enumerate(self.parts):
             low, high = np.searchsorted(live, ends[number : number + 2])
             if low == high:
                 continue
-            here = pa.array(live[low:high] - ends[number])
-            texts = pa.nulls(len(here), pa.string()) if order is None else order.slice(low, high - low)
+            rows_of_part = pa.array(live[low:high] - ends[number])
+            texts = pa.nulls(high - low, pa.string()) if order is None else order.slice(low, high - low)
             name = f"{number:05d}-0-2.arrow"
             with self.folder.create(name) as file:
-                table = pa.table({"row": here, "order": texts})
+                table = pa.table({"row": rows_of_part, "order": texts})
                 with pa.ipc.new_file(file, table.schema) as writer:
                     writer.write_table(table)
-            kept.append((part, name))
-        return PartTasks(spark, [part.size for part, _ in kept], _LiveRows(self.folder, kept, column))
+            live_parts.append((part, name))
+        sizes = [part.size for part, _ in live_parts]
+        return PartTasks(spark, sizes, _LiveRows(self.folder, live_parts, column))
 
 
 def _write(folder: BatchFolder, rows: Iterable[pa.RecordBatch]) -> RowSlice | None:
@@ -112,22 +113,23 @@ class _LiveRows:
     parts: Sequence[tuple[RowSlice, str]]
     column: int | None
 
-    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Any]:
+    def rows(self, number: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         """Yield the rows that live of one slice."""
         del set_aside
-        part, kept = self.parts[given]
-        with self.folder.open(kept) as file:
+        part, live_file = self.parts[number]
+        with self.folder.open(live_file) as file:
             named = pa.ipc.open_file(file).read_all().combine_chunks()
         live, order = named["row"].to_numpy(), named["order"].combine_chunks()
         with self.folder.open(part.name) as file:
             reader, begin = pa.ipc.open_file(file), 0
-            for number in range(reader.num_record_batches):
-                batch = reader.get_batch(number)
+            for batch_number in range(reader.num_record_batches):
+                batch = reader.get_batch(batch_number)
                 low, high = np.searchsorted(live, [begin, begin + batch.num_rows])
                 if low < high:
                     rows = batch.take(pa.array(live[low:high] - begin))
                     yield self._ordered(rows, order.slice(low, high - low))
                 begin += batch.num_rows
+        return Reported(None)
 
     def _ordered(self, rows: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
         if self.column is None:

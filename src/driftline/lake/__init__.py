@@ -13,6 +13,7 @@ from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import UsageError
 from driftline.formats.lakes import Catalog, Orphan
 from driftline.formats.open import iceberg, located
+from driftline.ingest.recent import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.lake.view_follows import altered
 from driftline.operations.alter import Altered, AlterRequest, local_name
@@ -21,7 +22,7 @@ from driftline.runtime.read_only import must_read
 from driftline.runtime.session import in_store, open_session, stop_session
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.stores import is_stored
-from driftline.source.spool import leftovers
+from driftline.sources.spool import leftovers
 from driftline.stats.lake import LakeStats
 
 __all__ = ["DEFAULT", "Lake", "Table", "TableSchema"]
@@ -44,6 +45,7 @@ class Lake(Shown):
         self.spark = spark
         self.catalog = catalog
         self.format = iceberg(spark, catalog) if tables is None else tables
+        self.recent = RecentBatches()
 
     @classmethod
     def open(
@@ -141,7 +143,7 @@ class Lake(Shown):
         table = self.table(local_name(request.table, self.catalog))
         if request.if_exists and not table.format.load().exists:
             return Altered(table.name, ())
-        return altered(table, request, upgrade=upgrade)
+        return altered(self.format, self.catalog, table.format, request, upgrade=upgrade)
 
     def query(self, sql: str) -> DataFrame:
         """Run SQL that only reads, by the plan that Spark parses it into. Raises UsageError for any other."""
@@ -161,8 +163,8 @@ class Lake(Shown):
         ``older_than``: hours since they were last touched; a younger file may belong to a batch that has yet
         to commit. In an Iceberg lake only files that driftline's own tasks wrote are deleted.
         """
-        left = leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)
-        return [*self.format.clean(older_than * 3600, dry_run=dry_run), *left]
+        leftover_files = leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)
+        return [*self.format.clean(older_than * 3600, dry_run=dry_run), *leftover_files]
 
 
 def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:

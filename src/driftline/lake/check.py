@@ -21,47 +21,50 @@ from driftline.errors import DataError, no_table
 from driftline.operations.replay import waiting
 from driftline.runtime.failure import explained, java_ended
 from driftline.settings import from_properties
-from driftline.source.files import expand
-from driftline.source.given import paths_or_rows
-from driftline.source.opening import Data
-from driftline.source.pipes import spooled
-from driftline.source.spool import folder_in, place_of, told_where
+from driftline.sources.files import expand
+from driftline.sources.given import paths_or_rows
+from driftline.sources.opening import Data
+from driftline.sources.pipes import spooled
+from driftline.sources.spool import folder_in, place_of, told_where
 from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
 
 if TYPE_CHECKING:
-    from driftline.lake.table import Table
+    from driftline.formats.base import CatalogTable
 
 
-def checked(table: Table, data: Data, fmt: str | None, *, exactly: bool) -> Verdict:
-    """Check that every record of the data is in the table or its quarantine, as `Table.verify` promises."""
-    state, kept = table.format.load(), waiting(table.format)
-    if not state.exists and kept is None:
+def checked(
+    table: CatalogTable, warehouse: str | None, data: Data, fmt: str | None, *, exactly: bool
+) -> Verdict:
+    """Check that every record of the data is in the table or its quarantine, as `Table.verify` promises.
+
+    ``warehouse``: the folder of the table's lake.
+    """
+    state, quarantine = table.load(), waiting(table)
+    if not state.exists and quarantine is None:
         raise no_table(table.name)
     refuse_key(table.name, state.properties, "verify does not fold changes by a key yet")
     contract = from_properties(state.properties).contract
-    columns = table.format.readable(state.schema).struct.fields if state.exists else ()
-    rest = rest_column(Struct(columns))
-    beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest]
+    columns = table.readable(state.schema).struct.fields if state.exists else ()
+    rest_field = rest_column(Struct(columns))
+    beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest_field]
     struct = Struct(tuple(f for f in columns if f.name not in beside))
-    room = place_of(table.lake.spark, table.lake.warehouse)
+    room = place_of(table.spark, warehouse)
     with (
-        told_where(table.lake.spark, room),
-        _files(data, fmt, room, table.lake.warehouse) as (sources, kind, names),
+        told_where(table.spark, room),
+        _files(data, fmt, room, warehouse) as (sources, kind, names),
     ):
         # Where all records wait, there is a quarantine, and no table yet.
         stored = Stored(
-            table.format.read_readable().drop(*beside)
-            if state.exists
-            else table.lake.spark.range(0).select(),
+            table.read_readable().drop(*beside) if state.exists else table.spark.range(0).select(),
             replace(state.schema, struct=struct),
-            kept,
+            quarantine,
             state.properties,
             [_keys(path) for path in excluded_paths(contract)],
             {_keys(path): unit for path, unit in epoch_units(contract)},
-            table.format.defaults() if state.exists else {},
+            table.defaults() if state.exists else {},
         )
         try:
-            verdict = verify(table.lake.spark, stored, sources, kind, exactly=exactly, names=names)
+            verdict = verify(table.spark, stored, sources, kind, exactly=exactly, names=names)
             return verdict.named(names)
         except (Py4JError, PySparkException) as error:
             message, hint = explained(error)

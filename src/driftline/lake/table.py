@@ -37,7 +37,7 @@ from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime import notebook
 from driftline.runtime.shown import Shown, shows
-from driftline.source.opening import Data, opened
+from driftline.sources.opening import Data, opened
 from driftline.stats import Stats, stats
 from driftline.verify import Verdict
 
@@ -100,7 +100,9 @@ class Table(Shown):
             spark, data, format=format, json_column=json_column, strings=strings, shared=shared
         ) as source:
             shown = progress or notebook.progress(self.name)
-            options = pipeline.Options(settings, again=again, progress=shown, listener=listeners(data))
+            options = pipeline.Options(
+                settings, again=again, progress=shown, listener=listeners(data), recent=self.lake.recent
+            )
             result = pipeline.ingest(self.format, source, options, dry_run=dry_run)
         if on_change and not dry_run:
             Notice(on_change).send(result)
@@ -111,7 +113,8 @@ class Table(Shown):
 
         ``upgrade``: also to format v3, if that is needed. Raises UsageError, DataError.
         """
-        return altered(self, AlterRequest.of_changes(changes), upgrade=upgrade)
+        request = AlterRequest.of_changes(changes)
+        return altered(self.lake.format, self.lake.catalog, self.format, request, upgrade=upgrade)
 
     def capture(
         self,
@@ -237,8 +240,12 @@ class Table(Shown):
         A value converts exactly or not at all. Values that do not convert stay in a column beside it, or are
         dropped with ``drop_rest``. ``dry_run``: only count them. Raises UsageError, DataError.
         """
-        done = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
-        return done if dry_run else replace(done, notes=(*done.notes, *view_note(self)))
+        result = resolve(self.format, field, type, dry_run=dry_run, drop_rest=drop_rest, progress=progress)
+        return (
+            result
+            if dry_run
+            else replace(result, notes=(*result.notes, *view_note(self.lake.format, self.format)))
+        )
 
     def promote(
         self,
@@ -253,8 +260,12 @@ class Table(Shown):
         Old rows get them too, and the limits of the table do not count. ``dry_run``: only report the columns.
         Raises UsageError, DataError.
         """
-        done = promote(self.format, paths, everything=everything, dry_run=dry_run, progress=progress)
-        return done if dry_run else replace(done, notes=(*done.notes, *view_note(self)))
+        result = promote(self.format, paths, everything=everything, dry_run=dry_run, progress=progress)
+        return (
+            result
+            if dry_run
+            else replace(result, notes=(*result.notes, *view_note(self.lake.format, self.format)))
+        )
 
     def quarantine(self) -> Quarantine:
         """The records that were not accepted and wait, by reason.
@@ -346,7 +357,7 @@ class Table(Shown):
         is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default from
         the files' endings. Raises UsageError if there is neither such a table nor its quarantine.
         """
-        return checked(self, data, format, exactly=exactly)
+        return checked(self.format, self.lake.warehouse, data, format, exactly=exactly)
 
 
 def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:

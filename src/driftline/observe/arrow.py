@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from driftline.convert.declared import entries_of
 from driftline.convert.kernels import convert, converts
-from driftline.convert.leaf_readings import BEYOND, VOID
+from driftline.convert.leaf_readings import OVERFLOW, VOID
 from driftline.convert.lists import flattened
 from driftline.core.planning.routes import facet_of
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Struct, Type, peel
 from driftline.core.values.numbers import EXACT
@@ -31,7 +31,7 @@ class ArrowObserver:
     """Observes batches of columns against what a table has (``known``).
 
     ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column
-    counts even if it holds only nulls, except one marked `driftline.convert.leaf_readings.BEYOND`.
+    counts even if it holds only nulls, except one marked `driftline.convert.leaf_readings.OVERFLOW`.
     ``empty_names``: a column without a name is one like others, and not dropped.
     """
 
@@ -66,7 +66,7 @@ def shape_of(struct: Struct, place: Place, *, empty_names: bool = False) -> Reco
     """
     out = RecordShape()
     for position, f in enumerate(struct.fields):
-        if (f.name or empty_names) and f.doc != BEYOND:
+        if (f.name or empty_names) and f.doc != OVERFLOW:
             shape = _field_shape(f.type, Place(place.source, place.line, position), empty_names)
             shape.comment = f.doc or ""
             out.fields[f.name] = out.fields[f.name].merge(shape) if f.name in out.fields else shape
@@ -76,7 +76,7 @@ def shape_of(struct: Struct, place: Place, *, empty_names: bool = False) -> Reco
 def _field_shape(type_: Type, place: Place, empty_names: bool) -> FieldShape:
     dim, inner = peel(type_)
     shape = FieldShape(place)
-    seen = Seen(place, typed=True)
+    seen = Profile(place, typed=True)
     match inner:
         case Struct():
             if inner.fields:
@@ -124,7 +124,7 @@ def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: Expecte
         return
     facet = facet_of(type_)
     if facet not in shape.facets and inner != VOID:
-        shape.facets[facet] = Seen(shape.place, typed=True, digits=inner == STRING)
+        shape.facets[facet] = Profile(shape.place, typed=True, digits=inner == STRING)
     match inner:
         case Struct(fields) if fields:
             record = shape.facets[facet].record
@@ -139,7 +139,7 @@ def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: Expecte
             _mark(leaves, inner, shape.facets[facet])
 
 
-def _mark(leaves: pa.Array, type_: Primitive, seen: Seen) -> None:
+def _mark(leaves: pa.Array, type_: Primitive, seen: Profile) -> None:
     """Mark the values of a type that other columns may not hold exactly."""
     if not seen.sample and type_ != VARIANT:
         seen.sample = sample(_text(leaves.slice(0, 1), type_))

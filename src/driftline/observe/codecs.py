@@ -12,16 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import cramjam
 import pyarrow as pa
 
 from driftline.errors import DataError
-from driftline.observe import snappy
 from driftline.observe.endings import ENDINGS
 from driftline.observe.limits import largest, too_large
 
 HEAD = 16  # bytes that identify a codec
 _OF_ENCODING = 4  # and an encoding
 _BLOCK = 4 * 2**20
+_SNAPPY = b"\xff\x06\0\0sNaPpY"  # the beginning of a file of frames
+_WITHOUT_TEXT = 0x80  # the first kind of their chunks that has none
+_CHUNKS = 2**18  # bytes of chunks that are unpacked together
+_LARGEST = 2**28  # bytes of a block
 
 _ENCODINGS = {
     codecs.BOM_UTF32_LE: "UTF-32",  # which begins as UTF-16 does
@@ -40,7 +44,7 @@ _BEGINNINGS = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\xfd7zXZ\0": "xz",
     b"\x04\x22\x4d\x18": "lz4",
-    b"\xff\x06\0\0sNaPpY": "snappy",
+    _SNAPPY: "snappy",
     **{b"BZh%d" % level + block: "bzip2" for level in range(1, 10) for block in (b"1AY&SY", b"\x17rE8P\x90")},
 }
 _SIGNS = tuple(_BEGINNINGS)
@@ -54,7 +58,8 @@ _OTHERS = {
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it first"),
 }
 BY_THE_END = (b"PAR1", b"ORC")  # text may begin so too: the end of the file decides
-_BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # pyarrow's are among these
+# pyarrow's errors are among these.
+_BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, cramjam.DecompressionError)
 _DAMAGED = "the file is cut off or damaged: copy it again"
 
 
@@ -100,7 +105,7 @@ def _encoding_of(head: bytes) -> str | None:
 def _without_a_sign(path: str, head: bytes, claimed: str) -> str:
     if claimed in ("zstd", "lz4") and head[1:4] == _SKIPPED:
         return claimed
-    if claimed in ("snappy", "lz4") and snappy.begins_block(head):
+    if claimed in ("snappy", "lz4") and _begins_block(head):
         return f"hadoop {claimed}"
     raise DataError(
         f"{path}: its name says {claimed}, its first bytes do not", "give it the ending that it should have"
@@ -191,6 +196,58 @@ def _as_utf8(encoding: str, file: Readable) -> Iterator[bytes]:
     yield decoder.decode(b"", final=True).encode()
 
 
+def _frames(file: IO[bytes]) -> Iterator[bytes]:
+    """The text of a file of snappy's frames, whose checksums are compared."""
+    while chunks := _chunks(file):
+        yield bytes(cramjam.snappy.decompress(_SNAPPY + chunks))
+
+
+def _chunks(file: IO[bytes]) -> bytes:
+    """The next chunks of a file of frames, as whole ones; empty at its end."""
+    parts, size = [], 0
+    while size < _CHUNKS and (head := file.read(4)):
+        chunk = _exactly(file, int.from_bytes(_whole(head, 4)[1:], "little"))
+        if head[0] < _WITHOUT_TEXT:
+            parts += [head, chunk]
+            size += len(chunk)
+    return b"".join(parts)
+
+
+def _blocks(codec: str, file: IO[bytes]) -> Iterator[bytes]:
+    """The text of a file of Hadoop's blocks, packed by ``codec`` in Arrow's spelling."""
+    while head := file.read(4):
+        left = int.from_bytes(_whole(head, 4), "big")
+        while left:
+            packed = _exactly(file, int.from_bytes(_exactly(file, 4), "big"))
+            size = cramjam.snappy.decompress_raw_len(packed) if codec == "snappy" else left
+            if size > min(left, _LARGEST):
+                raise ValueError("a block is larger than it says, or may be")
+            yield pa.Codec(codec).decompress(packed, decompressed_size=size, asbytes=True)
+            left -= size
+
+
+def _begins_block(head: bytes) -> bool:
+    """True if a file with these first bytes may be one of Hadoop's blocks.
+
+    >>> _begins_block(bytes.fromhex("0000000a0000000c")), _begins_block(b'{"a": 1}')
+    (True, False)
+    """
+    size, packed = (int.from_bytes(head[at : at + 4], "big") for at in (0, 4))
+    return len(head) >= 8 and size <= _LARGEST and 0 < packed <= size + size // 6 + 64
+
+
+def _exactly(file: IO[bytes], size: int) -> bytes:
+    if size > _LARGEST:
+        raise ValueError(f"a block of {size} bytes")
+    return _whole(file.read(size), size)
+
+
+def _whole(data: Any, size: int) -> bytes:
+    if len(data) < size:
+        raise EOFError("the file ends within a block")
+    return bytes(data)
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "gzip": lambda file: gzip.GzipFile(fileobj=file),
     "zstd": partial(_by_arrow, "zstd"),
@@ -198,7 +255,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "bzip2": bz2.BZ2File,
     "xz": lzma.LZMAFile,
     **{encoding: partial(_text, encoding) for encoding in _ENCODINGS.values()},
-    "snappy": lambda file: _Joined(snappy.frames(file)),
-    "hadoop snappy": lambda file: _Joined(snappy.blocks(file, "snappy")),
-    "hadoop lz4": lambda file: _Joined(snappy.blocks(file, "lz4_raw")),
+    "snappy": lambda file: _Joined(_frames(file)),
+    "hadoop snappy": lambda file: _Joined(_blocks("snappy", file)),
+    "hadoop lz4": lambda file: _Joined(_blocks("lz4_raw", file)),
 }

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, MsgspecError, Raw, defstruct, json
 
-from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.types import (
     BIG_DECIMAL,
     BIG_INTEGER,
@@ -264,7 +264,7 @@ class _DecoderBuilder:
             parts.append(_EMPTY)
         return parts, pattern
 
-    def pattern(self, strings: Mapping[Any, Seen], known: ExpectedField) -> str | None:
+    def pattern(self, strings: Mapping[Any, Profile], known: ExpectedField) -> str | None:
         """The pattern of strings of these types, no finer and no further than ``strings`` are.
 
         None for all or none.

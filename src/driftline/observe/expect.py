@@ -11,7 +11,7 @@ from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.maps import is_word
 from driftline.core.planning.objects import MAP, words_apart
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.naming import by_key
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
@@ -153,7 +153,7 @@ def steady(known: ExpectedField) -> RecordShape:
         if below.sole is not None:
             place = Place("", 0, position)
             record = steady(below) if below.sole.base == RECORD else None
-            shape.fields[key] = FieldShape(place, {below.sole: Seen(place, record=record)})
+            shape.fields[key] = FieldShape(place, {below.sole: Profile(place, record=record)})
     return shape
 
 

@@ -6,25 +6,17 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, TypeAlias
 
-from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.routes import Settings
-from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.place import Place
 from driftline.core.values.parse import TruncatedText, cut
 from driftline.errors import DataError
-from driftline.observe.expect import ExpectedField
 from driftline.observe.json_documents import is_document, records_in
-from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.observe.ranges import BLOCK, BOM, is_unpacked, lines_between, opened
 
 _SPLIT = 32 * 2**20  # bytes of a split
 _HEAD = 2**20  # bytes that distinguish a document from lines
-_BEHIND_ALL = Place("\U0010ffff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,34 +98,6 @@ def together(share: Share) -> Iterator[Share]:
     for begins, splits in groupby(share, lambda numbered: numbered[1].start == 0):
         group = list(splits)
         yield from [group] if begins else ([split] for split in group)
-
-
-def observe_splits(
-    known: ExpectedField, settings: Settings, judge: AdmissionCheck | None, share: Share
-) -> Iterator[ObservedSplits]:
-    """Observe every type of every path of every record of the splits, against what a table has, in parts.
-
-    Lines count from 1. What the first part holds counts as observed in those after it, in order of their
-    places.
-    """
-    observer = partial(JsonObserver, known, settings, judge)
-    under_way = observer()
-    for number, splits in enumerate(together(share)):
-        counts: dict[int, int] = {}
-        for place, split in splits:
-            line = 1
-            for lines in blocks(split, settings.max_record_bytes):
-                under_way.feed(lines, split.path, line)
-                line += len(lines)
-            counts[place] = line - 1
-        seen = under_way.taken()
-        yield ObservedSplits(seen, counts)
-        if number == 0:
-            # The first part itself tells where that was seen: its lines are yet to be numbered. Whether
-            # the keys of an object are data is not known of one part alone.
-            fields = seen.placed(lambda _: _BEHIND_ALL).shape.fields
-            records = {key: field for key, field in fields.items() if not field.has_maps}
-            under_way = observer(before=RecordShape(records))
 
 
 def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:

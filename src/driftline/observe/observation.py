@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driftline.core.planning.gc_pause import no_search
-from driftline.core.planning.shape import FieldShape, RecordShape, Seen
+from driftline.core.planning.shape import FieldShape, Profile, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Path
 
@@ -32,7 +32,8 @@ class MalformedRecord:
 class Tally:
     """The counts of one part of a batch; parts add up.
 
-    ``malformed``: lines that are no records, or are refused. ``excluded``: records with a value at an
+    ``malformed``: lines that are no records, or are refused; ``tombstones``: null values of a topic, which
+    are no records either. ``excluded``: records with a value at an
     excluded path. ``dropped_names``: the number of empty keys, by the path of their record.
     """
 
@@ -41,6 +42,7 @@ class Tally:
     dropped_names: Counter[Path] = field(default_factory=Counter)
     reasons: tuple[MalformedRecord, ...] = ()
     excluded: Counter[str] = field(default_factory=Counter)
+    tombstones: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -49,6 +51,7 @@ class Tally:
             self.dropped_names + other.dropped_names,
             tuple(sorted({*self.reasons, *other.reasons})[:REASONS]),
             self.excluded + other.excluded,
+            self.tombstones + other.tombstones,
         )
 
 
@@ -68,6 +71,10 @@ class Observation:
             return Place(place.source, place.line + lines, place.position)
 
         return self.placed(below) if lines else self
+
+    def with_tombstones(self, count: int) -> Observation:
+        """Add so many tombstones."""
+        return replace(self, tally=self.tally + Tally(tombstones=count)) if count else self
 
     @no_search()
     def placed(self, at: Callable[[Place], Place]) -> Observation:
@@ -121,10 +128,10 @@ def _packed(shape: RecordShape) -> list[_Entry]:
 
 def _unpacked(entries: Iterable[_Entry]) -> RecordShape:
     top = RecordShape()
-    items: list[Any] = [Seen(Place(), record=top)]
+    items: list[Any] = [Profile(Place(), record=top)]
     for owner, key, item in entries:
         parent = items[owner]
-        if isinstance(item, Seen):
+        if isinstance(item, Profile):
             parent.facets[key] = item
         elif key is None:
             parent.value = item

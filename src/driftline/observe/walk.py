@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from driftline.core.planning.maps import as_map, entries_of, values_of
-from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -103,14 +103,14 @@ class Walker:
         self._folds_at = folds_at
         self._next_look: dict[int, int] = {}  # by facet, how many keys it has when it is looked at again
         self.shape = RecordShape() if shape is None else shape
-        self.root = FieldShape(Place(), {Facet(0, RECORD): Seen(Place(), record=self.shape)})
+        self.root = FieldShape(Place(), {Facet(0, RECORD): Profile(Place(), record=self.shape)})
         self.dropped: Counter[Path] = Counter()
         self.learnt = self.folded = 0
         self._source, self._line = "", 0
         self._path: list[str] = []
         self._dry = False
         # Facets of a field by identity, which is quicker to ask for than equality.
-        self._quick: dict[tuple[int, int, int], Seen] = {}
+        self._quick: dict[tuple[int, int, int], Profile] = {}
 
     def beginning_with(self, shape: RecordShape) -> Walker:
         """Another walker of the same table, whose shape is this one."""
@@ -253,12 +253,12 @@ class Walker:
                     self._value(item, facet.value, known.value or UNKNOWN, position)
             self._path.pop()
 
-    def _mix(self, facet: Seen, ragged: bool) -> None:
+    def _mix(self, facet: Profile, ragged: bool) -> None:
         if ragged > facet.ragged:
             self._learn()
             facet.ragged = True
 
-    def _fold(self, facet: Seen, record: RecordShape, dim: int, seen: FieldShape, many: int) -> None:
+    def _fold(self, facet: Profile, record: RecordShape, dim: int, seen: FieldShape, many: int) -> None:
         """Forget the keys of a large object that is a map: memory follows the schema, not the keys."""
         if len(record.fields) < self._next_look.get(id(facet), many):
             return
@@ -277,7 +277,7 @@ class Walker:
         self._next_look.clear()
         self.folded += 1
 
-    def _facet(self, base: Base, dim: int, value: object, seen: FieldShape, position: int) -> Seen:
+    def _facet(self, base: Base, dim: int, value: object, seen: FieldShape, position: int) -> Profile:
         quick = id(seen), dim, id(base)
         known = self._quick.get(quick)
         if known is None:
@@ -285,7 +285,7 @@ class Walker:
             known = seen.facets.get(facet)
             if known is None:
                 self._learn()
-                known = seen.facets[facet] = Seen(Place(self._source, self._line, position), sample(value))
+                known = seen.facets[facet] = Profile(Place(self._source, self._line, position), sample(value))
             self._quick[quick] = known
         return known
 

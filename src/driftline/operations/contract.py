@@ -17,12 +17,13 @@ from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Progress
 from driftline.ingest.accept import accepted
 from driftline.ingest.outcome import paths_of_rest
+from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result, result
 from driftline.operations.odcs import Promise, meets
 from driftline.runtime.failure import explained
 from driftline.runtime.spark_conf import configured
 from driftline.settings import PREFIX, SETTINGS, from_properties
-from driftline.source.opening import Data, opened
+from driftline.sources.opening import Data, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +108,11 @@ def planned(
     with opened(table.spark, data, format=reading.format, strings=reading.strings) as source:
         try:
             with configured(table.spark, source.conf):
-                seen, plan = accepted(source, promise.schema, settings, progress)
+                progress("observing")
+                scan = source.open(promise.schema, settings)
+                observed, plan = accepted(scan, RecentBatches(), progress)
         except (PySparkException, Py4JError, OSError) as error:
             raise DataError(*explained(error)) from error
-        plan = with_own(plan, getattr(source, "columns", ()))
-    batch = result(table.name, "contract", seen, plan)
+        plan = with_own(plan, source.columns)
+    batch = result(table.name, "contract", observed.seen, plan)
     return batch.with_rest(paths_of_rest(plan), settings.contract)

@@ -80,5 +80,5 @@ def history(table: Versioned) -> History:
 
 def of(name: str, versions: Versions) -> History:
     """The history that a table's ``versions`` show."""
-    changes = entries(versions.versions, versions.schemas, whole=versions.whole)
+    changes = entries(versions.versions, versions.schemas, complete=versions.whole)
     return History(name, tuple(changes), versions.schemas, versions.whole)

@@ -15,14 +15,14 @@ from driftline.keys.columns import columns_of
 from driftline.settings import from_properties
 
 
-def check_path(table: str, state: State, path: Path, what: str) -> None:
-    """Raise DataError where ``what`` would be done to a field by which rows are known or ordered."""
+def check_path(table: str, state: State, path: Path, operation: str) -> None:
+    """Raise DataError where ``operation`` would be done to a field by which rows are known or ordered."""
     row_key = from_properties(state.properties).row_key
     for field, role in row_key.roles.items() if row_key is not None else ():
         if field[: len(path)] == path or path[: len(field)] == field:
             raise DataError(
-                f"{table}: {spelled_path(field)} cannot be {what}: it is of the table's {role}, whose values are told "
-                "apart by their columns",
+                f"{table}: {spelled_path(field)} cannot be {operation}: it is of the table's {role}, whose values are "
+                "told apart by their columns",
                 "leave it as it is: rows are found whichever column has their key",
             )
 
@@ -42,15 +42,15 @@ def check_definition(table: str, before: Definition, after: Definition) -> None:
             columns_of(before.schema.struct, path, settings.mark) for path in settings.row_key.roles
         )
     )
-    own = own_column(before.schema.struct, ORDER_KIND)
-    kept = {
+    order_column = own_column(before.schema.struct, ORDER_KIND)
+    ids_after = {
         column.field.id
         for path in settings.row_key.roles
         for column in columns_of(after.schema.struct, path, settings.mark)
     }
-    gone = [spelled_path(column.path) for column in needed if column.field.id not in kept]
-    if own is not None and own_column(after.schema.struct, ORDER_KIND) is None:
-        gone.append(own.name)
+    gone = [spelled_path(column.path) for column in needed if column.field.id not in ids_after]
+    if order_column is not None and own_column(after.schema.struct, ORDER_KIND) is None:
+        gone.append(order_column.name)
     if gone:
         raise DataError(
             f"{table}: {gone[0]} cannot go: the table knows its rows by {before.properties[KEY_PROPERTY]}",

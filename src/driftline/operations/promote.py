@@ -29,13 +29,15 @@ from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import Names
 from driftline.core.schema.types import Field, Path, Schema, Struct, all_optional, dotted
 from driftline.errors import DataError, UsageError, no_table
-from driftline.formats.base import CatalogTable, Moved, State, Transaction
-from driftline.formats.retry import Retry, commit
+from driftline.formats.base import CatalogTable, Moved, State
+from driftline.formats.retry import Retry
+from driftline.formats.rewriting import Rewrite, rewriting
 from driftline.ingest.rewrite import check_readable, rewrites
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Walker
+from driftline.operations.explaining import explaining
 from driftline.operations.keyed import check_path
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import from_properties
@@ -102,7 +104,8 @@ def promote(
             raise no_table(table.name)
         for path in selected:
             check_path(table.name, state, path, "promoted")
-        return _promote(table, state, selected, retry, dry_run=dry_run)
+        with explaining(table.name):
+            return _promote(table, state, selected, retry, dry_run=dry_run)
 
     retry = Retry(table.name, progress)
     with configured(table.spark, PLAIN):
@@ -118,45 +121,33 @@ def _promote(
         raise DataError(f"{table.name}: nothing waits: the table has no rest")
     check_readable(table, state.schema)
     excluded = () if paths else tuple(keys_of(path) for path in excluded_paths(settings.contract))
-    selection = Selection(paths, excluded)
-    transaction = None if dry_run else table.transaction(state, pinned=True)
-    try:
+    asked = _Asked(rest, Selection(paths, excluded), settings)
+    free = unlimited(settings)
+    if dry_run:
         retry.progress("looking")
-        rows = table.read() if transaction is None else transaction.read()
-        look = partial(_look, state.schema, _Asked(rest, selection, settings))
-        seen = look(rows, state.schema)
-        missing = [path for path in paths if path not in seen.met]
-        _check_found(table, state.schema, seen.counts, missing, settings.mark)
-        settings = unlimited(settings)
-        planned = plans(state.schema, seen, partial(look, rows), settings)
-        values = {spelled_field(path): count for path, count in sorted(seen.counts.items())}
-        if transaction is None:
-            notes = (table.new_row_ids,) if table.new_row_ids else ()
-            return Promoted(table.name, dry_run, values, planned.changes, notes=notes)
+        seen, planned = _selected(table, state.schema, asked, table.read())
+        notes = (table.new_row_ids,) if table.new_row_ids else ()
+        return Promoted(table.name, True, _counted(seen), planned.changes, notes=notes)
+    with rewriting(table, state, retry) as rewrite:
+        retry.progress("looking")
+        rows = rewrite.rows
+        seen, planned = _selected(table, state.schema, asked, rows)
         retry.progress("writing")
 
         def check(appended: DataFrame) -> None:
             """Take in rows that others appended meanwhile. Raises Moved if they need other columns."""
             nonlocal seen, rows
-            seen, rows = (
-                SelectedValues.merged([seen, look(appended, state.schema)]),
-                rows.unionByName(appended),
-            )
-            now = plans(state.schema, seen, partial(look, rows), settings)
+            look = partial(_look, state.schema, asked)
+            seen = SelectedValues.merged([seen, look(appended, state.schema)])
+            rows = rows.unionByName(appended)
+            now = plans(state.schema, seen, partial(look, rows), free)
             if (now.schema, now.routes) != (planned.schema, planned.routes):
                 raise Moved("what others have put into the rest meanwhile needs other columns")
 
-        _write(table, transaction, planned, _Asked(rest, selection, settings), check)
-        transaction.set(record.of_promote(" ".join(values)))
+        _write(rewrite, planned, replace(asked, settings=free), check)
+        rewrite.transaction.set(record.of_promote(" ".join(_counted(seen))))
         retry.progress("committing")
-        commit(transaction, table.load, retry)
-        values = {spelled_field(path): count for path, count in sorted(seen.counts.items())}
-    except BaseException:
-        if transaction is not None:
-            transaction.abandon()
-        raise
-    transaction.upkeep()
-    return Promoted(table.name, dry_run, values, planned.changes, transaction.snapshot)
+    return Promoted(table.name, False, _counted(seen), planned.changes, rewrite.transaction.snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,46 +213,48 @@ def _planned(schema: Schema, seen: Observation, settings: Settings) -> Plan:
     return planned
 
 
-def _write(
-    table: CatalogTable,
-    transaction: Transaction,
-    planned: Plans,
-    asked: _Asked,
-    check: Callable[[DataFrame], None],
-) -> None:
+def _write(rewrite: Rewrite, planned: Plans, asked: _Asked, check: Callable[[DataFrame], None]) -> None:
     """Write the rows, with a new rest in place of the old one.
 
     ``check``: raises Moved if rows that others append in the meantime need another plan.
     """
-    rest = asked.rest
+    rest, transaction = asked.rest, rewrite.transaction
     new = Names.of(planned.schema.struct).take(rest.name)
     transaction.evolve([*planned.changes, AddColumn((), replace(REST, name=new, doc=rest.doc))])
     between = transaction.schema
     promoter = Promoter.of(planned, between.struct, asked.settings, asked.selection, rest.name, new)
-    ids = table.row_ids(any_value([(rest.name,)]))
+    ids = rewrite.table.row_ids(any_value([(rest.name,)]))
 
     def anew(rows: DataFrame) -> DataFrame:
         """The rows with the new columns; their ids stay."""
         return converted(rows.selectExpr("*", *ids), promoter.before, promoter.rows, between.struct)
 
-    def carry(appended: DataFrame) -> DataFrame:
-        """Convert rows that others appended meanwhile. Raises Moved if they need other columns."""
-        check(appended)
-        return anew(appended)
-
-    rows = transaction.read()
-    written = transaction.replace(anew(rows), {"driftline.promote": "true"}, carry)
-    expected = rows.count()
-    if written != expected:
-        raise DataError(
-            f"{table.name}: {expected} rows were there, {written} were written: nothing is changed"
-        )
+    rewrite.replace(anew, {"driftline.promote": "true"}, check)
     fields = tuple(
         replace(f, name=rest.name) if f.name == new else f
         for f in between.struct.fields
         if f.name != rest.name
     )
     transaction.evolve(diff(between, replace(between, struct=Struct(fields))))  # type: ignore[arg-type]
+
+
+def _selected(
+    table: CatalogTable, schema: Schema, asked: _Asked, rows: DataFrame
+) -> tuple[SelectedValues, Plans]:
+    """Select values from the rows of the table, and plan columns for them.
+
+    Raises DataError if there are none at one of the paths, or if the policy refuses some.
+    """
+    look = partial(_look, schema, asked)
+    seen = look(rows, schema)
+    missing = [path for path in asked.selection.paths if path not in seen.met]
+    _check_found(table, schema, seen.counts, missing, asked.settings.mark)
+    return seen, plans(schema, seen, partial(look, rows), unlimited(asked.settings))
+
+
+def _counted(selected: SelectedValues) -> dict[str, int]:
+    """The number of values by field, in words."""
+    return {spelled_field(path): count for path, count in sorted(selected.counts.items())}
 
 
 def _look(schema: Schema, asked: _Asked, rows: DataFrame, known: Schema) -> SelectedValues:

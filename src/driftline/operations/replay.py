@@ -18,13 +18,15 @@ from driftline.core.changelog.token import BatchIsInError
 from driftline.errors import UsageError, no_table
 from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Retry
+from driftline.formats.rewriting import rewriting
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result
+from driftline.operations.explaining import explaining
 from driftline.quarantine import table as quarantine
-from driftline.quarantine.pending import Pending
+from driftline.quarantine.pending import Pending, with_replay
 from driftline.quarantine.table import REPLAY
 from driftline.runtime.shown import Shown
-from driftline.source.quarantined import quarantined
+from driftline.sources.quarantined import quarantined
 from driftline.sql.quoting import name
 
 if TYPE_CHECKING:
@@ -232,27 +234,28 @@ def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | N
         pending = Pending.of(table)
         if pending is None:
             return None
-        _mark(pending)
+        with explaining(pending.table.name):
+            _mark(pending, retry)
         return Pending.of(table)
 
-    return Retry(quarantine.of(table).name, progress).run(attempt)
+    retry = Retry(quarantine.of(table).name, progress)
+    return retry.run(attempt)
 
 
-def _mark(pending: Pending) -> None:
-    transaction = pending.table.transaction(pending.state, pinned=True)
-    try:
-        rows = pending.rows()  # read behind the start of the transaction, which lets no one add to them
+def _mark(pending: Pending, retry: Retry) -> None:
+    with rewriting(pending.table, pending.state, retry) as rewrite:
         new = f"{REPLAY} is null and {pending.ready}"
-        answer = rows.selectExpr(f"count_if({new})", f"max({REPLAY})").head()
-        assert answer is not None
-        if answer[0]:
-            number = max(pending.reached, answer[1] or 0) + 1
-            transaction.evolve(quarantine.missing(pending.state.schema))
-            ids = pending.table.row_ids(new)
-            rows = rows.selectExpr("*", *ids).withColumn(REPLAY, F.expr(f"if({new}, {number}L, {REPLAY})"))
-            transaction.replace(rows, {})
-            transaction.commit()
-            transaction.upkeep()
-    except BaseException:
-        transaction.abandon()
-        raise
+        counts = with_replay(rewrite.rows).selectExpr(f"count_if({new})", f"max({REPLAY})").head()
+        assert counts is not None
+        if not counts[0]:
+            return
+        number = max(pending.reached, counts[1] or 0) + 1
+        rewrite.transaction.evolve(quarantine.missing(pending.state.schema))
+        ids = pending.table.row_ids(new)
+
+        def marked(rows: DataFrame) -> DataFrame:
+            """The rows, with the number in those that are ready."""
+            rows = with_replay(rows).selectExpr("*", *ids)
+            return rows.withColumn(REPLAY, F.expr(f"if({new}, {number}L, {REPLAY})"))
+
+        rewrite.replace(marked, {})

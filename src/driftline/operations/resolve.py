@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from driftline.core.changelog import record
@@ -23,10 +22,11 @@ from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct, Type, dotted
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
-from driftline.formats.retry import Retry, commit, is_conflict
+from driftline.formats.retry import Retry
+from driftline.formats.rewriting import rewriting
 from driftline.ingest.rewrite import check_readable
+from driftline.operations.explaining import explaining
 from driftline.operations.keyed import check_path
-from driftline.runtime.failure import explained
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import PREFIX, from_properties
@@ -131,13 +131,8 @@ def resolve(
         if not state.exists:
             raise no_table(table.name)
         check_path(table.name, state, field, "resolved")
-        try:
+        with explaining(f"{table.name}: {dotted(field)}"):
             return _resolve(table, state, _Request(field, to, dry_run, drop_rest), retry)
-        except PySparkException as error:
-            if is_conflict(error):
-                raise
-            message, hint = explained(error)
-            raise DataError(f"{table.name}: {dotted(field)}: {message}", hint) from error
 
     retry = Retry(table.name, progress)
     with configured(table.spark, PLAIN):
@@ -180,47 +175,37 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
     plan = resolution(state.schema, request.path, parse_type(request.to), settings)
     check_readable(table, state.schema)
     folding = Folding(state.schema.struct, plan, Fold(settings.mark))
-    transaction = None if request.dry_run else table.transaction(state, pinned=True)
-    try:
-        # Behind the start of the transaction, which lets no one lay out the table anew, or add rows.
-        _possible(table, plan)
-        rows = table.read() if transaction is None else transaction.read()
+    if request.dry_run:
+        _check_unused(table, plan)
         retry.progress("looking")
-        preview = _look(table.name, rows, folding, dry_run=request.dry_run)
-        if transaction is None:
-            return replace(preview, notes=(table.new_row_ids,) if table.new_row_ids else ())
+        preview = _look(table.name, table.read(), folding, dry_run=True)
+        return replace(preview, notes=(table.new_row_ids,) if table.new_row_ids else ())
+    with rewriting(table, state, retry) as rewrite:
+        # Behind the start of the transaction, which lets no one lay out the table anew.
+        _check_unused(table, plan)
+        retry.progress("looking")
+        preview = _look(table.name, rewrite.rows, folding, dry_run=False)
         rest = request.rest(plan, preview)
         retry.progress("writing")
+        transaction = rewrite.transaction
         transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])
         between = transaction.schema
         changed = any_value((*site.parent, c.name) for site in plan.sites for c in site.folded)
         columns = [*folding.rows(rest), *table.row_ids(changed)]
 
-        def carry(appended: DataFrame) -> DataFrame:
-            """Fold rows that others appended meanwhile. Raises Moved if they need other columns."""
+        def check(appended: DataFrame) -> None:
+            """Count rows that others appended meanwhile. Raises Moved if they need other columns."""
             nonlocal preview
             preview = preview.with_more(_look(table.name, appended, folding, dry_run=False))
             if request.rest(plan, preview) != rest:
                 raise Moved("values that others have appended meanwhile do not convert")
-            return appended.selectExpr(*columns)
 
         summary = {"driftline.resolve": dotted(plan.path)}
-        written = transaction.replace(rows.selectExpr(*columns), summary, carry)
-        expected = rows.count()
-        if written != expected:
-            raise DataError(
-                f"{table.name}: {expected} rows were there, {written} were written: nothing is changed"
-            )
+        rewrite.replace(lambda rows: rows.selectExpr(*columns), summary, check)
         after = plan.after(between, rest)
         transaction.evolve(diff(between, after))  # type: ignore[arg-type]
         transaction.set(replace(request, path=plan.path).record())
         retry.progress("committing")
-        commit(transaction, table.load, retry)
-    except BaseException:
-        if transaction is not None:
-            transaction.abandon()
-        raise
-    transaction.upkeep()
     return _resolved(preview, plan, after, rest, transaction.snapshot)
 
 
@@ -246,7 +231,7 @@ def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Re
     return Resolved(
         table,
         plan.path,
-        plan.one.type,
+        plan.merged.type,
         dry_run,
         sum(int(row.there) for row in counts.values()),
         lost,
@@ -280,7 +265,7 @@ def _resolved(
     return replace(preview, columns=tuple(columns), kept_in=tuple(beside), snapshot=snapshot)
 
 
-def _possible(table: CatalogTable, plan: Resolution) -> None:
+def _check_unused(table: CatalogTable, plan: Resolution) -> None:
     """Raise DataError where something else needs a column that would go."""
     definition = table.definition()
     for site in plan.sites:

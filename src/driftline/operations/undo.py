@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.core.changelog import record
 from driftline.core.changelog.entries import Entry, Version, Versions, partition_text, sort_text
 from driftline.core.changelog.restoring import Restoration, restoration
-from driftline.core.changes import ColumnChange, details, diff, in_words, told
+from driftline.core.changes import ColumnChange, details, diff, in_words, reportable
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
 from driftline.errors import DataError
@@ -152,7 +152,7 @@ def _target(table: str, versions: Versions, now: Definition, to: int | None) -> 
 
 def _what(entry: Entry) -> str:
     assert entry.before is not None
-    words = [in_words(change) for change in told(entry.changes)]
+    words = [in_words(change) for change in reportable(entry.changes)]
     words += _layout(entry.before.definition, entry.after.definition)
     shown = "; ".join(words[:3]) + (f"; and {len(words) - 3} more" if len(words) > 3 else "")
     who = f"batch {entry.record.batch}" if entry.by == "batch" else entry.by

@@ -86,7 +86,7 @@ def view(
     settings = from_properties(state.properties)
     settling = FieldMerger(settings.mark, settings.contract, wanted_types(types or {}))
     one = settling.record([state.schema.struct])
-    for path in settling.asked_types.keys() - settling.met:
+    for path in settling.requested_types.keys() - settling.met:
         raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
     at = view_name or table.name + SUFFIX
     if at.count(".") != table.name.count("."):

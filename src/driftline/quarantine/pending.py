@@ -68,12 +68,8 @@ class Pending:
         return int(row[0]), int(row[1])
 
     def rows(self) -> DataFrame:
-        """All rows of the quarantine; one from before replays gets their column, empty."""
-        from pyspark.sql import functions as F
-
-        rows = self.table.read()
-        has = REPLAY in rows.columns
-        return rows if has else rows.withColumn(REPLAY, F.lit(None).cast("bigint"))
+        """All rows of the quarantine."""
+        return with_replay(self.table.read())
 
     def token(self, number: int) -> Token:
         """The token of a replay: its number is the epoch, and the quarantine is the stream."""
@@ -84,3 +80,11 @@ class Pending:
         """The replays that the table has not, in their order."""
         rows = self.rows().where(f"{REPLAY} > {self.reached}").select(REPLAY).distinct().collect()
         return sorted(int(row[0]) for row in rows)
+
+
+def with_replay(rows: DataFrame) -> DataFrame:
+    """The rows of a quarantine; one from before replays gets their column, empty."""
+    from pyspark.sql import functions as F
+
+    has = REPLAY in rows.columns
+    return rows if has else rows.withColumn(REPLAY, F.lit(None).cast("bigint"))

@@ -13,8 +13,8 @@ from driftline.core.schema.table_name import QUARANTINE
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
 from driftline.formats.base import CatalogTable, Transaction
 from driftline.formats.retry import Retry, commit
-from driftline.source.base import REJECTED
-from driftline.source.set_aside import Rejects
+from driftline.readers.rejects import REJECTED
+from driftline.readers.set_aside import Rejects
 from driftline.write import folder_of_batch
 
 if TYPE_CHECKING:

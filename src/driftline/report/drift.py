@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from driftline.core.changes import in_words, told
+from driftline.core.changes import in_words, reportable
 from driftline.core.schema.types import dotted
 from driftline.core.values.counted import counted
 from driftline.report.lines import LISTED, Hanging, clean, sample, short
@@ -49,15 +49,15 @@ def _fields(n: int) -> str:
 def resolved(result: Resolved) -> Iterator[RenderableType]:
     """The outcome of a resolve, done or planned."""
     field = clean(dotted(result.field))
-    done = "would be" if result.dry_run else "is"
-    yield Text.assemble((clean(result.table), "bold"), f"  {field} {done} {short(result.type)}")
+    verb = "would be" if result.dry_run else "is"
+    yield Text.assemble((clean(result.table), "bold"), f"  {field} {verb} {short(result.type)}")
     yield Text(
         f"  {result.values - result.rest} of {counted(result.values, 'value')} convert{'' if result.dry_run else 'ed'}"
     )
     for column in result.folded:
-        rest = f"   {counted(column.rest, 'value')} not" if column.rest else ""
+        unconverted = f"   {counted(column.rest, 'value')} not" if column.rest else ""
         line = Text(f"{clean(dotted(column.path))}   {short(column.type)}")
-        line.append(rest, "yellow")
+        line.append(unconverted, "yellow")
         yield Hanging(line, 6, 10)
     if result.rest:
         shown = ", ".join(map(sample, result.samples)) + (", …" if result.rest > len(result.samples) else "")
@@ -83,15 +83,15 @@ def resolved(result: Resolved) -> Iterator[RenderableType]:
 
 def promoted(result: Promoted) -> Iterator[RenderableType]:
     """The outcome of a promote, done or planned."""
-    done = "would get columns" if result.dry_run else "got columns"
+    verb = "would get columns" if result.dry_run else "got columns"
     total = sum(result.values.values())
-    yield Text.assemble((clean(result.table), "bold"), f"  {counted(total, 'value')} {done}")
+    yield Text.assemble((clean(result.table), "bold"), f"  {counted(total, 'value')} {verb}")
     shown = dict(list(result.values.items())[: 2 * LISTED])
     for path, count in shown.items():
         yield Hanging(Text(f"{clean(path)}   {counted(count, 'value')}"), 2, 6)
     if len(result.values) > len(shown):
         yield Text(f"  and {len(result.values) - len(shown)} paths more", "dim")
-    changes = [in_words(change) for change in told(result.changes)]
+    changes = [in_words(change) for change in reportable(result.changes)]
     for words in changes[: 2 * LISTED]:
         yield Hanging(Text(clean(words), "green"), 4, 8)
     if len(changes) > 2 * LISTED:
@@ -104,11 +104,11 @@ def promoted(result: Promoted) -> Iterator[RenderableType]:
 
 def quarantine(waiting: Quarantine) -> Iterator[RenderableType]:
     """The waiting records, by reason."""
-    more = f", {waiting.replayed} went through again" if waiting.replayed else ""
+    replayed = f", {waiting.replayed} went through again" if waiting.replayed else ""
     count = (
         f"{counted(waiting.waiting, 'record')} in quarantine" if waiting.waiting else "nothing in quarantine"
     )
-    yield Text.assemble((clean(waiting.table), "bold"), f"  {count}{more}")
+    yield Text.assemble((clean(waiting.table), "bold"), f"  {count}{replayed}")
     for group in waiting.groups:
         yield from _group(group)
     shown = sum(group.count for group in waiting.groups)

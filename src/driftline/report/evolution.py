@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from driftline.core.changelog.entries import Entry, partition_text, sort_text
-from driftline.core.changes import AddColumn, ColumnChange, in_words, told
+from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
 from driftline.core.schema.types import leaves
 from driftline.core.values.counted import counted, noun
 from driftline.report.lines import LISTED, Hanging, clean, from_folder
@@ -53,7 +53,7 @@ def history(changes: History) -> Iterator[RenderableType]:
 def difference(result: Difference) -> Iterator[RenderableType]:
     """The changes from one schema version to another."""
     yield Text.assemble((clean(result.table), "bold"), f"  schema {result.one} → schema {result.other}")
-    for change in told(result.changes):
+    for change in reportable(result.changes):
         yield Hanging(Text(clean(in_words(change))), 2, 6)
     if not result.changes:
         yield Text("  no difference")
@@ -63,7 +63,7 @@ def undone(result: Undone) -> Iterator[RenderableType]:
     """The outcome of an `undo`, and what readers see now."""
     yield Text.assemble((clean(result.table), "bold"), f"  schema {result.schema}")
     yield Hanging(Text(clean(f"taken back: {result.undone}")), 2, 6)
-    for change in told(result.changes):
+    for change in reportable(result.changes):
         yield Hanging(Text(clean(in_words(change))), 2, 6)
     for line in result.layout:
         yield Hanging(Text(clean(line)), 2, 6)
@@ -136,10 +136,10 @@ def _columns(entry: Entry) -> Iterator[RenderableType]:
     plain = [c for c in entry.changes if isinstance(c, AddColumn) and _is_plain(entry, c)]
     if plain:
         named = [clean(in_words(c).removeprefix("new ")) for c in plain[:LISTED]]
-        more = f", and {len(plain) - LISTED} more" if len(plain) > LISTED else ""
+        and_others = f", and {len(plain) - LISTED} more" if len(plain) > LISTED else ""
         count = sum(leaves(c.type) for c in plain)
-        yield Hanging(Text(f"{counted(count, 'new column')}: {', '.join(named)}{more}"), 2, 6)
-    for change in told(entry.changes):
+        yield Hanging(Text(f"{counted(count, 'new column')}: {', '.join(named)}{and_others}"), 2, 6)
+    for change in reportable(entry.changes):
         if change not in plain:
             rule = entry.rule_of(change)
             line = Text(clean(in_words(change)))

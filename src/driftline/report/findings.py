@@ -64,19 +64,24 @@ def findings(result: Result) -> Iterator[Finding]:
 
 def broken(contract: Path, breaks: Iterable[Break]) -> Iterator[Finding]:
     """The differences of a table from the contract in this file."""
-    for one in breaks:
-        yield Finding(one.kind, dotted(one.path), one.text, file=from_folder(str(contract), Path.cwd()))
+    for difference in breaks:
+        yield Finding(
+            difference.kind,
+            dotted(difference.path),
+            difference.text,
+            file=from_folder(str(contract), Path.cwd()),
+        )
 
 
 def github(findings: Sequence[Finding], fail_on: Collection[str]) -> Iterator[str]:
     """A workflow command for each finding, which annotates the line of the
     file: an error if its kind fails the check.
     """
-    for one in findings:
-        level = "error" if one.kind in fail_on else "notice"
-        place = {"file": one.file, "line": str(one.line or ""), "title": f"driftline: {one.kind}"}
-        given = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in place.items() if value)
-        yield f"::{level} {given}::{_escaped(str(one))}"
+    for finding in findings:
+        level = "error" if finding.kind in fail_on else "notice"
+        place = {"file": finding.file, "line": str(finding.line or ""), "title": f"driftline: {finding.kind}"}
+        properties = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in place.items() if value)
+        yield f"::{level} {properties}::{_escaped(str(finding))}"
 
 
 def junit(
@@ -86,14 +91,14 @@ def junit(
 
     ``title``: the command and the table.
     """
-    failed = [kind for kind in kinds if kind in fail_on and any(one.kind == kind for one in findings)]
+    failed = [kind for kind in kinds if kind in fail_on and any(finding.kind == kind for finding in findings)]
     suite = ET.Element(
         "testsuite", name=f"driftline {title}", tests=str(len(kinds)), failures=str(len(failed))
     )
     table = title.rpartition(" ")[2]
     for kind in kinds:
         case = ET.SubElement(suite, "testcase", classname=table, name=kind)
-        lines = "\n".join(clean(str(one)) for one in findings if one.kind == kind)
+        lines = "\n".join(clean(str(finding)) for finding in findings if finding.kind == kind)
         if kind in failed:
             ET.SubElement(case, "failure", message=lines.partition("\n")[0]).text = lines
         elif lines:

@@ -45,16 +45,16 @@ class Health:
         class Answer(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 """Answer a probe: 200, 503 with the fault, or 404 for another path."""
-                known = self.path.partition("?")[0] in ("/healthz", "/")
-                fault = health.fault if known else "ask for /healthz"
+                is_known = self.path.partition("?")[0] in ("/healthz", "/")
+                fault = health.fault if is_known else "ask for /healthz"
                 body = json.dumps({"ok": fault is None} | ({"fault": fault} if fault else {})).encode()
-                self.send_response(404 if not known else 200 if fault is None else 503)
+                self.send_response(404 if not is_known else 200 if fault is None else 503)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Probes are no news."""
+                """Log nothing: probes are no news."""
 
         return serve(Answer, address, "--health-port")

@@ -82,7 +82,7 @@ class Lineage:
         kind = "ABORT" if isinstance(error, BatchIsInError | KeyboardInterrupt) else "FAIL"
         self._send(kind, error=type(error).__name__)
 
-    def _send(self, kind: str, **more: Any) -> None:
+    def _send(self, kind: str, **details: Any) -> None:
         now = datetime.now(UTC).isoformat()
         run, table = self._run, self._table
 
@@ -90,6 +90,6 @@ class Lineage:
             """Make the event, and hand it to OpenLineage's client."""
             from driftline.report.lineage_events import BatchRun, event
 
-            _client().emit(event(kind, now, BatchRun(run, table, self._capture, self._inputs), **more))
+            _client().emit(event(kind, now, BatchRun(run, table, self._capture, self._inputs), **details))
 
         _outbox().put(send)

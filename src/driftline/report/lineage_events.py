@@ -82,11 +82,11 @@ def _parent(named: str) -> dict[str, RunFacet]:
 
 
 def _job(table: str, capture: str | None) -> Job:
-    own = f"driftline.ingest.{table}" if capture is None else f"driftline.capture.{table}.{capture}"
+    name = f"driftline.ingest.{table}" if capture is None else f"driftline.capture.{table}.{capture}"
     kind = "INGEST" if capture is None else "CAPTURE"
     # A micro-batch is a run that begins and ends; STREAMING are runs that do not end.
     facet = job_type_job.JobTypeJobFacet("BATCH", "DRIFTLINE", kind, producer=PRODUCER)
-    return Job(os.environ.get("OPENLINEAGE_NAMESPACE") or "default", own, {"jobType": facet})
+    return Job(os.environ.get("OPENLINEAGE_NAMESPACE") or "default", name, {"jobType": facet})
 
 
 def _input(name: DatasetName, result: Result | None, *, alone: bool) -> InputDataset:

@@ -9,7 +9,7 @@ from driftline.report import lineage
 from driftline.report.dataset_names import inputs
 from driftline.report.log import Log
 from driftline.report.metrics import Telemetry
-from driftline.source.given import given_paths
+from driftline.sources.given import given_paths
 
 
 def listeners(data: Any, capture: str | None = None) -> Listeners:

@@ -43,7 +43,7 @@ def figures(result: Result) -> dict[str, Any]:
         "rows_read": result.rows_read,
         "rows_written": result.rows_written,
         "rows_quarantined": result.rows_quarantined,
-        "changes": dict(Counter(one.kind for one in findings(result))),
+        "changes": dict(Counter(finding.kind for finding in findings(result))),
         "snapshot": result.snapshot,
         "bytes_read": result.bytes_read,
         "files_written": result.files_written,

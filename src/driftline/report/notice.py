@@ -46,15 +46,15 @@ class Notice:
     to: str = field(repr=False)
     timeout: float = TIMEOUT
 
-    def send(self, result: Result, more: Mapping[str, Any] | None = None) -> bool:
+    def send(self, result: Result, extra: Mapping[str, Any] | None = None) -> bool:
         """Send a notice of a batch, if there is anything to report.
 
-        True if one was sent. ``more``: further members.
+        True if one was sent. ``extra``: further members.
         """
         if not (result.changes or result.rows_quarantined):
             return True
         try:
-            body = json.dumps({**told(result), **(more or {})}).encode()
+            body = json.dumps({**contents(result), **(extra or {})}).encode()
             self._post(body) if self._is_url else self._call(body)
         except Exception as error:
             _LOG.warning("on-change: %s: %s; the batch is in", self.shown, self._why(error))
@@ -149,16 +149,16 @@ class _Stay(HTTPRedirectHandler):
 _OPENER = build_opener(_Stay)
 
 
-def told(result: Result) -> dict[str, Any]:
+def contents(result: Result) -> dict[str, Any]:
     """The contents of a notice: the batch's counts; each change with the field's columns before and after it;
     the records in quarantine, and why.
     """
-    whole = result.to_dict()
-    conflicts = whole.get("conflicts", [])
+    values = result.to_dict()
+    conflicts = values.get("conflicts", [])
     before, after = _Fields(result.before), _Fields(apply(result.before, result.changes))
     return {
         **{
-            k: whole[k]
+            k: values[k]
             for k in ("table", "batch", "rows_read", "rows_written", "rows_quarantined", "snapshot")
         },
         "changes": [

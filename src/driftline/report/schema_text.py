@@ -43,7 +43,7 @@ def drifted(schema: Schema, mark: str = MARK) -> Iterator[RenderableType]:
 
 def _grow(tree: Tree, struct: Struct, identifiers: frozenset[int], mark: str) -> None:
     for f in struct.fields:
-        inner = _inner(f.type)
+        nested = _struct_inside(f.type)
         line = Text.assemble((clean(f.name), "bold"), f" {outline(f.type)} ", (f"#{f.id}", "dim"))
         if f.id in identifiers:
             line.append("  identifier", "cyan")
@@ -58,8 +58,8 @@ def _grow(tree: Tree, struct: Struct, identifiers: frozenset[int], mark: str) ->
         if doc:
             line.append(f"  {clean(doc)}", "italic dim")
         branch = tree.add(line)
-        if inner is not None:
-            _grow(branch, inner, identifiers, mark)
+        if nested is not None:
+            _grow(branch, nested, identifiers, mark)
 
 
 def _defaults(f: Field) -> str:
@@ -70,23 +70,23 @@ def _defaults(f: Field) -> str:
     return f"default {new}" + (f", in old rows {old}" if old != new else "")
 
 
-def _inner(type_: Type) -> Struct | None:
+def _struct_inside(type_: Type) -> Struct | None:
     """The struct inside lists and map values."""
     while not isinstance(type_, Struct):
-        below = children(type_)
-        if not below:
+        fields = children(type_)
+        if not fields:
             return None
-        type_ = below[-1].type
+        type_ = fields[-1].type
     return type_
 
 
 def _families(
-    struct: Struct, at: tuple[str, ...], mark: str
+    struct: Struct, path: tuple[str, ...], mark: str
 ) -> Iterator[tuple[tuple[str, ...], list[Field]]]:
     for key, siblings in by_key(struct.fields, mark).items():
         if len(siblings) > 1 or siblings[0].name != key:
-            yield (*at, key), siblings
+            yield (*path, key), siblings
         for f in siblings:
-            dim, inner = peel(f.type)
-            if isinstance(inner, Struct):
-                yield from _families(inner, (*at, f.name, *("element",) * dim), mark)
+            dim, base = peel(f.type)
+            if isinstance(base, Struct):
+                yield from _families(base, (*path, f.name, *("element",) * dim), mark)

@@ -57,14 +57,14 @@ def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType
 
 def _waiting(table: Stats) -> Iterator[RenderableType]:
     """The rest by path, and how to promote it."""
-    for one in table.rest[:_WAITING]:
-        line = Text.assemble(("rest  ", "yellow"), f"{one.values:,} × {clean(one.path)}")
-        if one.first is not None:
-            line.append(f"  since {_seen(one.first)}", "dim")
-        yield Hanging(line.append(f"  {_cut(clean(one.sample), 60)}", "dim"), 2, 6)
+    for entry in table.rest[:_WAITING]:
+        line = Text.assemble(("rest  ", "yellow"), f"{entry.values:,} × {clean(entry.path)}")
+        if entry.first is not None:
+            line.append(f"  since {_seen(entry.first)}", "dim")
+        yield Hanging(line.append(f"  {_cut(clean(entry.sample), 60)}", "dim"), 2, 6)
     if len(table.rest) > _WAITING:
         yield Text(f"  and {len(table.rest) - _WAITING} paths more in the rest: --json has them", "dim")
-    path = next((one.path for one in table.rest if "" not in field_of(one.path)), None)
+    path = next((entry.path for entry in table.rest if "" not in field_of(entry.path)), None)
     if path is not None:
         path = shlex.quote(clean(path))
         yield Text(
@@ -130,21 +130,21 @@ class _Drifted:
         if narrow:
             heads.remove(">values")
         rows = [
-            _part_cells(dotted(one.path) if i == 0 else "", part, narrow)
-            for one in self.fields
-            for i, part in enumerate(one.parts)
+            _part_cells(dotted(field.path) if i == 0 else "", part, narrow)
+            for field in self.fields
+            for i, part in enumerate(field.parts)
         ]
         yield _fitted(heads, rows, options.max_width)
 
 
 def _part_cells(field: str, part: TypeShare, narrow: bool) -> dict[str, Text | str]:
     """The cells of one type of a drifted field, by column head."""
-    some = percent(part.share) if part.share else ""
+    share = percent(part.share) if part.share else ""
     return {
         "drifted field": Text(clean(field), "bold yellow"),
         "type": _cut(part.name, 30),
         ">values": _values(part),
-        "share": f"{some:>5}" if narrow or not some else f"{bar(part.share)} {some:>5}",
+        "share": f"{share:>5}" if narrow or not share else f"{bar(part.share)} {share:>5}",
         "sample": Text(_cut(part.sample or "", _VALUE), "dim"),
         "since": _seen(part.first)[: _DATE if narrow else None],
         "column": Text(", ".join(clean(path[-1]) for path in part.columns), "cyan"),
@@ -198,7 +198,7 @@ def _fitted(heads: Sequence[str], rows: Sequence[Mapping[str, Text | str]], widt
         texts = sorted(_TEXTS.keys() & widths.keys(), key=lambda head: widths[head] / _TEXTS[head])
         room = width - 2 * len(heads) - sum(widths[head] for head in heads if head not in _TEXTS)
         for i, head in enumerate(texts):  # the shorter first, which may leave some of its part to the others
-            part = room * _TEXTS[head] // sum(_TEXTS[other] for other in texts[i:])
+            part = room * _TEXTS[head] // sum(_TEXTS[later_head] for later_head in texts[i:])
             widths[head] = min(widths[head], max(part, 1))
             room -= widths[head]
     for head, column in columns.items():
@@ -224,8 +224,8 @@ def bar(share: float | None, width: int = 8) -> str:
     ('██  ', '▏   ')
     """
     eighths = max(round((share or 0) * width * 8), 1 if share else 0)
-    whole, rest = divmod(eighths, 8)
-    return ("█" * whole + ("▏▎▍▌▋▊▉"[rest - 1] if rest else "")).ljust(width)
+    blocks, remainder = divmod(eighths, 8)
+    return ("█" * blocks + ("▏▎▍▌▋▊▉"[remainder - 1] if remainder else "")).ljust(width)
 
 
 def spark(trend: Sequence[float | None]) -> str:
@@ -248,8 +248,8 @@ def _value(value: Value | None, cut: bool) -> str:
     return _cut(f"{text}…" if cut else text, _VALUE)
 
 
-def _seen(seen: SeenIn | None) -> str:
-    return iso(seen.at)[:16].replace("T", " ") if seen else ""
+def _seen(batch: SeenIn | None) -> str:
+    return iso(batch.at)[:16].replace("T", " ") if batch else ""
 
 
 def _number(n: int | None) -> str:
@@ -261,5 +261,5 @@ def _cut(text: str, to: int) -> str:
     return text if len(text) <= to else f"{text[: to - 1].rstrip('…')}…"
 
 
-def _many(n: int, one: str, many: str) -> str:
-    return f"{n:,} {noun(n, one, many)}"
+def _many(n: int, singular: str, plural: str) -> str:
+    return f"{n:,} {noun(n, singular, plural)}"

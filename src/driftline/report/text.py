@@ -84,9 +84,11 @@ def _owner(name: str) -> str:
 
 def lost(offsets: Iterable[LostOffsets]) -> Iterator[RenderableType]:
     """The lost records that a capture went on without."""
-    for one in offsets:
+    for interval in offsets:
         yield _item(
-            "lost", f"{clean(str(one))}, {counted(one.count, 'offset')}", "deleted before they were taken"
+            "lost",
+            f"{clean(str(interval))}, {counted(interval.count, 'offset')}",
+            "deleted before they were taken",
         )
 
 
@@ -112,8 +114,8 @@ def _rest(
 ) -> Iterator[RenderableType]:
     """The values that went to the rest, in one line; ``later``: what can become of them."""
     if waiting:
-        known = list(waiting.items())[:LISTED]
-        shown = [sample(path, _PATH) + (f" × {count}" if count is not None else "") for path, count in known]
+        listed = list(waiting.items())[:LISTED]
+        shown = [sample(path, _PATH) + (f" × {count}" if count is not None else "") for path, count in listed]
         shown += [f"and {len(waiting) - LISTED} paths more"] * (len(waiting) > LISTED)
         yield _item(title, f"{', '.join(shown)}: {why}", later)
 
@@ -197,8 +199,8 @@ def _first(items: Sequence[T], most: int) -> Sequence[T]:
 
 def _more(items: Sequence[object], hint: str) -> Iterator[RenderableType]:
     """A line about the items that are not listed."""
-    if rest := len(items) - len(_first(items, LISTED_CHANGES)):
-        yield Text(f"  and {rest} more {hint}", "yellow")
+    if hidden := len(items) - len(_first(items, LISTED_CHANGES)):
+        yield Text(f"  and {hidden} more {hint}", "yellow")
 
 
 def _new_columns(added: Sequence[Change]) -> Iterator[RenderableType]:
@@ -262,8 +264,8 @@ def _plain(change: Change) -> bool:
 
 def _seen(value: str, place: Place | str | None, near: Path) -> str:
     """A sample and its place."""
-    at = place.source if isinstance(place, Place) and not place.line else str(place or "")
-    where = clean(from_folder(at, near))
+    source = place.source if isinstance(place, Place) and not place.line else str(place or "")
+    where = clean(from_folder(source, near))
     return f"{sample(value)} ({where})" if value and where else sample(value) or where
 
 

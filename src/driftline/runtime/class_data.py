@@ -105,7 +105,10 @@ class Archive:
             self._tidy()
 
     def remove(self) -> bool:
-        """Remove it, for a day at least; False if there is none."""
+        """Remove it, for a day at least; False if there is none.
+
+        Java does not check its contents, so it may be why Spark did not start.
+        """
         file = self.file()
         if file is not None:
             with suppress(OSError):
@@ -126,30 +129,15 @@ class Archive:
                 file.unlink(missing_ok=True)
 
 
-# Which this process looked for, and found or not.
-_used: list[Archive] = []
-_missing: list[Archive] = []
+_missing: list[Archive] = []  # those that this process's Java could have used
 
 
-def options(cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> str:
+def options(archive: Archive | None) -> str:
     """The options with which Java uses the archive; empty if there is none."""
-    archive = Archive.of(cache, java, jars, spark)
-    if archive is None:
-        return ""
-    flags = archive.options()
-    (_used if flags else _missing).append(archive)
+    flags = "" if archive is None else archive.options()
+    if archive is not None and not flags:
+        _missing.append(archive)
     return flags
-
-
-def discard() -> bool:
-    """Remove the archive that this process's Java used, which may be why it did not start; False if it used
-    none.
-
-    Java does not check the archive's contents.
-    """
-    used = [archive.remove() for archive in _used]
-    _used.clear()
-    return any(used)
 
 
 def make_soon() -> None:

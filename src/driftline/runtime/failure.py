@@ -29,6 +29,15 @@ _SHARE = (
     "A batch is in as a whole or not at all: try again"
 )
 
+# Java's errors by which a catalog says nothing, or is not reached; a refusal has a class of its own.
+_AWAY = (
+    "org.apache.iceberg.exceptions.RESTException",
+    "org.apache.iceberg.exceptions.ServiceFailureException",
+    "org.apache.iceberg.exceptions.ServiceUnavailableException",
+    "org.apache.iceberg.jdbc.UncheckedSQLException",
+)
+ASK_DOCTOR = "`driftline doctor` looks for the cause"
+
 # Signs of a cause, anywhere in an error's text: the
 # sentence, with what was matched, and the hint.
 _CAUSES: tuple[tuple[str, str, str | None], ...] = (
@@ -64,6 +73,11 @@ _OURS = re.compile(r"driftline\.errors\.\w+: ([^\n]+)(?:\n(?!\s)([^\n]+))?")
 def explained(error: BaseException) -> tuple[str, str | None]:
     """The cause in one sentence, and what to do about it where that is known."""
     return of_text(text_of(error))
+
+
+def is_away(java_class: str) -> bool:
+    """True if an error of this Java class means that the catalog does not answer."""
+    return java_class in _AWAY
 
 
 def java_ended(error: BaseException) -> SetupError | None:

@@ -66,7 +66,8 @@ def open_session(
     from pyspark.sql import SparkSession
 
     jars, master = find_jars(notify, more), settings.get("spark.master", LOCAL)
-    options = class_data.options(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
+    archive = class_data.Archive.of(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
+    options = class_data.options(archive)
 
     def started(options: str) -> SparkSession:
         """Start Java with these ``options``, and Spark in it."""
@@ -79,7 +80,7 @@ def open_session(
         try:
             return started(options)
         except PySparkException:
-            if not class_data.discard():
+            if archive is None or not options or not archive.remove():
                 raise
             return started("")
     except (PySparkException, Py4JError) as error:

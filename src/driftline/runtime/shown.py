@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import singledispatch
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 WIDTH = 120
-_RENDERERS: dict[type, Callable[[Any], Iterable[RenderableType]]] = {}
 _T = TypeVar("_T")
+
+
+@singledispatch
+def _lines(_: object) -> Iterable[RenderableType] | None:
+    """The lines that show a value; None for a type without any."""
+    return None
 
 
 def shows(type_: type[_T], render: Callable[[_T], Iterable[RenderableType]]) -> None:
     """Register the lines that show values of a type."""
-    _RENDERERS[type_] = render
+    _lines.register(type_, render)
 
 
 class Shown:
@@ -27,23 +33,25 @@ class Shown:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return _printed(self).export_text().rstrip("\n") if type(self) in _RENDERERS else super().__repr__()
+        lines = _lines(self)
+        return super().__repr__() if lines is None else _printed(lines).export_text().rstrip("\n")
 
     def _repr_html_(self) -> str | None:
-        if type(self) not in _RENDERERS:
+        lines = _lines(self)
+        if lines is None:
             return None
         style = "line-height:1.4;font-family:ui-monospace,Menlo,Consolas,monospace"
-        return _printed(self).export_html(
+        return _printed(lines).export_html(
             inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>'
         )
 
 
-def _printed(value: Shown) -> Console:
+def _printed(lines: Iterable[RenderableType]) -> Console:
     from rich.console import Console
 
     console = Console(
         file=io.StringIO(), record=True, width=WIDTH, force_jupyter=False, highlight=False, emoji=False, markup=False
     )  # fmt: skip
-    for line in _RENDERERS[type(value)](value):
+    for line in lines:
         console.print(line)
     return console

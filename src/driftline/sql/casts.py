@@ -63,9 +63,9 @@ def _text(x: str, s: Primitive) -> str:
             return f"regexp_replace(cast({x} as string), '\\\\.?0+$', '')"
         case "float" | "double":
             # A whole number as the integer that JSON may have sent; not -0.0, for -0 would read as 0.
-            whole = "{0} = try_cast({0} as bigint) and abs({0}) <= {1} and cast({0} as string) <> '-0.0'"
+            is_integer = "{0} = try_cast({0} as bigint) and abs({0}) <= {1} and cast({0} as string) <> '-0.0'"
             integer = "cast(cast({0} as bigint) as string)"
-            choice = f"if({whole}, {integer}, cast({{0}} as string))"
+            choice = f"if({is_integer}, {integer}, cast({{0}} as string))"
             return bind(x, lambda v: choice.format(v, EXACT))
         case _:
             return f"cast({x} as string)"

@@ -94,10 +94,10 @@ def nearly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
 def _reads_back(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
     """Converted there and back again, it must be the same."""
     if t.name in ("timestamp", "timestamp_ntz"):
-        whole = x if s == LONG else f"try_cast({x} as bigint)"
+        integer = x if s == LONG else f"try_cast({x} as bigint)"
         return bind(
-            convert(whole, LONG, t, unit),
-            lambda m: f"if({convert(m, t, LONG, unit)} = {whole} and {whole} = {x}, {m}, null)",
+            convert(integer, LONG, t, unit),
+            lambda m: f"if({convert(m, t, LONG, unit)} = {integer} and {integer} = {x}, {m}, null)",
         )
     if t == DATE:
         # Not a cast: that would go by the session's time zone.
@@ -106,10 +106,10 @@ def _reads_back(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
     converted = f"try_cast({x} as {spark_type(t)})"
     # A double compares as the double that it is, and a decimal by its digits: 0.1 is 0.1.
     back = f"try_cast({converted} as {spark_type(s)})"
-    whole = ""
+    in_range = ""
     if t.name in ("int", "long") and s.name in ("float", "double"):
-        whole = f" and abs({x}) <= {EXACT}"
-    return f"if({back} = {x}{whole}, {converted}, null)"
+        in_range = f" and abs({x}) <= {EXACT}"
+    return f"if({back} = {x}{in_range}, {converted}, null)"
 
 
 def _parsed(x: str, t: Primitive) -> str:
@@ -173,7 +173,7 @@ class Fold:
                     for by_key, (_, prefix) in zip(families_of, columns, strict=True)
                     for column in by_key.get(member.key, ())
                 ],
-                member.one,
+                member.field,
             )
             for member in to.fields
         ]
@@ -192,37 +192,37 @@ class Fold:
 
     def value(self, type_: Type, x: str, to: MergedField) -> str:
         """A value of one column as the single type; null if it has no place there."""
-        dim, inner = peel(type_)
+        dim, base = peel(type_)
         if to.text:
             return self._text(type_, x)
-        if dim > to.dim or not _same_kind(inner, to) or (to.as_is and kind(type_) != kind(to.type)):
+        if dim > to.dim or not _same_kind(base, to) or (to.as_is and kind(type_) != kind(to.type)):
             return null(to.type)
-        return _wrapped(self._lists(inner, x, dim, to), to.dim - dim)
+        return _wrapped(self._lists(base, x, dim, to), to.dim - dim)
 
-    def _lists(self, inner: Type, x: str, dim: int, to: MergedField) -> str:
+    def _lists(self, base: Type, x: str, dim: int, to: MergedField) -> str:
         if dim:
-            return each(x, lambda e: self._lists(inner, e, dim - 1, to))
-        match inner:
+            return each(x, lambda e: self._lists(base, e, dim - 1, to))
+        match base:
             case Struct() if to.value is not None:
-                return self._as_map(inner, x, to.value)
+                return self._as_map(base, x, to.value)
             case Struct():
                 assert to.fields is not None
-                inner_sql = self.struct([(inner, f"{x}.")], to)
+                fields_sql = self.struct([(base, f"{x}.")], to)
                 names = [m.name for m in to.fields]
-                if names == [f.name for f in inner.fields] and inner_sql == [f"{x}.{name(n)}" for n in names]:
+                if names == [f.name for f in base.fields] and fields_sql == [f"{x}.{name(n)}" for n in names]:
                     return x
-                listed = ", ".join(f"{sql} as {name(n)}" for sql, n in zip(inner_sql, names, strict=True))
+                listed = ", ".join(f"{sql} as {name(n)}" for sql, n in zip(fields_sql, names, strict=True))
                 return f"if({x} is null, null, struct({listed}))"
             case Map(_, value):
                 assert to.value is not None
                 k, v = variable("k"), variable("v")
-                made_value = self.value(value, v, to.value)
-                return x if made_value == v else f"transform_values({x}, ({k}, {v}) -> {made_value})"
+                value_sql = self.value(value, v, to.value)
+                return x if value_sql == v else f"transform_values({x}, ({k}, {v}) -> {value_sql})"
             case Primitive():
                 assert to.base is not None
                 convert = nearly if self.near else exactly
-                return convert(x, inner, to.base, to.unit)
-        raise AssertionError(inner)
+                return convert(x, base, to.base, to.unit)
+        raise AssertionError(base)
 
     def _as_map(self, struct: Struct, x: str, value: MergedField) -> str:
         """A struct as a map of the keys that have a value."""
@@ -246,7 +246,7 @@ def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str
 
     Another column of the field has these as they were sent (seed rule 10).
     """
-    numbers = [(other.type, y) for other, y in columns if _routed(other.type, column.type)]
+    numbers = [(sibling.type, y) for sibling, y in columns if _routed(sibling.type, column.type)]
     if isinstance(column.type, Primitive):
         # Single numbers at once: Spark resolves so many expressions inside each other and no more.
         single = [y for number, y in numbers if isinstance(number, Primitive)]
@@ -275,21 +275,21 @@ def _without(instant: Type, x: str, number: Type, y: str) -> str:
         case _, List(element) if deeper > 0:
             return _without(instant, x, element, f"get({y}, 0)")
         case List(element), _ if deeper < 0:
-            kept = _without(element, f"get({x}, 0)", number, y)
-            return f"if({x} is null or {y} is null, {x}, array({kept}))"
+            instants = _without(element, f"get({x}, 0)", number, y)
+            return f"if({x} is null or {y} is null, {x}, array({instants}))"
         case List(element), List(other):
             e, n = variable("e"), variable("n")
-            kept = f"zip_with({x}, {y}, ({e}, {n}) -> {_without(element, e, other, n)})"
-            return f"if({y} is null or size({x}) != size({y}), {x}, {kept})"
+            instants = f"zip_with({x}, {y}, ({e}, {n}) -> {_without(element, e, other, n)})"
+            return f"if({y} is null or size({x}) != size({y}), {x}, {instants})"
         case Map(_, value), Map(_, other):
             k, v = variable("k"), variable("v")
-            kept = f"transform_values({x}, ({k}, {v}) -> {_without(value, v, other, f'{y}[{k}]')})"
-            return f"if({y} is null, {x}, {kept})"
+            instants = f"transform_values({x}, ({k}, {v}) -> {_without(value, v, other, f'{y}[{k}]')})"
+            return f"if({y} is null, {x}, {instants})"
     return f"if({y} is null, {x}, null)"
 
 
-def _same_kind(inner: Type, to: MergedField) -> bool:
-    match inner:
+def _same_kind(base: Type, to: MergedField) -> bool:
+    match base:
         case Struct():
             in_map = to.value is not None and to.key == STRING and not to.no_structs
             return to.fields is not None or in_map
@@ -330,8 +330,8 @@ def _merged(a: str, b: str, dim: int) -> str:
     def zipped(x: str, y: str) -> str:
         """SQL of two lists merged by element; if one is null, the other, and of different sizes the first."""
         e, f = variable(), variable()
-        inner = f"coalesce({e}, {f})" if dim == 1 else _merged(e, f, dim - 1)
+        merged_item = f"coalesce({e}, {f})" if dim == 1 else _merged(e, f, dim - 1)
         same = f"size({x}) = size({y})"
-        return f"if({x} is null, {y}, if({y} is null or not {same}, {x}, zip_with({x}, {y}, ({e}, {f}) -> {inner})))"
+        return f"if({x} is null, {y}, if({y} is null or not {same}, {x}, zip_with({x}, {y}, ({e}, {f}) -> {merged_item})))"
 
     return bind(a, lambda x: bind(b, lambda y: zipped(x, y)))

@@ -21,11 +21,11 @@ class Folding:
     resolution: Resolution
     fold: Fold
 
-    def rows(self, rest: dict[Path, list[str]]) -> list[str]:
+    def rows(self, remainder: dict[Path, list[str]]) -> list[str]:
         """The table's columns, and the new ones: the folded one, and the leftovers of the columns in
-        ``rest``.
+        ``remainder``.
         """
-        return [f"{sql} as {name(n)}" for n, sql in self._fields(self.struct, (), "", rest)]
+        return [f"{sql} as {name(n)}" for n, sql in self._fields(self.struct, (), "", remainder)]
 
     def folds(self) -> str:
         """An array with one struct for each record that has the field: ``n`` is the site's number, ``lost``
@@ -40,37 +40,39 @@ class Folding:
     # ----------------------------------------------------------------------------------------------
 
     def _fields(
-        self, struct: Struct, at: Path, prefix: str, rest: dict[Path, list[str]]
+        self, struct: Struct, path: Path, prefix: str, remainder: dict[Path, list[str]]
     ) -> Iterator[tuple[str, str]]:
         for f in struct.fields:
-            yield f.name, self._value(f.type, (*at, f.name), prefix + name(f.name), rest)
+            yield f.name, self._value(f.type, (*path, f.name), prefix + name(f.name), remainder)
         for site in self.resolution.sites:
-            if site.parent == at:
+            if site.parent == path:
                 folded = self._one(site, prefix)
                 yield TEMPORARY, folded
                 for i, c in enumerate(site.folded):
-                    if c.name in rest[at]:
+                    if c.name in remainder[path]:
                         x = prefix + name(c.name)
                         yield f"{TEMPORARY}_{i}", f"if({self._lost(c.type, x, folded)}, {x}, null)"
 
-    def _value(self, type_: Type, at: Path, x: str, rest: dict[Path, list[str]]) -> str:
-        if not any(site.parent[: len(at)] == at for site in self.resolution.sites):
+    def _value(self, type_: Type, path: Path, x: str, remainder: dict[Path, list[str]]) -> str:
+        if not any(site.parent[: len(path)] == path for site in self.resolution.sites):
             return x
         match type_:
             case Struct():
-                fields = ", ".join(f"{sql} as {name(n)}" for n, sql in self._fields(type_, at, f"{x}.", rest))
+                fields = ", ".join(
+                    f"{sql} as {name(n)}" for n, sql in self._fields(type_, path, f"{x}.", remainder)
+                )
                 return f"if({x} is null, null, struct({fields}))"
             case List(element):
                 e = variable()
-                return f"transform({x}, {e} -> {self._value(element, (*at, 'element'), e, rest)})"
+                return f"transform({x}, {e} -> {self._value(element, (*path, 'element'), e, remainder)})"
             case Map(_, value):
                 k, v = variable("k"), variable("v")
-                return f"transform_values({x}, ({k}, {v}) -> {self._value(value, (*at, 'value'), v, rest)})"
+                return f"transform_values({x}, ({k}, {v}) -> {self._value(value, (*path, 'value'), v, remainder)})"
         raise AssertionError(type_)
 
     def _one(self, site: FieldSite, prefix: str) -> str:
         columns = [(c, prefix + name(c.name)) for c in site.folded]
-        return self.fold.field(columns, self.resolution.one)
+        return self.fold.field(columns, self.resolution.merged)
 
     # What is lost
     # ----------------------------------------------------------------------------------------------
@@ -82,15 +84,15 @@ class Folding:
             columns = [(c.type, prefix + name(c.name)) for c in site.folded]
             has_value = " or ".join(f"{x} is not null" for _, x in columns)
 
-            def told(one: str) -> str:
-                """SQL of the struct, for the folded value ``one``."""
-                lost = [self._lost(t, x, one) for t, x in columns]
+            def entry_of(folded_value: str) -> str:
+                """SQL of the record's struct, for its folded value."""
+                lost = [self._lost(t, x, folded_value) for t, x in columns]
                 texts = (f"if({no}, {_text(t, x)}, null)" for no, (t, x) in zip(lost, columns, strict=True))
                 listed = f"array({', '.join(lost)})"
                 sample = f"coalesce({', '.join(texts)})"
                 return f"named_struct('n', {number}, 'lost', {listed}, 'sample', {sample})"
 
-            return f"if({has_value}, array({bind(folded, told)}), array())"
+            return f"if({has_value}, array({bind(folded, entry_of)}), array())"
 
         return entry
 
@@ -102,8 +104,8 @@ class Folding:
                     return entry(f"{x}." if x else "")
                 f = type_.get(path[0])
                 assert f is not None
-                inner = f"{x}.{name(path[0])}" if x else name(path[0])
-                return self._gathered(f.type, path[1:], inner, entry)
+                nested = f"{x}.{name(path[0])}" if x else name(path[0])
+                return self._gathered(f.type, path[1:], nested, entry)
             case List(element):
                 return self._flat(x, element, path, entry)
             case Map(_, value):
@@ -112,18 +114,20 @@ class Folding:
 
     def _flat(self, array: str, element: Type, path: Path, entry: Callable[[str], str]) -> str:
         e = variable()
-        inner = f"if({e} is null, array(), {self._gathered(element, path[1:], e, entry)})"
-        return f"coalesce(flatten(transform({array}, {e} -> {inner})), array())"
+        entries = f"if({e} is null, array(), {self._gathered(element, path[1:], e, entry)})"
+        return f"coalesce(flatten(transform({array}, {e} -> {entries})), array())"
 
-    def _lost(self, type_: Type, x: str, one: str) -> str:
-        """SQL that is true if a column's value ``x`` holds anything that ``one``, made of it, lacks."""
-        to = self.resolution.one
+    def _lost(self, type_: Type, x: str, folded: str) -> str:
+        """SQL that is true if a column's value ``x`` holds anything that its ``folded`` value lacks."""
+        to = self.resolution.merged
         if spelled(type_) == spelled(to.type):
             return "false"
         if to.value is not None and isinstance(type_, Struct):
             value = to.value
             lost = (
-                _lost_value(column.type, f"{x}.{name(column.name)}", f"{one}[{literal(family.key)}]", value)
+                _lost_value(
+                    column.type, f"{x}.{name(column.name)}", f"{folded}[{literal(family.key)}]", value
+                )
                 for family in families([type_], self.fold.mark)
                 for column in family.columns
             )
@@ -131,33 +135,34 @@ class Folding:
         if to.value is not None:
             assert isinstance(type_, Map)
             k = variable("k")
-            lost_value = _lost_value(type_.value, f"{x}[{k}]", f"{one}[{k}]", to.value)
+            lost_value = _lost_value(type_.value, f"{x}[{k}]", f"{folded}[{k}]", to.value)
             return f"coalesce(exists(map_keys({x}), {k} -> {lost_value}), false)"
-        return _lost_value(type_, x, one, to)
+        return _lost_value(type_, x, folded, to)
 
 
-def _lost_value(type_: Type, x: str, one: str, to: MergedField) -> str:
-    """SQL that is true if a plain value, or list of such, holds anything that ``one`` lacks; any other is
-    there whole or not at all.
+def _lost_value(type_: Type, x: str, folded: str, to: MergedField) -> str:
+    """SQL that is true if a plain value, or list of such, holds anything that ``folded`` lacks.
+
+    Any other value is there whole or not at all.
     """
-    dim, inner = peel(type_)
-    if to.base is None or not isinstance(inner, Primitive) or dim > to.dim:
-        return f"({x} is not null and {one} is null)"
+    dim, base = peel(type_)
+    if to.base is None or not isinstance(base, Primitive) or dim > to.dim:
+        return f"({x} is not null and {folded} is null)"
     lists = to.dim - dim
-    return _beyond(f"{'array(' * lists}{x}{')' * lists}", one, to.dim)
+    return _exceeds(f"{'array(' * lists}{x}{')' * lists}", folded, to.dim)
 
 
-def _beyond(x: str, one: str, dim: int) -> str:
+def _exceeds(x: str, folded: str, dim: int) -> str:
     if not dim:
-        return f"({x} is not null and {one} is null)"
+        return f"({x} is not null and {folded} is null)"
 
     def compared(v: str, w: str) -> str:
         """SQL, true where the list ``v`` has a value that ``w`` lacks."""
         e, f, b = variable(), variable(), variable()
-        pairs = f"zip_with({v}, {w}, ({e}, {f}) -> {_beyond(e, f, dim - 1)})"
+        pairs = f"zip_with({v}, {w}, ({e}, {f}) -> {_exceeds(e, f, dim - 1)})"
         return f"coalesce(if({w} is null, {_has_value(v, dim)}, exists({pairs}, {b} -> {b})), false)"
 
-    return bind(x, lambda v: bind(one, lambda w: compared(v, w)))
+    return bind(x, lambda v: bind(folded, lambda w: compared(v, w)))
 
 
 def _has_value(x: str, dim: int) -> str:

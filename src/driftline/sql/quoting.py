@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from driftline.core.schema.closed import CLOSED
 from driftline.core.schema.types import List, Map, Path, Primitive, Struct, Type
+from driftline.core.schema.unwritable import UNWRITABLE
 
 _SPARK = {
     "long": "bigint",
@@ -81,7 +81,7 @@ def spark_type(type_: Type) -> str:
         case Primitive("decimal", args):
             return f"decimal({args[0]},{args[1]})"
         case Primitive(base):
-            return "void" if base.endswith(CLOSED) else _SPARK.get(base, base)
+            return "void" if base.endswith(UNWRITABLE) else _SPARK.get(base, base)
         case List(element):
             return f"array<{spark_type(element)}>"
         case Map(key, value):

@@ -46,30 +46,30 @@ def stats(
     if not state.exists:
         if not quarantine.of(table).load().exists:
             raise no_table(table.name)
-        known = StatisticsInputs()
-        known.quarantined, known.waiting = waiting(table)
-        return replace(build(table.name, state.schema, MARK, [], known), records=0)
+        inputs = StatisticsInputs()
+        inputs.quarantined, inputs.waiting = waiting(table)
+        return replace(build(table.name, state.schema, MARK, [], inputs), records=0)
     mark = from_properties(state.properties).mark
     fields = list(drifted(state.schema, mark))
     progress("reading metadata")
     statistics = table.statistics(state.schema)
-    known = StatisticsInputs(statistics)
-    known.samples = samples(table, state.schema, fields, statistics)
+    inputs = StatisticsInputs(statistics)
+    inputs.samples = samples(table, state.schema, fields, statistics)
     progress("reading the log")
-    known.history = history(table)
+    inputs.history = history(table)
     if exact:
         readable = table.readable(state.schema)
         _countable(table.name, readable, fields)
-        known.exact = scan(table.read_readable(), readable, fields, progress)
+        inputs.exact = scan(table.read_readable(), readable, fields, progress)
     progress("looking into quarantine")
-    known.quarantined, known.waiting = waiting(table)
+    inputs.quarantined, inputs.waiting = waiting(table)
     if rest_column(state.schema.struct) is not None:
         progress("looking into the rest")
-        known.rest = tuple(
-            replace(one, first=since(state.properties, one.path))
-            for one in rest(table.read_readable(), state.schema, mark)
+        inputs.rest = tuple(
+            replace(entry, first=since(state.properties, entry.path))
+            for entry in rest(table.read_readable(), state.schema, mark)
         )
-    return build(table.name, state.schema, mark, fields, known)
+    return build(table.name, state.schema, mark, fields, inputs)
 
 
 def _countable(table: str, readable: Schema, fields: Sequence[Siblings]) -> None:

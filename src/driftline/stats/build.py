@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from driftline.core.changelog.record import Rule
-from driftline.core.changes import AddColumn, ColumnChange, in_words, told
+from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
 from driftline.core.columns.statistics import Numbers, SeenIn
 from driftline.core.schema.naming import is_metadata, marked_key
 from driftline.core.schema.schema_json import outline
@@ -41,7 +41,7 @@ def events(history: History, samples: Mapping[int, str]) -> Iterator[Event]:
         rules = {rule.path: rule for rule in entry.record.rules}
         plain: list[ChangeText] = []
         steps: list[ChangeText] = []
-        for change in told(entry.changes):
+        for change in reportable(entry.changes):
             rule = rules.get(dotted(getattr(change, "path", ())))
             (plain if _is_plain(change, rule) else steps).append(_step(change, rule, samples))
         if plain or steps:
@@ -54,13 +54,13 @@ def added(history: History) -> dict[int, tuple[SeenIn | None, Rule | None]]:
     """By column id: the batch that added the column, if one did, and the rule."""
     out: dict[int, tuple[SeenIn | None, Rule | None]] = {}
     for entry in history.entries:
-        seen = SeenIn(entry.at, entry.record.batch) if entry.by == "batch" and entry.at is not None else None
+        batch = SeenIn(entry.at, entry.record.batch) if entry.by == "batch" and entry.at is not None else None
         rules = {rule.path: rule for rule in entry.record.rules}
         for change in entry.changes:
             if isinstance(change, AddColumn):
                 rule = rules.get(dotted(change.path))
                 for path, f in Schema(Struct((change.column,))).walk():
-                    out[f.id] = seen, rule if len(path) == 1 else None
+                    out[f.id] = batch, rule if len(path) == 1 else None
     return out
 
 
@@ -99,24 +99,26 @@ class StatisticsInputs:
     rest: tuple[Rest, ...] = ()
 
 
-def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], known: StatisticsInputs) -> Stats:
+def build(
+    name: str, schema: Schema, mark: str, fields: Sequence[Siblings], inputs: StatisticsInputs
+) -> Stats:
     """The statistics of the table ``name``.
 
-    ``mark``: the prefix of evolved columns' docs; ``fields``: the drifted ones; ``known``: metadata, history,
-    scans.
+    ``mark``: the prefix of evolved columns' docs; ``fields``: the drifted ones; ``inputs``: metadata,
+    history, scans.
     """
-    metadata, scanned = known.metadata, known.exact
-    origins = added(known.history) if known.history else {}
+    metadata, scanned = inputs.metadata, inputs.exact
+    origins = added(inputs.history) if inputs.history else {}
     numbers: dict[int, Numbers] = {}
     for f in schema.struct.fields:
-        _number(f, known, origins, numbers)
+        _number(f, inputs, origins, numbers)
     columns = tuple(
         ColumnStatistics(
             path, f.id, f.type, None if is_metadata(f.doc) else marked_key(f.doc, mark), numbers[f.id]
         )
         for path, f in schema.walk()
     )
-    drifted = tuple(DriftedField(s.path, tuple(_parts(s, known, numbers, origins))) for s in fields)
+    drifted = tuple(DriftedField(s.path, tuple(_parts(s, inputs, numbers, origins))) for s in fields)
     return Stats(
         table=name,
         schema=schema.id,
@@ -128,35 +130,35 @@ def build(name: str, schema: Schema, mark: str, fields: Sequence[Siblings], know
         recent=metadata.counts.recent if metadata else (),
         columns=columns,
         drifted=drifted,
-        events=tuple(events(known.history, _samples(fields, drifted, known))) if known.history else (),
-        quarantined=known.quarantined,
-        waiting=known.waiting,
-        rest=known.rest,
+        events=tuple(events(inputs.history, _samples(fields, drifted, inputs))) if inputs.history else (),
+        quarantined=inputs.quarantined,
+        waiting=inputs.waiting,
+        rest=inputs.rest,
         files=metadata.files if metadata else None,
         bytes=metadata.bytes if metadata else None,
         deleted=metadata.deleted if metadata and not scanned else 0,
-        whole=known.history.whole if known.history else False,
+        whole=inputs.history.whole if inputs.history else False,
     )
 
 
 def _samples(
-    fields: Sequence[Siblings], drifted: Sequence[DriftedField], known: StatisticsInputs
+    fields: Sequence[Siblings], drifted: Sequence[DriftedField], inputs: StatisticsInputs
 ) -> dict[int, str]:
     """By column id: a value of the batch that brought the column, else any of its type."""
     samples = {}
-    for siblings, one in zip(fields, drifted, strict=True):
+    for siblings, drifted_field in zip(fields, drifted, strict=True):
         ids = dict(zip(siblings.places, (c.id for c in siblings.columns), strict=True))
-        for part in one.parts:
+        for part in drifted_field.parts:
             if part.sample is not None and len(part.columns) == 1:
                 samples[ids[part.columns[0]]] = part.sample
-    return samples | dict(known.samples)
+    return samples | dict(inputs.samples)
 
 
 Origins = Mapping[int, tuple[SeenIn | None, Rule | None]]
 
 
 def _number(
-    f: Field, known: StatisticsInputs, origins: Origins, out: dict[int, Numbers], *, rows: bool = True
+    f: Field, inputs: StatisticsInputs, origins: Origins, out: dict[int, Numbers], *, rows: bool = True
 ) -> None:
     """Add the numbers of a column and of those inside it. ``rows``: it has one value a row, unlike in a
     list.
@@ -164,8 +166,8 @@ def _number(
     inside = children(f.type)
     single = rows and isinstance(f.type, Primitive | Struct)
     for child in inside:
-        _number(child, known, origins, out, rows=single)
-    metadata = known.metadata
+        _number(child, inputs, origins, out, rows=single)
+    metadata = inputs.metadata
     if metadata is None or not single:
         numbers = Numbers()
     elif isinstance(f.type, Primitive):
@@ -179,8 +181,8 @@ def _number(
     origin = origins.get(f.id, (None, None))[0]
     if numbers.first is None and numbers.values != 0 and origin is not None:
         numbers = replace(numbers, first=origin)
-    if known.exact is not None and f.id in known.exact.numbers:
-        scanned = known.exact.numbers[f.id]
+    if inputs.exact is not None and f.id in inputs.exact.numbers:
+        scanned = inputs.exact.numbers[f.id]
         numbers = replace(scanned, first=numbers.first, last=numbers.last, trend=numbers.trend)
     out[f.id] = numbers
 
@@ -192,12 +194,12 @@ def _over(inside: Sequence[Numbers], records: int) -> Numbers:
         return Numbers()
     firsts = [n.first for n in inside if n.first is not None]
     lasts = [n.last for n in inside if n.last is not None]
-    whole = len(firsts) == len(lasts) == len([v for v in values if v]) and len(values) == len(inside)
+    complete = len(firsts) == len(lasts) == len([v for v in values if v]) and len(values) == len(inside)
     trends = [n.trend for n in inside if n.trend]
     return Numbers(
         max(values), records, max(values) < records,
-        first=min(firsts, key=lambda s: s.at, default=None) if whole else None,
-        last=max(lasts, key=lambda s: s.at, default=None) if whole else None,
+        first=min(firsts, key=lambda s: s.at, default=None) if complete else None,
+        last=max(lasts, key=lambda s: s.at, default=None) if complete else None,
         trend=tuple(max((v for v in slot if v is not None), default=None) for slot in zip(*trends, strict=True)),
     )  # fmt: skip
 
@@ -207,31 +209,31 @@ def _over(inside: Sequence[Numbers], records: int) -> Numbers:
 
 
 def _parts(
-    siblings: Siblings, known: StatisticsInputs, numbers: Mapping[int, Numbers], origins: Origins
+    siblings: Siblings, inputs: StatisticsInputs, numbers: Mapping[int, Numbers], origins: Origins
 ) -> list[TypeShare]:
     """The field's values by type, the one of most records first."""
     place = dict(zip((c.id for c in siblings.columns), siblings.places, strict=True))
-    owns: Sequence[tuple[Own, str | None]]
-    if known.exact is not None:
-        owns = known.exact.own[siblings.path]
+    groups: Sequence[tuple[Own, str | None]]
+    if inputs.exact is not None:
+        groups = inputs.exact.own[siblings.path]
     else:
-        owns = [(own, None) for own in from_metadata(siblings, known.metadata)]
+        groups = [(group, None) for group in from_metadata(siblings, inputs.metadata)]
     parts = []
-    for own, sample in owns:
-        column = own.columns[0]
-        seen, rule = origins.get(column.id, (None, None)) if len(own.columns) == 1 else (None, None)
+    for group, sample in groups:
+        column = group.columns[0]
+        batch, rule = origins.get(column.id, (None, None)) if len(group.columns) == 1 else (None, None)
         first = max(
-            filter(None, (numbers[c.id].first for c in own.columns)), key=lambda s: s.at, default=seen
+            filter(None, (numbers[c.id].first for c in group.columns)), key=lambda s: s.at, default=batch
         )
-        records, at_least = own.values, False
+        records, at_least = group.values, False
         if records is None and numbers[column.id].at_least and not siblings.below(column):
             records, at_least = numbers[column.id].values, True
-        if sample is None and len(own.columns) == 1:
-            sample = known.samples.get(column.id)
+        if sample is None and len(group.columns) == 1:
+            sample = inputs.samples.get(column.id)
         parts.append(
             TypeShare(
-                tuple(place[c.id] for c in own.columns), tuple(c.type for c in own.columns),
-                records, own.about, at_least, None, sample, first,
+                tuple(place[c.id] for c in group.columns), tuple(c.type for c in group.columns),
+                records, group.about, at_least, None, sample, first,
                 rule.rule if rule else None, (rule.place or None) if rule else None,
             )
         )  # fmt: skip
@@ -252,9 +254,9 @@ def from_metadata(siblings: Siblings, metadata: TableStatistics | None) -> list[
             c.id: metadata.counts.values(c.id, schema) for c in siblings.columns if ids is None or c.id in ids
         }
         divided = rewritten_values if files.rewritten else own_values
-        for own in divided(siblings, values_of):
-            key = tuple(c.id for c in own.columns)
-            before = by_columns.get(key, Own(own.columns, 0))
-            values = None if own.values is None or before.values is None else own.values + before.values
-            by_columns[key] = Own(own.columns, values, own.about or before.about)
-    return [own for own in by_columns.values() if own.values != 0 or len(own.columns) == 1]
+        for group in divided(siblings, values_of):
+            key = tuple(c.id for c in group.columns)
+            before = by_columns.get(key, Own(group.columns, 0))
+            values = None if group.values is None or before.values is None else group.values + before.values
+            by_columns[key] = Own(group.columns, values, group.about or before.about)
+    return [group for group in by_columns.values() if group.values != 0 or len(group.columns) == 1]

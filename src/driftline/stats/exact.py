@@ -95,16 +95,16 @@ def exact(
     with configured(frame.sparkSession, INTERPRETED if few else LOOK):
         sizes: dict[int | None, int] = {None: records}
         numbers: dict[int, Numbers] = {}
-        for chains, some in _passes([(p.chain, p) for p in places], at_once):
+        for chains, pass_items in _passes([(p.chain, p) for p in places], at_once):
             progress(f"counting values, {len(numbers)} of {len(places)} columns done")
-            numbers |= _count(frame, chains, some, sizes)
+            numbers |= _count(frame, chains, pass_items, sizes)
         by_path = {p.path: p for p in places}
         fields = [(by_path[s.places[0]].chain, s) for s in drifted]
-        own: dict[Path, list[tuple[Own, str | None]]] = {}
+        by_field: dict[Path, list[tuple[Own, str | None]]] = {}
         for chains, siblings in _passes(fields, at_once):
             progress("dividing the values of drifted fields by their types")
-            own |= _divide(frame, chains, siblings, by_path)
-    return Exact(records, numbers, own)
+            by_field |= _divide(frame, chains, siblings, by_path)
+    return Exact(records, numbers, by_field)
 
 
 # Where columns are
@@ -112,25 +112,25 @@ def exact(
 
 
 def _inside(
-    type_: Type, at: Path, chain: Chain, steps: tuple[str, ...], inside: int | None
+    type_: Type, parent: Path, chain: Chain, steps: tuple[str, ...], inside: int | None
 ) -> Iterator[ColumnPlace]:
     """The columns in a type, lists before what is in them."""
     match type_:
         case Struct(fields):
             for f in fields:
-                yield from _place(f, at, chain, (*steps, name(f.name)), inside)
+                yield from _place(f, parent, chain, (*steps, name(f.name)), inside)
         case List(_, element_id):
             (element,) = children(type_)
-            yield from _place(element, at, (*chain, Link(steps)), (), element_id)
+            yield from _place(element, parent, (*chain, Link(steps)), (), element_id)
         case Map(_, _, key_id, _):
             for side in children(type_):
-                yield from _place(side, at, (*chain, Link(steps, map=True)), (side.name,), key_id)
+                yield from _place(side, parent, (*chain, Link(steps, map=True)), (side.name,), key_id)
 
 
 def _place(
-    f: Field, at: Path, chain: Chain, steps: tuple[str, ...], inside: int | None
+    f: Field, parent: Path, chain: Chain, steps: tuple[str, ...], inside: int | None
 ) -> Iterator[ColumnPlace]:
-    path = (*at, f.name)
+    path = (*parent, f.name)
     yield ColumnPlace(path, f.id, f.type, chain, steps, inside)
     yield from _inside(f.type, path, chain, steps, inside)
 
@@ -139,14 +139,14 @@ def _joined(root: str, steps: Sequence[str]) -> str:
     return ".".join(filter(None, [root, *steps]))
 
 
-def _passes(asked: Sequence[tuple[Chain, T]], at_once: int) -> Iterator[tuple[list[Chain], list[T]]]:
+def _passes(work: Sequence[tuple[Chain, T]], at_once: int) -> Iterator[tuple[list[Chain], list[T]]]:
     """Divide the work into passes: each of one depth, and not too large."""
-    depths = sorted({len(chain) for chain, _ in asked})
+    depths = sorted({len(chain) for chain, _ in work})
     for depth in depths:
-        same = [(chain, item) for chain, item in asked if len(chain) == depth]
+        same = [(chain, item) for chain, item in work if len(chain) == depth]
         for start in range(0, len(same), at_once):
-            some = same[start : start + at_once]
-            yield list(dict.fromkeys(chain for chain, _ in some)), [item for _, item in some]
+            pass_items = same[start : start + at_once]
+            yield list(dict.fromkeys(chain for chain, _ in pass_items)), [item for _, item in pass_items]
 
 
 def _unfolded(frame: DataFrame, chains: Sequence[Chain], paths: Iterable[Path]) -> tuple[DataFrame, Roots]:
@@ -235,14 +235,19 @@ def _divide(
 ) -> dict[Path, list[tuple[Own, str | None]]]:
     from pyspark.sql import functions as F
 
-    rows, roots = _unfolded(frame, chains, [at for s in fields for at in s.places])
+    rows, roots = _unfolded(frame, chains, [path for s in fields for path in s.places])
     measures = []
     for i, siblings in enumerate(fields):
-        sql = {c.id: places[at].sql(roots) for c, at in zip(siblings.columns, siblings.places, strict=True)}
+        sql = {
+            c.id: places[path].sql(roots) for c, path in zip(siblings.columns, siblings.places, strict=True)
+        }
         for k, group in enumerate(siblings.groups):
-            own = _own(siblings, group, sql)
-            one = _text(group[0].type, sql[group[0].id])
-            measures += [f"count_if({own}) as n{i}_{k}", f"first(if({own}, {one}, null), true) as s{i}_{k}"]
+            is_own = _own(siblings, group, sql)
+            text = _text(group[0].type, sql[group[0].id])
+            measures += [
+                f"count_if({is_own}) as n{i}_{k}",
+                f"first(if({is_own}, {text}, null), true) as s{i}_{k}",
+            ]
     row = rows.agg(*map(F.expr, measures)).first()
     assert row is not None
     return {
@@ -264,7 +269,9 @@ def peek(frames: Sequence[tuple[DataFrame, Siblings, Field]], schema: Schema) ->
     for i, (frame, siblings, column) in enumerate(frames):
         chain = places[siblings.places[0]].chain
         rows, roots = _unfolded(frame, [chain], siblings.places)
-        sql = {c.id: places[at].sql(roots) for c, at in zip(siblings.columns, siblings.places, strict=True)}
+        sql = {
+            c.id: places[path].sql(roots) for c, path in zip(siblings.columns, siblings.places, strict=True)
+        }
         text = _text(column.type, sql[column.id])
         looks.append(
             rows.where(_own(siblings, (column,), sql)).selectExpr(f"{i} as i", f"{text} as value").limit(1)

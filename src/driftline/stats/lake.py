@@ -30,7 +30,7 @@ class LakeStats(Shown):
     @property
     def records(self) -> int | None:
         """The records of all tables; None if those of one are unknown."""
-        counts = [one.records for one in self.tables]
+        counts = [table.records for table in self.tables]
         return None if None in counts else sum(count or 0 for count in counts)
 
     @property
@@ -38,9 +38,9 @@ class LakeStats(Shown):
         """The drift of the last `DAYS`, newest first, each with its table."""
         since = self.at - DAYS * _DAY
         drifted = [
-            (one, event)
-            for one in self.tables
-            for event in one.events
+            (table, event)
+            for table in self.tables
+            for event in table.events
             if event.steps and event.at is not None and event.at >= since
         ]
         return tuple(sorted(drifted, key=lambda pair: -(pair[1].at or 0)))
@@ -48,18 +48,18 @@ class LakeStats(Shown):
     @property
     def waiting(self) -> tuple[Stats, ...]:
         """The tables beside which records wait in quarantine, or values in the rest."""
-        return tuple(one for one in self.tables if one.quarantined or one.rest)
+        return tuple(table for table in self.tables if table.quarantined or table.rest)
 
     def to_dict(self) -> dict[str, Any]:
         """The form that `--json` prints."""
         drift: Iterator[dict[str, Any]] = (
-            {"table": one.table, **event.to_dict()} for one, event in self.drift
+            {"table": table.table, **event.to_dict()} for table, event in self.drift
         )
         return {
             "lake": self.lake,
             "at": iso(self.at),
             "drift": list(drift),
-            "tables": [one.to_dict() for one in self.tables],
+            "tables": [table.to_dict() for table in self.tables],
         }
 
 

@@ -230,7 +230,7 @@ class Stats(Shown):
     @property
     def waiting_values(self) -> int:
         """The number of values waiting in the rest, as far as its paths are listed."""
-        return sum(one.values for one in self.rest)
+        return sum(entry.values for entry in self.rest)
 
     def only(self, pattern: str) -> Stats:
         """The statistics of the columns whose path, or the field they evolved from, `fits` the pattern."""
@@ -255,13 +255,13 @@ class Stats(Shown):
             "deleted_rows": self.deleted,
             "batches": self.batches,
             "recent_batches": [batch.to_dict() for batch in self.recent],
-            "drifted": [one.to_dict() for one in self.drifted],
+            "drifted": [field.to_dict() for field in self.drifted],
             "columns": [column.to_dict() for column in self.columns],
             "changes": [event.to_dict() for event in self.events],
             "history_is_whole": self.whole,
             "quarantined": self.quarantined,
-            "quarantine": [one.to_dict() for one in self.waiting],
-            "rest": [one.to_dict() for one in self.rest],
+            "quarantine": [group.to_dict() for group in self.waiting],
+            "rest": [entry.to_dict() for entry in self.rest],
         }
 
 

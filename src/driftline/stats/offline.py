@@ -27,5 +27,5 @@ def stats(table: OfflineTable) -> Stats | None:
     samples, missing = by_bounds(fields, statistics)
     if missing:
         return None
-    known = StatisticsInputs(statistics, history(table), samples=samples)
-    return build(table.name, schema, mark, fields, known)
+    inputs = StatisticsInputs(statistics, history(table), samples=samples)
+    return build(table.name, schema, mark, fields, inputs)

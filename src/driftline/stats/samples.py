@@ -29,14 +29,14 @@ def samples(
     table: CatalogTable, schema: Schema, fields: Sequence[Siblings], statistics: TableStatistics
 ) -> dict[int, str]:
     """Samples by column id. Where bounds do not serve, a few values are read, of one batch each."""
-    known, missing = by_bounds(fields, statistics)
+    by_column, missing = by_bounds(fields, statistics)
     readable = {f.id for _, f in table.readable(schema).walk()}
-    asked = [m for m in missing if {c.id for c in m[0].columns} <= readable][:PEEKS]
+    peeked = [m for m in missing if {c.id for c in m[0].columns} <= readable][:PEEKS]
     looked_up = peek(
-        [(_batch(table, statistics, column), siblings, column) for siblings, column in asked], schema
+        [(_batch(table, statistics, column), siblings, column) for siblings, column in peeked], schema
     )
-    return known | {
-        column.id: text for (_, column), text in zip(asked, looked_up, strict=True) if text is not None
+    return by_column | {
+        column.id: text for (_, column), text in zip(peeked, looked_up, strict=True) if text is not None
     }
 
 

@@ -49,30 +49,32 @@ def drifted(schema: Schema, mark: str) -> Iterator[Siblings]:
     yield from _inside(schema.struct, (), mark)
 
 
-def _inside(type_: Type, at: Path, mark: str) -> Iterator[Siblings]:
+def _inside(type_: Type, path: Path, mark: str) -> Iterator[Siblings]:
     if not isinstance(type_, Struct):
         for child in children(type_):
-            yield from _inside(child.type, (*at, child.name), mark)
+            yield from _inside(child.type, (*path, child.name), mark)
         return
     for family in families([type_], mark):
         if family.drifted and not any(is_metadata(c.doc) for c in family.columns):
-            yield Siblings((*at, family.key), narrow_first(family.columns))
+            yield Siblings((*path, family.key), narrow_first(family.columns))
     for f in type_.fields:
-        yield from _inside(f.type, (*at, f.name), mark)
+        yield from _inside(f.type, (*path, f.name), mark)
 
 
 def narrow_first(columns: Sequence[Field]) -> tuple[Field, ...]:
     """Order the columns so that each follows those whose values it takes too."""
-    count = [sum(goes(other, c, columns) for other in columns if other is not c) for c in columns]
+    count = [sum(goes(column, c, columns) for column in columns if column is not c) for c in columns]
     order = sorted(range(len(columns)), key=lambda i: (count[i], i))
     return tuple(columns[i] for i in order)
 
 
-def goes(one: Field, other: Field, among: Sequence[Field]) -> bool:
+def goes(column: Field, other: Field, among: Sequence[Field]) -> bool:
     """True if values of one column's type are in the other column too."""
-    if any(isinstance(m := peel(c.type)[1], Map) and not isinstance(m.key, Primitive) for c in (one, other)):
+    if any(
+        isinstance(m := peel(c.type)[1], Map) and not isinstance(m.key, Primitive) for c in (column, other)
+    ):
         return False
-    narrow, wide = facet_of(one.type), facet_of(other.type)
+    narrow, wide = facet_of(column.type), facet_of(other.type)
     if not isinstance(peel(other.type)[1], Struct):
         return takes(wide, narrow)
     # All records are in the record column of the largest dimension; another one has those of its own only.
@@ -131,10 +133,10 @@ def rewritten_values(siblings: Siblings, values: Mapping[int, int | None]) -> li
 def _less(column: Field, values: int | None, lower: Sequence[Own]) -> Own:
     if values is None or any(o.values is None for o in lower):
         return Own((column,), None)
-    below = sum(o.values or 0 for o in lower)
+    lower_values = sum(o.values or 0 for o in lower)
     # A value that is not exact in the wider column is not in it: then there are more than what is left.
     inexact = any(o.about or _inexact(c, column) for o in lower for c in o.columns if o.values)
-    return Own((column,), max(values - below, 0), inexact)
+    return Own((column,), max(values - lower_values, 0), inexact)
 
 
 def _inexact(narrow: Field, wide: Field) -> bool:
@@ -142,15 +144,15 @@ def _inexact(narrow: Field, wide: Field) -> bool:
     return names[1] in ("long", "double") and names[0] not in ("boolean", "int", "float", names[1])
 
 
-def _twins(one: Field, other: Field, values: Mapping[int, int | None]) -> list[Own]:
+def _twins(first: Field, second: Field, values: Mapping[int, int | None]) -> list[Own]:
     """Timestamps and longs, say: a value may be in both columns, whichever it was."""
-    a, b = values[one.id], values[other.id]
+    a, b = values[first.id], values[second.id]
     if a is None or b is None:
-        return [Own((one,), None), Own((other,), None)]
+        return [Own((first,), None), Own((second,), None)]
     both = min(a, b)
     shares = [
-        Own((one,), a - both, bool(both)),
-        Own((other,), b - both, bool(both)),
-        Own((one, other), both, True),
+        Own((first,), a - both, bool(both)),
+        Own((second,), b - both, bool(both)),
+        Own((first, second), both, True),
     ]
     return [o for o in shares if o.values]

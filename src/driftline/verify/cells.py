@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from bisect import bisect_left
 from codecs import BOM_UTF8, getincrementaldecoder
@@ -121,17 +122,28 @@ _USUAL = CellMarks()
 
 
 def without_titles(texts: Iterator[str], count: int) -> str:
-    """The text behind so many lines, as much of it as tells how it is written."""
+    """Skip ``count`` lines, and return as much of the text after them as detecting its marks takes."""
     text = ""
     while True:
         ends = [match.end() for match in islice(_LINE_END.finditer(text), count)]
-        at = ends[-1] if ends else 0
-        if len(ends) == count and len(text) - at > 2 * _LOOKED:
-            return text[at:]
+        start = ends[-1] if ends else 0
+        if len(ends) == count and len(text) - start > 2 * _LOOKED:
+            return text[start:]
         try:
             text += next(texts)
         except StopIteration:
-            return text[at:] if len(ends) == count else ""
+            return text[start:] if len(ends) == count else ""
+
+
+def said_names(dialect: CsvDialect) -> list[str]:
+    """The names of all columns, if a person states them.
+
+    >>> said_names(CsvDialect(header="id, n")), said_names(CsvDialect(header="no"))
+    (['id', 'n'], [])
+    """
+    if dialect.header in ("", "auto", "yes", "no"):
+        return []
+    return [cell.strip() for cell in next(csv.reader([dialect.header], skipinitialspace=True))]
 
 
 def names_of(header: Sequence[Cell]) -> list[str]:
@@ -170,9 +182,11 @@ class Head(NamedTuple):
 
 
 def marks_of(head: Head, dialect: CsvDialect) -> CellMarks:
-    r"""The delimiter that gives the header most cells, and half of the first rows as many, else a comma;
-    the quote, a single one if that alone gives all of them as many; and a backslash as the escape, if quotes
-    stand where they may only so, and all rows have as many cells.
+    r"""Detect the delimiter, the quote and the escape.
+
+    The delimiter is the one that gives the header the most cells, and half of the first rows as many; else a
+    comma. The quote is a single one if only that gives all rows as many cells. A backslash is the escape if
+    quotes stand where they may only with it, and all rows have as many cells.
 
     >>> texts = "a;b;c\n1;2,5;3", "a;b\n1", "a,b\n'1,2',3", 'a,b\n"1\\"2",3'
     >>> ["".join(marks_of(Head.of(text), CsvDialect())) for text in texts]
@@ -189,8 +203,8 @@ def marks_of(head: Head, dialect: CsvDialect) -> CellMarks:
             return escaped
     if dialect.quote or even or "'" not in head.text:
         return best
-    other, other_even = _best(head, delimiters, signs._replace(quote="'"))
-    return other if other_even else best
+    single, single_even = _best(head, delimiters, signs._replace(quote="'"))
+    return single if single_even else best
 
 
 def _best(head: Head, delimiters: str, signs: CellMarks) -> tuple[CellMarks, bool]:
@@ -205,14 +219,14 @@ def _best(head: Head, delimiters: str, signs: CellMarks) -> tuple[CellMarks, boo
 
 
 def _closes_only_so(head: Head, signs: CellMarks) -> bool:
-    """True if all quotes of the rows stand where they may only by the escape, and all rows are even."""
+    """True if quotes stand where they may only with the escape, and all rows have as many cells."""
     first = head.rows(signs, None)
     if len({len(row.cells or ()) for row in first}) != 1:
         return False
     last = first[-1].line + len(_LINE_END.findall(first[-1].raw))
     ends = [match.end() for match in islice(_LINE_END.finditer(head.text), last)]
-    whole = head.text[: ends[-1]] if len(ends) == last else head.text
-    return _is_sound(whole, signs) and not _is_sound(whole, signs._replace(escape=""))
+    sample = head.text[: ends[-1]] if len(ends) == last else head.text
+    return _is_sound(sample, signs) and not _is_sound(sample, signs._replace(escape=""))
 
 
 def _is_sound(text: str, signs: CellMarks) -> bool:
@@ -227,60 +241,60 @@ def _is_sound(text: str, signs: CellMarks) -> bool:
 
 
 def has_names(first: Sequence[Row], dialect: CsvDialect) -> bool:
-    r"""False if the table says so, or the first row has values alone, of the kinds below them. Whole numbers
-    that rise or fall may be names.
+    r"""True unless the table says no, or the first row has only values, of the same kinds as those below.
+    Whole numbers that rise or fall may be names.
 
     >>> [has_names(list(rows([text])), CsvDialect()) for text in ("a,b\n1,2", "1.5,7\n2,3", "1,2\n1,2")]
     [True, False, True]
     """
-    if dialect.header in ("yes", "no"):
+    if dialect.header not in ("", "auto"):
         return dialect.header == "yes"
     names = first[0].cells if first else None
     if not names or not all(names):
         return True
-    how = ValueSettings(comma=dialect.comma, thousands=dialect.thousands)
-    kinds = [_kind(name, how) for name in names]
+    settings = ValueSettings(comma=dialect.comma, thousands=dialect.thousands)
+    kinds = [_kind(name, settings) for name in names]
     if "" in kinds:
         return True
     for row in first[1:]:
         if row.cells is not None and len(row.cells) == len(names):
             pairs = zip(kinds, row.cells, strict=True)
-            if any(cell and _kind(cell, how) != kind for kind, cell in pairs):
+            if any(cell and _kind(cell, settings) != kind for kind, cell in pairs):
                 return True
     if not all(re.fullmatch("-?[0-9]{1,18}", name) for name in names):
         return False
-    steps = [int(right) - int(left) for left, right in pairwise(names)]
+    steps = [int(after) - int(before) for before, after in pairwise(names)]
     return all(step > 0 for step in steps) or all(step < 0 for step in steps)
 
 
-def _kind(cell: Cell, how: ValueSettings) -> str:
+def _kind(cell: Cell, settings: ValueSettings) -> str:
     """What a cell is a value of, by its letters; empty: text."""
     if cell.lower() in ("true", "false"):
         return "boolean"
     if match := _DAY.fullmatch(cell):
         return "moment" if match[1] else "date"
-    is_number = "e" not in cell.lower() and written(cell, how) is not None
+    is_number = "e" not in cell.lower() and written(cell, settings) is not None
     return "number" if is_number else ""
 
 
 def rows(texts: Iterable[str], signs: CellMarks = _USUAL) -> Iterator[Row]:
-    """The records of a text that comes in pieces, blank lines among them. No more of it is held than a
-    record, or than follows a quote that is never closed.
+    """The records of a text that comes in pieces, blank lines among them. At most one record is buffered, or
+    what follows a quote that is never closed.
 
     >>> [(row.line, row.cells) for row in rows(['1,"a ""b""\\r\\nc"', '\\n2,"d\\n3,e'])]
     [(1, ['1', 'a "b"\\r\\nc']), (3, None), (4, ['3', 'e'])]
     """
-    held, size, lines = "", 0, 0
+    buffer, size, lines = "", 0, 0
     for text in texts:
-        held += text
-        if len(held) >= size:
-            at, passed = yield from _whole_rows(held, lines, signs, is_all=False)
-            held, lines = held[at:], lines + passed
-            size = 2 * len(held)
-    yield from _whole_rows(held, lines, signs, is_all=True)
+        buffer += text
+        if len(buffer) >= size:
+            consumed, passed = yield from _complete_rows(buffer, lines, signs, is_all=False)
+            buffer, lines = buffer[consumed:], lines + passed
+            size = 2 * len(buffer)
+    yield from _complete_rows(buffer, lines, signs, is_all=True)
 
 
-def _whole_rows(
+def _complete_rows(
     text: str, before: int, signs: CellMarks, *, is_all: bool
 ) -> Generator[Row, None, tuple[int, int]]:
     """The records of a text that begins after ``before`` lines.
@@ -293,26 +307,26 @@ def _whole_rows(
     elif not is_all and text.endswith("\r"):  # a line feed may follow
         ends.pop()
     stops = [stop for stop, _ in ends]
-    at = line = 0
-    while line < len(ends) and at < len(text):
+    position = line = 0
+    while line < len(ends) and position < len(text):
         stop = stops[line]
         cells: list[Cell] | None
-        if signs.comment and text.startswith(signs.comment, at):
-            at = ends[line][1]
+        if signs.comment and text.startswith(signs.comment, position):
+            position = ends[line][1]
             line += 1
             continue
-        if signs.quote and signs.quote in text[at:stop]:
+        if signs.quote and signs.quote in text[position:stop]:
             try:
-                cells, stop = _cells(text, at, stops, line, signs, is_all=is_all)
+                cells, stop = _cells(text, position, stops, line, signs, is_all=is_all)
             except _GoesOn:
                 break
         else:
-            cells = [Cell(cell) for cell in text[at:stop].split(signs.delimiter)]
-        yield Row(before + line + 1, text[at:stop], cells)
+            cells = [Cell(cell) for cell in text[position:stop].split(signs.delimiter)]
+        yield Row(before + line + 1, text[position:stop], cells)
         line = bisect_left(stops, stop, line)
-        at = ends[line][1]
+        position = ends[line][1]
         line += 1
-    return at, line
+    return position, line
 
 
 def cells(raw: bytes) -> list[Cell]:
@@ -323,28 +337,29 @@ def cells(raw: bytes) -> list[Cell]:
 
 
 def _cells(
-    text: str, at: int, stops: list[int], line: int, signs: CellMarks, *, is_all: bool
+    text: str, position: int, stops: list[int], line: int, signs: CellMarks, *, is_all: bool
 ) -> tuple[list[Cell] | None, int]:
-    """The cells of the record that begins ``at`` a position, and its end; None if a quote is never closed.
+    """The cells of the record that begins at ``position``, and its end; None if a quote is never closed.
 
-    Its line is the last then. Raises _GoesOn if the record may continue after the
-    text.
+    The record is its line then. Raises _GoesOn if the record may continue after the text.
     """
     delimiter, quote, escape = signs[:3]
     out: list[Cell] = []
     while True:
         stop = stops[line]
-        if text.startswith(quote, at):
-            close = _close(text, at, quote, escape)
+        if text.startswith(quote, position):
+            close = _close(text, position, quote, escape)
             if not is_all and (close is None or close + 1 == len(text)):
                 raise _GoesOn
             if close is not None and text[close + 1 : close + 2] in ("", delimiter, "\r", "\n"):
-                out.append(Cell(_unescaped(text[at + 1 : close], quote, escape)))
+                out.append(Cell(_unescaped(text[position + 1 : close], quote, escape)))
                 end = close + 1
             elif close is not None and close < stop:
-                end = _next(text, delimiter, at, stop)
-                written = text[at:end]
-                lenient = _unescaped(written[1 : close - at], quote, escape) + written[close - at + 1 :]
+                end = _next(text, delimiter, position, stop)
+                written = text[position:end]
+                lenient = (
+                    _unescaped(written[1 : close - position], quote, escape) + written[close - position + 1 :]
+                )
                 out.append(Misquoted.of(lenient, written))
             else:
                 return None, stop
@@ -352,25 +367,25 @@ def _cells(
             if line == len(stops):
                 raise _GoesOn
         else:
-            end = _next(text, delimiter, at, stop)
-            out.append(Cell(text[at:end]))
+            end = _next(text, delimiter, position, stop)
+            out.append(Cell(text[position:end]))
         if not text.startswith(delimiter, end):
             return out, end
-        at = end + 1
+        position = end + 1
 
 
-def _next(text: str, delimiter: str, at: int, stop: int) -> int:
+def _next(text: str, delimiter: str, position: int, stop: int) -> int:
     """The position of the line's next delimiter, or of its end."""
-    place = text.find(delimiter, at, stop)
+    place = text.find(delimiter, position, stop)
     return stop if place < 0 else place
 
 
-def _close(text: str, at: int, quote: str, escape: str) -> int | None:
-    """The position that closes the quote ``at`` a position: the next that is neither doubled nor escaped."""
-    place = text.find(quote, at + 1)
-    if escape and place >= 0 and text.find(escape, at + 1, place) >= 0:
+def _close(text: str, position: int, quote: str, escape: str) -> int | None:
+    """The end of the text whose quote is at ``position``: the next quote neither doubled nor escaped."""
+    place = text.find(quote, position + 1)
+    if escape and place >= 0 and text.find(escape, position + 1, place) >= 0:
         q, e = re.escape(quote), re.escape(escape)
-        signs = re.compile(f"{e}[{e}{q}]|{q}{q}|{q}").finditer(text, at + 1)
+        signs = re.compile(f"{e}[{e}{q}]|{q}{q}|{q}").finditer(text, position + 1)
         return next((sign.start() for sign in signs if sign[0] == quote), None)
     while place >= 0 and text.startswith(quote, place + 1):
         place = text.find(quote, place + 2)

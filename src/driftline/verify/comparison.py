@@ -30,36 +30,36 @@ from driftline.verify.table_shape import TableStruct
 def pair(
     records: Sequence[int], rows: Sequence[int], holds: Callable[[int, int], int]
 ) -> tuple[list[int], list[int], dict[tuple[int, int], int]]:
-    """Count how often each of ``records`` found no row, how often each of ``rows`` was left over, and how
-    often a record, by position, has a row.
+    """Match records with rows: count how often each record has no row, how often each row has no record, and
+    how often a record, by position, has a row.
 
-    Both are counts of equal ones; ``holds(row, record)`` is called once for each pair, by position: 0 not at
-    all, 1 not wholly, so that another row is better, 2 wholly.
+    ``records`` and ``rows`` are counts of equal ones. ``holds(row, record)`` is called once for each pair, by
+    position: 0 not at all, 1 partly, so that another row is better, 2 wholly.
 
     >>> pair([1, 1], [1, 1], lambda row, record: 2 * (row == 0 or record == 0))[:2]
     ([0, 0], [0, 0])
     """
     fits = cache(holds)
-    left = list(rows)
-    given: dict[tuple[int, int], int] = {}
+    free = list(rows)
+    matched: dict[tuple[int, int], int] = {}
 
-    def place(record: int, n: int, asked: set[int]) -> int:
+    def place(record: int, n: int, visited: set[int]) -> int:
         """Find rows for up to ``n`` of a record, where need be by moving another record to another row."""
-        for how, row in product((2, 1), range(len(left))):
-            if row in asked or fits(row, record) != how:
+        for quality, row in product((2, 1), range(len(free))):
+            if row in visited or fits(row, record) != quality:
                 continue
-            asked.add(row)
-            got = min(n, left[row])
-            left[row] -= got
+            visited.add(row)
+            got = min(n, free[row])
+            free[row] -= got
             if not got:
-                for other in range(len(records)):
-                    if held := given.get((other, row), 0):
-                        got = place(other, min(n, held), asked)
-                        given[other, row] = held - got
+                for holder in range(len(records)):
+                    if count := matched.get((holder, row), 0):
+                        got = place(holder, min(n, count), visited)
+                        matched[holder, row] = count - got
                         if got:
                             break
             if got:
-                given[record, row] = given.get((record, row), 0) + got
+                matched[record, row] = matched.get((record, row), 0) + got
                 return got
         return 0
 
@@ -68,7 +68,7 @@ def pair(
         while n and (got := place(record, n, set())):
             n -= got
         missing.append(n)
-    return missing, left, {at: n for at, n in given.items() if n}
+    return missing, free, {indexes: n for indexes, n in matched.items() if n}
 
 
 _DEEP = 4_000  # Python's own limit is less than `files` lets through, times the functions of `match`
@@ -86,7 +86,7 @@ class Terms:
     schema: str
     mark: str
     floats: int
-    how: ValueSettings
+    settings: ValueSettings
     fmt: str
     ignore: tuple[str, ...]
     defaults: Mapping[int, Iterable[Any]]
@@ -106,7 +106,7 @@ class Comparison:
         """The comparison by these terms."""
         struct = from_json(json.loads(terms.schema)).struct
         record = TableStruct.of(struct, terms.mark, terms.defaults)
-        meeting = Meeting(record, Slot.of(struct, record, terms.floats), terms.how)
+        meeting = Meeting(record, Slot.of(struct, record, terms.floats), terms.settings)
         return cls(meeting, [path.split(".") for path in terms.ignore], terms)
 
     def __reduce__(self) -> Any:
@@ -158,12 +158,12 @@ class Comparison:
                     n[LEFT] += 1
                     none = MissingRecords(place, 1, None, f"{reason}, and not in quarantine")
                     yield LEFT, (self.fingerprint(payload), none)
-            for kind, count, x in self.left(places, stored):
+            for kind, count, x in self.unmatched(places, stored):
                 n[kind] += count
                 yield kind, x
         yield TOTALS, (records, n[LEFT], n[EXTRA], n[LISTLESS])
 
-    def left(
+    def unmatched(
         self, places: dict[bytes, list[SourcePlace]], stored: Counter[bytes]
     ) -> Iterator[tuple[int, int, Any]]:
         """Compare the records and rows that met under one key.
@@ -184,11 +184,11 @@ class Comparison:
                 unproven[record, row] = differences
             return 1 if differences else 2
 
-        missing, free, given = pair([len(places[p]) for p in payloads], list(stored.values()), holds)
-        for i, row in unproven.keys() & given.keys():
-            at = tuple(places[payloads[i]])
-            held = len(at) - given[i, row]
-            yield LISTLESS, 1, Listless(at, held, payloads[i], tuple(unproven[i, row]))
+        missing, free, matched = pair([len(places[p]) for p in payloads], list(stored.values()), holds)
+        for i, row in unproven.keys() & matched.keys():
+            source_places = tuple(places[payloads[i]])
+            proven = len(source_places) - matched[i, row]
+            yield LISTLESS, 1, Listless(source_places, proven, payloads[i], tuple(unproven[i, row]))
         near = [row for row, unused in zip(rows_, free, strict=True) if unused][:_COMPARED]
         for payload, record, n in zip(payloads, records, missing, strict=True):
             times = len(places[payload])

@@ -277,17 +277,19 @@ class _ListElements:
     """The elements of lists of one column."""
 
     def __init__(self, column: TableColumn, shape: ColumnShape, left_out: Paths) -> None:
-        inner = TableColumn(column.name, column.dim - 1, column.type, column.record, column.value)
-        self._field = _KeyColumns([(0, inner, shape.children[0])], left_out)
+        element = TableColumn(column.name, column.dim - 1, column.type, column.record, column.value)
+        self._field = _KeyColumns([(0, element, shape.children[0])], left_out)
         self.type: Any = list[self._field.type]  # type: ignore[name-defined]
 
     def column(self, lists: list[Any], owners: np.ndarray[Any, Any], doubts: _DoubtfulLines) -> pa.Array:
         """A column of lists."""
         lengths = [0 if v is None else len(v) for v in lists]
         elements = [*chain.from_iterable(v for v in lists if v)]
-        ((_, inner),) = self._field.columns(elements, np.repeat(owners, lengths), doubts)
+        ((_, element_column),) = self._field.columns(elements, np.repeat(owners, lengths), doubts)
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
-        return pa.ListArray.from_arrays(offsets, inner, mask=pa.array([v is None for v in lists], pa.bool_()))
+        return pa.ListArray.from_arrays(
+            offsets, element_column, mask=pa.array([v is None for v in lists], pa.bool_())
+        )
 
 
 def _structs(

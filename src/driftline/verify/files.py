@@ -20,6 +20,7 @@ from driftline.verify.cells import (
     names_of,
     rows,
     said_first,
+    said_names,
     without_titles,
 )
 from driftline.verify.json_texts import MalformedText, Text, of_file, of_lines, parse
@@ -48,10 +49,10 @@ class SourcePlace:
         before = 0
         if self.start:
             with opened(self.file) as f:
-                left = self.start
-                while left and (block := f.read(min(left, _CHUNK))):
+                remaining = self.start
+                while remaining and (block := f.read(min(remaining, _CHUNK))):
                     before += block.count(b"\n")
-                    left -= len(block)
+                    remaining -= len(block)
         return f"{self.file}:{before + self.line}"
 
 
@@ -94,8 +95,8 @@ def parts(
         if fmt != "json" or size <= _CHUNK or _packed(file) or not _begins_with_a_record(file, longest):
             out.append(FilePart(file, fmt, size=size, longest=longest, dialect=dialect))
         else:
-            ends = [(at, min(at + _CHUNK, size)) for at in range(0, size, _CHUNK)]
-            out += [FilePart(file, fmt, at, end, end - at, longest) for at, end in ends]
+            ends = [(start, min(start + _CHUNK, size)) for start in range(0, size, _CHUNK)]
+            out += [FilePart(file, fmt, start, end, end - start, longest) for start, end in ends]
     return out
 
 
@@ -181,12 +182,12 @@ def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:
 
         def own_lines() -> Iterator[bytes]:
             """The lines that begin in the part, without a byte order mark."""
-            at = begin
+            offset = begin
             for line, size in lines_of(f, part.longest):
-                if at >= part.end:  # type: ignore[operator]
+                if offset >= part.end:  # type: ignore[operator]
                     return
-                yield line if at else line.removeprefix(BOM_UTF8)
-                at += size
+                yield line if offset else line.removeprefix(BOM_UTF8)
+                offset += size
 
         for text in of_lines(own_lines(), part.longest):
             yield begin, text
@@ -211,7 +212,7 @@ def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
     """Records by the first row's names, or by places: a cell is text, an empty one null. A row of another
     width is malformed; a blank line is a row only of a single column.
     """
-    header: Sequence[str] | None = None
+    header: Sequence[str] | None = said_names(dialect) or None
     for row, is_header in _csv_rows(file, dialect):
         if header is None and row.cells is not None:
             header = names_of(row.cells if is_header else [Cell() for _ in row.cells])
@@ -240,16 +241,16 @@ def _csv_rows(file: str, dialect: CsvDialect) -> Iterator[tuple[Row, bool]]:
     with opened(file) as packed:
         texts = decoded(unpacked(packed, file), dialect.encoding)
         first = without_titles(texts, skipped)
-        delimiter, at = said_first(first)
-        first, known = first[at:], dialect._replace(delimiter=dialect.delimiter or delimiter)
+        delimiter, start = said_first(first)
+        first, sniffed = first[start:], dialect._replace(delimiter=dialect.delimiter or delimiter)
         head = Head.of(first)
-        signs = marks_of(head, known)
+        signs = marks_of(head, sniffed)
         is_header = has_names(head.rows(signs), dialect)
-        begun = False
+        started = False
         for row in rows(chain([first], texts), signs):
-            begun = begun or row.raw != ""
-            if begun:
-                yield replace(row, line=row.line + skipped + (at > 0)), is_header
+            started = started or row.raw != ""
+            if started:
+                yield replace(row, line=row.line + skipped + (start > 0)), is_header
                 is_header = False
 
 

@@ -74,10 +74,10 @@ class ColumnShape:
             names = [str(i) for i in range(len(children))]
             if any(child is None for child in children):
                 return None
-            known = tuple(child for child in children if child is not None)
-            type_ = pa.struct([(n, c.type) for n, c in zip(names, known, strict=True)])
-            levels = max((child.levels for child in known), default=0) + 1
-            return cls(type_, known, copies_in(column.record), levels)
+            shapes = tuple(child for child in children if child is not None)
+            type_ = pa.struct([(n, c.type) for n, c in zip(names, shapes, strict=True)])
+            levels = max((child.levels for child in shapes), default=0) + 1
+            return cls(type_, shapes, copies_in(column.record), levels)
         if column.value is not None:
             value = cls.of(column.value, column.value.dim)
             return None if value is None else cls(PRESENCE, levels=value.levels + 2)
@@ -103,13 +103,13 @@ def fingerprints(
     step = max(1, rows * _SLICE // max(size, 1))
     out = []
     for start in range(0, rows, step):
-        some = [column.slice(start, step) for column in columns]
-        whole = _whole(shapes, some, min(step, rows - start))
-        out += [blake2b(row, digest_size=WIDTH).digest() for row in whole.to_pylist()]
+        slices = [column.slice(start, step) for column in columns]
+        encoded = _encoded(shapes, slices, min(step, rows - start))
+        out += [blake2b(row, digest_size=WIDTH).digest() for row in encoded.to_pylist()]
     return b"".join(out)
 
 
-def _whole(shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int) -> pa.Array:
+def _encoded(shapes: Sequence[ColumnShape], columns: Sequence[pa.Array], rows: int) -> pa.Array:
     """Each row as bytes that no other row has: a block of fixed size, with the lengths of the texts that
     follow it.
     """
@@ -131,9 +131,9 @@ def _add(shape: ColumnShape, column: pa.Array, blocks: Blocks, texts: list[pa.Ar
     if pa.types.is_list(type_):
         lengths = _lengths(pc.list_value_length(column), blocks)
         elements = column.flatten()
-        whole = _whole(shape.children, [elements], len(elements))
+        encoded = _encoded(shape.children, [elements], len(elements))
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
-        texts.append(pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), whole), b""))
+        texts.append(pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), encoded), b""))
     elif pa.types.is_string(type_):
         binary = column.cast(pa.binary())
         _lengths(pc.binary_length(binary), blocks)
@@ -142,8 +142,8 @@ def _add(shape: ColumnShape, column: pa.Array, blocks: Blocks, texts: list[pa.Ar
         blocks.append(_bytes(pc.is_valid(column).cast(pa.uint8())))
         if pa.types.is_struct(type_):
             fields = _without(shape.copies, column.flatten())
-            for child, inner in zip(shape.children, fields, strict=True):
-                _add(child, inner, blocks, texts)
+            for child, field in zip(shape.children, fields, strict=True):
+                _add(child, field, blocks, texts)
         elif pa.types.is_boolean(type_):
             blocks.append(_bytes(column.fill_null(False).cast(pa.uint8())))
         elif type_ != PRESENCE:
@@ -158,22 +158,22 @@ def _without(copies: Copies, columns: Sequence[pa.Array]) -> list[pa.Array]:
     for places in copies:
         names = [name for name in _COPIED if name in places]
         for i, name in enumerate(names):
-            for other in names[i + 1 :]:
-                copied = _is_copy(columns[places[name]], name, out[places[other]], other)
-                out[places[other]] = pc.if_else(copied, None, out[places[other]])
+            for copy_type in names[i + 1 :]:
+                copied = _is_copy(columns[places[name]], name, out[places[copy_type]], copy_type)
+                out[places[copy_type]] = pc.if_else(copied, None, out[places[copy_type]])
     return out
 
 
-def _is_copy(values: pa.Array, name: str, column: pa.Array, other: str) -> pa.Array:
-    """For each value, of a column of the type ``name``, whether the ``other`` type's column holds it, too."""
+def _is_copy(values: pa.Array, name: str, column: pa.Array, copy_type: str) -> pa.Array:
+    """Flag the values of a column of the type ``name`` that the column of the ``copy_type`` holds too."""
     if name == "double":
         text = pc.if_else(pc.match_substring_regex(column, _SHORT), column, None)
         read, doubles = text.cast(pa.float64()), pc.fill_null(values, 0.0)
         same = pc.fill_null(read, np.nan).to_numpy().view(np.int64) == doubles.to_numpy().view(np.int64)
         return pc.and_(pc.and_(pa.array(same), values.is_valid()), read.is_valid())
-    if other == "double":
-        whole = pc.if_else(pc.less_equal(pc.abs_checked(_far(values)), _EXACT), _far(values), None)
-        return pc.fill_null(pc.equal(whole.cast(pa.float64()), column), False)
+    if copy_type == "double":
+        integers = pc.if_else(pc.less_equal(pc.abs_checked(_far(values)), _EXACT), _far(values), None)
+        return pc.fill_null(pc.equal(integers.cast(pa.float64()), column), False)
     same_type = values.cast(column.type)
     return pc.fill_null(pc.equal(same_type, column), False)
 
@@ -193,9 +193,9 @@ def _number(column: pa.Array) -> pa.Array:
 
 def _lengths(lengths: pa.Array, blocks: Blocks) -> np.ndarray[Any, Any]:
     """Add the lengths to the block, -1 for null; returns them, 0 for null."""
-    known = pc.fill_null(lengths, -1).to_numpy(zero_copy_only=False).astype(np.int32)
-    blocks.append(known.reshape(-1, 1).view(np.uint8))
-    lengths_of_values: np.ndarray[Any, Any] = np.maximum(known, 0)
+    signed = pc.fill_null(lengths, -1).to_numpy(zero_copy_only=False).astype(np.int32)
+    blocks.append(signed.reshape(-1, 1).view(np.uint8))
+    lengths_of_values: np.ndarray[Any, Any] = np.maximum(signed, 0)
     return lengths_of_values
 
 

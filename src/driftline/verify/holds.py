@@ -42,21 +42,21 @@ def _same_number(x: Any, v: Decimal) -> bool:
     return bool(x == v) and (bool(v) or not isinstance(x, Decimal) or x.is_signed() == v.is_signed())
 
 
-def _in_whole(stored: int, v: Any, how: ValueSettings) -> bool:
+def _in_whole(stored: int, v: Any, settings: ValueSettings) -> bool:
     if isinstance(v, (int, Decimal)):
         return stored == v
-    return _is_epoch(stored, v, how)
+    return _is_epoch(stored, v, settings)
 
 
-def _in_double(stored: float, v: Any, how: ValueSettings) -> bool:
+def _in_double(stored: float, v: Any, settings: ValueSettings) -> bool:
     if isinstance(v, Decimal):
         return _same_float(stored, float(v)) and reads_back(stored, v)
     if isinstance(v, float):
         return _same_float(stored, v)
-    return stored == v if isinstance(v, int) else _is_epoch(stored, v, how)
+    return stored == v if isinstance(v, int) else _is_epoch(stored, v, settings)
 
 
-def _in_float(stored: float, v: Any, how: ValueSettings) -> bool:
+def _in_float(stored: float, v: Any, settings: ValueSettings) -> bool:
     if isinstance(v, Decimal):
         return _same_float(stored, single(float(v))) and reads_back(stored, v)
     if isinstance(v, float):
@@ -64,18 +64,18 @@ def _in_float(stored: float, v: Any, how: ValueSettings) -> bool:
     return isinstance(v, int) and stored == v
 
 
-def _in_decimal(stored: Decimal, v: Any, how: ValueSettings) -> bool:
+def _in_decimal(stored: Decimal, v: Any, settings: ValueSettings) -> bool:
     return isinstance(v, (int, Decimal)) and stored == v
 
 
-def _in_boolean(stored: bool, v: Any, how: ValueSettings) -> bool:
+def _in_boolean(stored: bool, v: Any, settings: ValueSettings) -> bool:
     return isinstance(v, bool) and stored is v
 
 
 # Text ---------------------------------------------------------------------------------------------------
 
 
-def _in_string(stored: str, v: Any, how: ValueSettings) -> bool:
+def _in_string(stored: str, v: Any, settings: ValueSettings) -> bool:
     match v:
         case str():
             return stored == v
@@ -106,41 +106,41 @@ def _is_text_of(text: str, v: float) -> bool:
     return _same_float(single(x) if isinstance(v, Single) else x, v)
 
 
-def _in_binary(stored: bytes, v: Any, how: ValueSettings) -> bool:
+def _in_binary(stored: bytes, v: Any, settings: ValueSettings) -> bool:
     return stored == (v.encode() if isinstance(v, str) else v)
 
 
-def _in_other(stored: Any, v: Any, how: ValueSettings) -> bool:
+def _in_other(stored: Any, v: Any, settings: ValueSettings) -> bool:
     """uuid, time: the canonical text, or the value itself."""
     return bool(stored == v or str(stored) == v)
 
 
-def _in_variant(stored: Any, v: Any, how: ValueSettings) -> bool:
-    return same_json(stored, v, empty_names=how.empty_names)
+def _in_variant(stored: Any, v: Any, settings: ValueSettings) -> bool:
+    return same_json(stored, v, empty_names=settings.empty_names)
 
 
 # Dates and instants -------------------------------------------------------------------------------------
 
 
-def moment_of(v: Any, how: ValueSettings) -> Moment | None:
+def moment_of(v: Any, settings: ValueSettings) -> Moment | None:
     """A typed date or timestamp, or the one that a string is."""
     if isinstance(v, str):
-        return moment(str(v), how.offsets)
+        return moment(str(v), settings.offsets)
     return v if isinstance(v, date) else None
 
 
-def _is_epoch(stored: float, v: Any, how: ValueSettings) -> bool:
-    m = moment_of(v, how)
-    return m is not None and stored == epoch(m, how.unit)
+def _is_epoch(stored: float, v: Any, settings: ValueSettings) -> bool:
+    m = moment_of(v, settings)
+    return m is not None and stored == epoch(m, settings.unit)
 
 
-def _in_date(stored: date, v: Any, how: ValueSettings) -> bool:
-    m = moment_of(v, how)
+def _in_date(stored: date, v: Any, settings: ValueSettings) -> bool:
+    m = moment_of(v, settings)
     return not isinstance(m, datetime) and stored == m
 
 
-def _in_timestamp(stored: datetime, v: Any, how: ValueSettings) -> bool:
-    m = moment_of(v, how)
+def _in_timestamp(stored: datetime, v: Any, settings: ValueSettings) -> bool:
+    m = moment_of(v, settings)
     return m is not None and _at(m, stored) == stored
 
 
@@ -149,14 +149,16 @@ def _at(m: Moment, like: datetime) -> datetime:
     return m if isinstance(m, datetime) else datetime(m.year, m.month, m.day, tzinfo=like.tzinfo)
 
 
-def routed(type_: Primitive, stored: Any, v: Any, how: ValueSettings) -> bool:
+def routed(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> bool:
     """True if a timestamp column holds a long as an instant: lawful, but no proof of it (seed rule 10)."""
     if isinstance(v, Cell):
-        v = written(v, how)
+        v = written(v, settings)
     if type_.name not in ("timestamp", "timestamp_ntz") or not isinstance(v, int) or isinstance(v, bool):
         return False
     size = abs(v)
-    unit = how.unit or ("s" if size < 10**11 else "ms" if size < 10**14 else "us" if size < 10**17 else "ns")
+    unit = settings.unit or (
+        "s" if size < 10**11 else "ms" if size < 10**14 else "us" if size < 10**17 else "ns"
+    )
     return micros(stored) == (v // 1000 if unit == "ns" else v * PER_UNIT[unit])
 
 
@@ -179,33 +181,34 @@ _IN: dict[str, Callable[[Any, Any, ValueSettings], bool]] = {
 }
 
 
-def holds(type_: Primitive, stored: Any, v: Any, how: ValueSettings) -> bool:
+def holds(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> bool:
     """True if ``stored``, read from a column of ``type_``, is the scalar ``v`` exactly, or by a lawful
     conversion.
     """
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
             return True
-        v = declared(v, how) if type_.name in _DECLARED else typed(v, how)
+        v = declared(v, settings) if type_.name in _DECLARED else typed(v, settings)
         if type_.name == "string":  # as which the typed value prints
-            v = moment_of(v, how) or v
-    fits = _IN.get(type_.name, _in_other)(stored, v, how)
+            v = moment_of(v, settings) or v
+    fits = _IN.get(type_.name, _in_other)(stored, v, settings)
     return fits or (
-        how.resolved and any(rule(type_, stored, v, how) for rule in (_spells, routed, _is_midnight))
+        settings.resolved
+        and any(rule(type_, stored, v, settings) for rule in (_spells, routed, _is_midnight))
     )
 
 
-def _spells(type_: Primitive, stored: Any, v: Any, how: ValueSettings) -> bool:
+def _spells(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> bool:
     """True if a text spells a column's number or boolean."""
     if not isinstance(v, str):
         return False
     meant = v == "true" if v in ("true", "false") else number(v)
-    return meant is not None and _IN.get(type_.name, _in_other)(stored, meant, how)
+    return meant is not None and _IN.get(type_.name, _in_other)(stored, meant, settings)
 
 
-def _is_midnight(type_: Primitive, stored: Any, v: Any, how: ValueSettings) -> bool:
+def _is_midnight(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> bool:
     """True if a column's date stands for the instant, or zoneless timestamp, at which it begins."""
-    m = moment_of(v, how)
+    m = moment_of(v, settings)
     return type_.name == "date" and isinstance(m, datetime) and _at(stored, m) == m
 
 

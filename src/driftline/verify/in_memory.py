@@ -28,9 +28,9 @@ def write(data: Any, folder: Path) -> dict[str, str]:
     """
     records = map(_record, _records(data))
     names: dict[str, str] = {}
-    while some := list(islice(records, _ROWS)):
+    while batch := list(islice(records, _ROWS)):
         path = folder / f"{len(names):08}"
-        path.write_bytes(pickle.dumps(some))
+        path.write_bytes(pickle.dumps(batch))
         names[str(path)] = f"rows from {len(names) * _ROWS}"
     return names
 

@@ -57,25 +57,25 @@ _LONGS = range(-(2**63), 2**63)
 
 
 def path_values(files: Mapping[str, str], fmt: str) -> Values:
-    """The values in the paths of files, which go by these names: of typed files as numbers and dates, where
-    all texts of a key are some; of JSON as numbers.
+    """The values in the paths of files, which go by these names. In typed files they are numbers or dates if
+    all texts of a key are; in JSON numbers.
 
     >>> path_values({"/1": "/n=1/d=2026-01-01/a", "/2": "/n=x%20y/d=2026-01-02/a"}, "orc")["/2"]
     {'n': 'x y', 'd': datetime.date(2026, 1, 2)}
     """
     texts = {file: _texts(name) for file, name in files.items()}
-    keys = {key for some in texts.values() for key in some}
-    kinds = {key: _kind([some[key] for some in texts.values() if key in some], fmt) for key in keys}
-    return {file: {key: kinds[key](text) for key, text in some.items()} for file, some in texts.items()}
+    keys = {key for values in texts.values() for key in values}
+    kinds = {key: _kind([values[key] for values in texts.values() if key in values], fmt) for key in keys}
+    return {file: {key: kinds[key](text) for key, text in values.items()} for file, values in texts.items()}
 
 
 def with_values(values: Values, read: Read) -> Read:
-    """A record with the values of its file's path that it has not by itself."""
+    """Add the values of the file's path that the record does not have itself."""
     beside = values.get(read.place.file)
     if read.record is None or not beside:
         return read
-    own = {key: value for key, value in read.record.items() if value is not None}
-    return replace(read, record={**read.record, **beside, **own})
+    present = {key: value for key, value in read.record.items() if value is not None}
+    return replace(read, record={**read.record, **beside, **present})
 
 
 def _texts(path: str) -> dict[str, str]:
@@ -157,7 +157,7 @@ def verify(
     properties, dialect = table.properties, CsvDialect.of(table.properties)
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
-    how = ValueSettings(
+    settings = ValueSettings(
         properties.get("driftline.epoch-unit"),
         properties.get("driftline.dates") == "instant",
         table.units,
@@ -175,15 +175,15 @@ def verify(
         if in_paths:
             reads = reads.map(partial(with_values, in_paths))
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
-        terms = Terms(schema, mark, floats, how, fmt, tuple(table.ignore), table.defaults, exactly)
+        terms = Terms(schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly)
         stored = spark.table(table.rows) if isinstance(table.rows, str) else table.rows
         check = _Finding(Comparison.by(terms), reads, _quarantined(spark, table.quarantine))
-        held = None
+        verdict = None
         columns = check.comparison.meeting.record.columns
-        whole = fmt == "json" and tasks and not in_paths
-        if whole and columns and columns.keys() <= set(stored.columns):
-            held = check.by_columns(ColumnMatching(terms, tasks, stored))
-        return held or check.verdict(reads, rows(stored))
+        by_columns = fmt == "json" and tasks and not in_paths
+        if by_columns and columns and columns.keys() <= set(stored.columns):
+            verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
+        return verdict or check.verdict(reads, rows(stored))
 
 
 def _values_in_paths(
@@ -237,18 +237,20 @@ class _Finding:
     quarantined: RDD[bytes] | None
 
     def by_columns(self, matching: ColumnMatching) -> Verdict | None:
-        """The verdict if all is well; None if it takes comparing all records with all rows."""
-        left, exactly = matching.unmatched(), self.comparison.terms.exactly
-        if left is None or (exactly and (left.surplus or (left.has_rows and not left.at))):
+        """The verdict if each record has its row; None if all records must be compared with all rows."""
+        unmatched, exactly = matching.unmatched(), self.comparison.terms.exactly
+        if unmatched is None or (
+            exactly and (unmatched.surplus or (unmatched.has_rows and not unmatched.places))
+        ):
             return None
-        held = left.records - left.missing
-        if not left.at and not (exactly and self.quarantined is not None):
-            return Verdict(held, held, 0, 0, (), 0 if exactly else None)
-        stored = matching.rows(left)
-        verdict = self.verdict(matching.records(left), stored) if stored is not None else None
+        equal = unmatched.records - unmatched.missing
+        if not unmatched.places and not (exactly and self.quarantined is not None):
+            return Verdict(equal, equal, 0, 0, (), 0 if exactly else None)
+        stored = matching.rows(unmatched)
+        verdict = self.verdict(matching.records(unmatched), stored) if stored is not None else None
         if verdict is None or not verdict.ok:
             return None
-        return replace(verdict, records=left.records, found=verdict.found + held)
+        return replace(verdict, records=unmatched.records, found=verdict.found + equal)
 
     def verdict(self, reads: RDD[Read], stored: RDD[dict[str, Any]]) -> Verdict:
         """The verdict of comparing each of these records with these rows."""
@@ -264,16 +266,16 @@ class _Finding:
         try:
             by_kind: list[RDD[Any]] = [compared.filter(partial(_is, kind)).values() for kind in range(4)]
             records, unheld, extra, listless = map(sum, zip(*by_kind[TOTALS].collect(), strict=True))
-            left = by_kind[LEFT].reduceByKey(add, tasks)
-            held = None
+            unmatched = by_kind[LEFT].reduceByKey(add, tasks)
+            quarantined = None
             if self.quarantined is not None:
-                held = self.quarantined.mapPartitions(comparison.keyed_raw).reduceByKey(add, tasks)
+                quarantined = self.quarantined.mapPartitions(comparison.keyed_raw).reduceByKey(add, tasks)
             missing, sample = 0, []
             if unheld:
                 lost = (
-                    left.values()
-                    if held is None
-                    else left.leftOuterJoin(held, tasks).flatMap(not_quarantined)
+                    unmatched.values()
+                    if quarantined is None
+                    else unmatched.leftOuterJoin(quarantined, tasks).flatMap(not_quarantined)
                 )
                 missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
             waiting = unheld - missing
@@ -288,12 +290,12 @@ class _Finding:
             verdict = Verdict(records, records - waiting - missing, waiting, missing, tuple(mismatches))
             if not comparison.terms.exactly:
                 return verdict
-            beyond = by_kind[EXTRA]
-            if held is not None:
-                again = held.leftOuterJoin(left, tasks).flatMap(quarantined_again)
+            surplus = by_kind[EXTRA]
+            if quarantined is not None:
+                again = quarantined.leftOuterJoin(unmatched, tasks).flatMap(quarantined_again)
                 extra += again.map(lambda x: x.n).sum()
-                beyond = beyond.union(again)
-            mismatches += [x.listed() for x in beyond.take(LISTED)] if extra else []
+                surplus = surplus.union(again)
+            mismatches += [x.listed() for x in surplus.take(LISTED)] if extra else []
             return replace(verdict, mismatches=tuple(mismatches[:LISTED]), extra=extra)
         finally:
             compared.unpersist()

@@ -102,9 +102,9 @@ def lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
         size = len(line)
         if size == most and not line.endswith(b"\n"):
             line = line[: longest + 1]
-            while more := file.readline(_BLOCK):
-                size += len(more)
-                if more.endswith(b"\n"):
+            while block := file.readline(_BLOCK):
+                size += len(block)
+                if block.endswith(b"\n"):
                     break
         yield line, size
 
@@ -124,18 +124,18 @@ def of_lines(pieces: Iterable[bytes], longest: int) -> Iterator[Text]:
 
 
 def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
-    """The texts of a file of lines, or of a document. No more of it is held
-    than its beginning, and a record of ``longest`` bytes.
+    """The texts of a file of lines, or of a document. Only its beginning and one record, of at most
+    ``longest`` bytes, are buffered.
     """
     head = file.read(HELD)
     is_whole = len(head) < HELD
     head = head.removeprefix(BOM_UTF8)
-    whole = BufferedReader(Stream(chain([head], pieces(file))))
+    stream = BufferedReader(Stream(chain([head], pieces(file))))
     if _is_array(head, is_whole=is_whole):
-        return iter(_Elements(whole, longest))
+        return iter(_Elements(stream, longest))
     if _is_of_values(head):
-        return iter(_Following(whole, longest))
-    every_line = (line for line, _ in lines(whole, longest))
+        return iter(_Following(stream, longest))
+    every_line = (line for line, _ in lines(stream, longest))
     if _is_of_objects(head, longest, is_whole=is_whole):
         return _objects(every_line, longest)
     return of_lines(every_line, longest)
@@ -155,9 +155,9 @@ def _is_of_objects(head: bytes, longest: int, *, is_whole: bool) -> bool:
     first, _, behind = body.partition(b"\n")
     if not body.startswith(b"{") or not behind or _is_a(dict, first):
         return False
-    left = BytesIO(head)
-    raw = next(_objects(left, longest)).raw
-    return _is_a(dict, raw) or not (is_whole or left.read(1))
+    stream = BytesIO(head)
+    raw = next(_objects(stream, longest)).raw
+    return _is_a(dict, raw) or not (is_whole or stream.read(1))
 
 
 def _is_of_values(head: bytes) -> bool:
@@ -267,9 +267,9 @@ class _Elements:
                 self._go(len(self._chars))
                 return raw.encode("latin-1")
 
-    def _go(self, at: int) -> None:
-        self._line += self._chars.count("\n", self._at, at)
-        self._at = at
+    def _go(self, position: int) -> None:
+        self._line += self._chars.count("\n", self._at, position)
+        self._at = position
 
     def _more(self) -> bool:
         """Read more of the text, and drop the part behind; False at its end."""

@@ -70,25 +70,25 @@ def order(x: MissingRecords) -> Any:
 
 def not_quarantined(x: tuple[bytes, tuple[MissingRecords, int | None]]) -> list[MissingRecords]:
     """The left-over records, without as many as are in quarantine."""
-    left, held = x[1]
-    n = left.n - (held or 0)
-    return [replace(left, n=n)] if n > 0 else []
+    unmatched, quarantined = x[1]
+    n = unmatched.n - (quarantined or 0)
+    return [replace(unmatched, n=n)] if n > 0 else []
 
 
 def quarantined_again(x: tuple[bytes, tuple[int, MissingRecords | None]]) -> list[ExtraRows]:
     """The records that are in quarantine more often than they are left over."""
-    text, (in_quarantine, left) = x
-    held = min(in_quarantine, left.n) if left else 0
+    text, (in_quarantine, unmatched) = x
+    matched = min(in_quarantine, unmatched.n) if unmatched else 0
     return (
-        [ExtraRows(in_quarantine - held, shown(text.decode(errors="replace")), "quarantine", held)]
-        if in_quarantine > held
+        [ExtraRows(in_quarantine - matched, shown(text.decode(errors="replace")), "quarantine", matched)]
+        if in_quarantine > matched
         else []
     )
 
 
 def apart(meeting: Meeting, row: Mapping[str, Any], record: Mapping[str, Any]) -> list[RowDifference]:
     """The differences where the row does not hold the record."""
-    return differences(meeting.record, row, record, meeting.how)
+    return differences(meeting.record, row, record, meeting.settings)
 
 
 def fewest(differences: Iterable[list[RowDifference]]) -> tuple[RowDifference, ...]:
@@ -147,7 +147,7 @@ def _near(
 def listed(sample: Iterable[MissingRecords]) -> list[Mismatch]:
     """The reported items, at most `LISTED`: each path once before any a second time."""
     out: list[tuple[int, Mismatch]] = []
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for x in sample:
         place = str(x.place)
         mismatches = [Mismatch(d.path, place, shown(d.value), d.why) for d in x.differences]
@@ -155,6 +155,6 @@ def listed(sample: Iterable[MissingRecords]) -> list[Mismatch]:
             text = shown(unpacked(x.record)) if x.record else ""
             mismatches = [Mismatch("", place, text, x.why or "the record is not in the table")]
         for mismatch in mismatches:
-            out.append((seen[mismatch.path], mismatch))
-            seen[mismatch.path] += 1
+            out.append((counts[mismatch.path], mismatch))
+            counts[mismatch.path] += 1
     return [mismatch for _, mismatch in sorted(out, key=itemgetter(0))][:LISTED]

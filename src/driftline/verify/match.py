@@ -23,14 +23,15 @@ def weight(differences: Sequence[RowDifference]) -> tuple[int, int]:
     return sum(d.lost and not d.unproven for d in differences), len(differences)
 
 
-def together(ways: Sequence[list[RowDifference]]) -> Iterator[RowDifference]:
+def together(alternatives: Sequence[list[RowDifference]]) -> Iterator[RowDifference]:
     """The differences common to all columns: a value is lost if all of them lost it."""
-    best = min(ways, key=weight)
+    best = min(alternatives, key=weight)
     lost = [
-        {at for d in differences if d.lost and not d.unproven for at in _places(d)} for differences in ways
+        {steps for d in differences if d.lost and not d.unproven for steps in _places(d)}
+        for differences in alternatives
     ]
     nowhere = set.intersection(*lost)
-    for differences in ways:
+    for differences in alternatives:
         for d in differences:
             if not d.lost or d.unproven:
                 if d.invented or differences is best:
@@ -44,12 +45,12 @@ def together(ways: Sequence[list[RowDifference]]) -> Iterator[RowDifference]:
 def _parts(d: RowDifference, nowhere: Collection[Steps]) -> Iterator[RowDifference]:
     """The lost parts of the difference's value: all of it, or each place of it that is ``nowhere``."""
     places = _places(d)
-    if all(at in nowhere for at in places):
+    if all(steps in nowhere for steps in places):
         yield d
         return
-    for at, x in places.items():
-        if at in nowhere:
-            yield replace(d, steps=at, value=x, why=f"{shown(x)} is nowhere")
+    for steps, x in places.items():
+        if steps in nowhere:
+            yield replace(d, steps=steps, value=x, why=f"{shown(x)} is nowhere")
 
 
 def _places(d: RowDifference) -> dict[Steps, Any]:
@@ -57,15 +58,15 @@ def _places(d: RowDifference) -> dict[Steps, Any]:
     return dict(_scalars(d.value, d.steps)) or {d.steps: d.value}
 
 
-def _scalars(v: Any, at: Steps) -> Iterator[tuple[Steps, Any]]:
+def _scalars(v: Any, steps: Steps) -> Iterator[tuple[Steps, Any]]:
     if isinstance(v, dict):
         for key, x in v.items():
-            yield from _scalars(x, (*at, key_text(key)))
+            yield from _scalars(x, (*steps, key_text(key)))
     elif isinstance(v, list):
         for i, x in enumerate(v):
-            yield from _scalars(x, (*at, i))
+            yield from _scalars(x, (*steps, i))
     elif v is not None:
-        yield at, v
+        yield steps, v
 
 
 def key_text(key: Any) -> str:
@@ -74,230 +75,244 @@ def key_text(key: Any) -> str:
 
 
 # A column of the field at hand, the lists still around its values, and what the row has in it.
-_Held: TypeAlias = "tuple[TableColumn, int, Any]"
+_SiblingValue: TypeAlias = "tuple[TableColumn, int, Any]"
 
 
 def differences(
     record: TableStruct,
     row: Mapping[str, Any],
     v: Mapping[str, Any],
-    how: ValueSettings | None = None,
+    settings: ValueSettings | None = None,
 ) -> list[RowDifference]:
     """The values of the source's record ``v`` that ``row`` does not hold, or holds beyond it; empty if it
     matches.
 
     ``row``: column name to plain value (struct: dict, map: Pairs).
     """
-    check = _Check(how or ValueSettings())
+    check = _Check(settings or ValueSettings())
     check.record(record, row, v, ())
     if record.rest is None:
         return check.out
-    return list(_beside_rest(check.out, RowRest(row.get(record.rest), check.how), v))
+    return list(_beside_rest(check.out, RowRest(row.get(record.rest), check.settings), v))
 
 
 def _beside_rest(
-    differences: Iterable[RowDifference], rest: RowRest, v: Mapping[str, Any]
+    differences: Iterable[RowDifference], row_rest: RowRest, v: Mapping[str, Any]
 ) -> Iterator[RowDifference]:
     """The differences that the row's rest does not account for, and what it has beyond the record."""
     for difference in differences:
-        waits = difference.lost and not difference.unproven and rest.holds(difference.value, difference.steps)
+        waits = (
+            difference.lost and not difference.unproven and row_rest.holds(difference.value, difference.steps)
+        )
         if not waits:
             yield difference
         elif difference.invented:
             yield replace(difference, lost=False)
-    for at, stored in rest.values.items():
-        if at not in rest.used and not rest.agrees(at, v):
+    for steps, stored in row_rest.values.items():
+        if steps not in row_rest.used and not row_rest.agrees(steps, v):
             why = f"the rest holds {shown(stored)}, the record does not"
-            yield RowDifference(at, stored, why, lost=False, invented=True)
+            yield RowDifference(steps, stored, why, lost=False, invented=True)
 
 
 @dataclass(slots=True)
 class _Check:
-    how: ValueSettings
+    settings: ValueSettings
     out: list[RowDifference] = field(default_factory=list)
 
-    def record(self, record: TableStruct, row: Mapping[str, Any], v: Mapping[str, Any], at: Steps) -> None:
-        columns: dict[str, list[_Held]] = {}
+    def record(self, record: TableStruct, row: Mapping[str, Any], v: Mapping[str, Any], steps: Steps) -> None:
+        columns: dict[str, list[_SiblingValue]] = {}
         for name, stored in row.items():
             if stored is not None and name in record.columns:
                 key, column = record.columns[name]
                 columns.setdefault(key, []).append((column, column.dim, stored))
         for key, x in v.items():
-            if x is None or (key == "" and not self.how.empty_names):
+            if x is None or (key == "" and not self.settings.empty_names):
                 continue
-            held = columns.pop(key, ())
+            siblings = columns.pop(key, ())
             # Most fields have one plain column, and it holds the value.
             if (
-                self.how.units
-                or len(held) != 1
-                or held[0][1]
-                or not self.holds(held[0][0], held[0][2], x, ())
+                self.settings.units
+                or len(siblings) != 1
+                or siblings[0][1]
+                or not self.holds(siblings[0][0], siblings[0][2], x, ())
             ):
-                self.value(held, x, (*at, key))
-                if type(x) is list and key in record.lists and self.how.is_nothing(x):
-                    self.emptied(record.lists[key], held, x, (*at, key), unproven=True)
-        for key, held in columns.items():
-            self.value(held, None, (*at, key))
+                self.value(siblings, x, (*steps, key))
+                if type(x) is list and key in record.lists and self.settings.is_nothing(x):
+                    self.emptied(record.lists[key], siblings, x, (*steps, key), unproven=True)
+        for key, siblings in columns.items():
+            self.value(siblings, None, (*steps, key))
 
-    def holds(self, column: TableColumn, x: Any, v: Any, at: Steps) -> bool:
-        return column.type is not None and x is not None and holds(column.type, x, v, self.way(at))
+    def holds(self, column: TableColumn, x: Any, v: Any, steps: Steps) -> bool:
+        return column.type is not None and x is not None and holds(column.type, x, v, self.settings_at(steps))
 
-    def way(self, at: Steps) -> ValueSettings:
-        return self.how.at(_keys(at)) if self.how.units else self.how
+    def settings_at(self, steps: Steps) -> ValueSettings:
+        return self.settings.at(_keys(steps)) if self.settings.units else self.settings
 
-    def value(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
+    def value(self, siblings: Sequence[_SiblingValue], v: Any, steps: Steps) -> None:
         """One value of the record, against all columns of its field."""
-        if self.how.is_nothing(v) and (
-            is_nothing(v, empty_names=True) or not any(column.has_map() for column, _, _ in held)
-        ):
-            self.nothing(held, v, at)
+        if self.settings.is_nothing(v) and not any(column.has_empty_key(v) for column, _, _ in siblings):
+            self.nothing(siblings, v, steps)
             return
-        held = [
-            h
-            for h in held
-            if h[2].__class__ not in (list, dict, Pairs) or not is_nothing(h[2], empty_names=True)
+        siblings = [
+            s
+            for s in siblings
+            if s[2].__class__ not in (list, dict, Pairs) or not is_nothing(s[2], empty_names=True)
         ]
-        variants = [h for h in held if h[0].variant and not (h[1] and isinstance(v, list))]
+        variants = [s for s in siblings if s[0].variant and not (s[1] and isinstance(v, list))]
         if variants:
-            self.variants(held, variants, v, at)
+            self.variants(siblings, variants, v, steps)
         elif isinstance(v, list):
-            self.elements(held, v, at)
+            self.elements(siblings, v, steps)
         elif isinstance(v, dict):
-            self.nested(held, v, at)
+            self.nested(siblings, v, steps)
         else:
-            self.scalar(held, v, at)
+            self.scalar(siblings, v, steps)
 
-    def nothing(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
-        """A value that is none (2.4): its columns hold no more, and its lists as they are."""
-        for column, dim, stored in held:
+    def nothing(self, siblings: Sequence[_SiblingValue], v: Any, steps: Steps) -> None:
+        """A value without content (2.4): its columns hold nothing more, and its lists unchanged."""
+        for column, dim, stored in siblings:
             by_default = (
                 v is not None or column.type is not None
             )  # no default makes a struct, list or map of null
             if isinstance(stored, list) and not column.defaults:
                 by_default = v is not None and (
-                    not isinstance(v, list) or _as_it_is(stored, dim, v, self.how)
+                    not isinstance(v, list) or _as_it_is(stored, dim, v, self.settings)
                 )
             if not (by_default and _by_default(column, stored)) and not (
                 isinstance(v, Cell) and stored == ""
             ):
-                self.invented(column, stored, v, at)
+                self.invented(column, stored, v, steps)
             elif column.record is not None and isinstance(stored, dict) and isinstance(v, dict):
-                below = _Check(self.how)
-                below.record(column.record, stored, v, at)
-                self.out += [d for d in below.out if d.unproven]
+                nested = _Check(self.settings)
+                nested.record(column.record, stored, v, steps)
+                self.out += [d for d in nested.out if d.unproven]
 
     def emptied(
-        self, names: Iterable[str], held: Sequence[_Held], v: list[Any], at: Steps, *, unproven: bool = False
+        self,
+        names: Iterable[str],
+        siblings: Sequence[_SiblingValue],
+        v: list[Any],
+        steps: Steps,
+        *,
+        unproven: bool = False,
     ) -> None:
         """A list without a value is in one of the field's list columns."""
-        if not any(dim for _, dim, _ in held):
+        if not any(dim for _, dim, _ in siblings):
             why = f"{', '.join(names)} holds null, the record has {shown(v)}"
-            self.out.append(RowDifference(at, v, why, unproven=unproven))
+            self.out.append(RowDifference(steps, v, why, unproven=unproven))
 
-    def scalar(self, held: Sequence[_Held], v: Any, at: Steps) -> None:
+    def scalar(self, siblings: Sequence[_SiblingValue], v: Any, steps: Steps) -> None:
         is_held, strange = False, []
-        for column, dim, stored in held:
+        for column, dim, stored in siblings:
             x = _unwrapped(stored, dim)
-            if self.holds(column, x, v, at):
+            if self.holds(column, x, v, steps):
                 is_held = True
-            elif column.type is None or x is None or not routed(column.type, x, v, self.way(at)):
+            elif column.type is None or x is None or not routed(column.type, x, v, self.settings_at(steps)):
                 strange.append((column, stored))
         if is_held:
             for column, stored in strange:
-                self.invented(column, stored, v, at)
+                self.invented(column, stored, v, steps)
         else:
-            self.lost(strange, v, at)
+            self.lost(strange, v, steps)
 
-    def elements(self, held: Sequence[_Held], v: list[Any], at: Steps) -> None:
+    def elements(self, siblings: Sequence[_SiblingValue], v: list[Any], steps: Steps) -> None:
         """Position by position, each element against all columns that have the list (section 5)."""
         views, strange = [], []
-        for column, dim, stored in held:
-            view = _aligned(stored, dim, v, self.how)
+        for column, dim, stored in siblings:
+            view = _aligned(stored, dim, v, self.settings)
             if view is None:
                 strange.append((column, stored))
             else:
                 views.append((column, *view))
         if not views:
-            self.lost(strange, v, at)
+            self.lost(strange, v, steps)
             return
         for column, stored in strange:
-            self.invented(column, stored, v, at)
+            self.invented(column, stored, v, steps)
         for i, x in enumerate(v):
-            below = [(column, dim, stored[i]) for column, dim, stored in views if stored[i] is not None]
-            self.value(below, x, (*at, i))
+            element_siblings = [
+                (column, dim, stored[i]) for column, dim, stored in views if stored[i] is not None
+            ]
+            self.value(element_siblings, x, (*steps, i))
             if (
                 isinstance(x, list)
-                and self.how.is_nothing(x)
+                and self.settings.is_nothing(x)
                 and (deep := [c.name for c, dim, _ in views if dim])
             ):
-                self.emptied(deep, below, x, (*at, i))
+                self.emptied(deep, element_siblings, x, (*steps, i))
 
-    def nested(self, held: Sequence[_Held], v: dict[Any, Any], at: Steps) -> None:
+    def nested(self, siblings: Sequence[_SiblingValue], v: dict[Any, Any], steps: Steps) -> None:
         """One record column holds what the map columns together do not."""
         records: list[list[RowDifference]] = []
         maps, strange = [], []
-        for column, dim, stored in held:
+        for column, dim, stored in siblings:
             x = _unwrapped(stored, dim)
             if column.record is not None and isinstance(x, dict):
-                checked = _Check(self.how)
-                checked.record(column.record, x, v, at)
+                checked = _Check(self.settings)
+                checked.record(column.record, x, v, steps)
                 records.append(checked.out)
             elif column.value is not None and isinstance(x, dict):
                 maps.append((column.value, x))
             else:
                 strange.append((column, stored))
-        ways = [min(records, key=weight)] if records else []
+        alternatives = [min(records, key=weight)] if records else []
         if maps:
-            checked = _Check(self.how)
-            checked.maps(maps, v, at)
-            ways.append(checked.out)
-        if not ways:
-            self.lost(strange, v, at)
+            checked = _Check(self.settings)
+            checked.maps(maps, v, steps)
+            alternatives.append(checked.out)
+        if not alternatives:
+            self.lost(strange, v, steps)
             return
-        self.out += together(ways)
-        self.out += [d for out in records if out is not ways[0] for d in out if d.invented]
+        self.out += together(alternatives)
+        self.out += [d for out in records if out is not alternatives[0] for d in out if d.invented]
         for column, stored in strange:
-            self.invented(column, stored, v, at)
+            self.invented(column, stored, v, steps)
 
-    def maps(self, maps: Sequence[tuple[TableColumn, dict[Any, Any]]], v: dict[Any, Any], at: Steps) -> None:
+    def maps(
+        self, maps: Sequence[tuple[TableColumn, dict[Any, Any]]], v: dict[Any, Any], steps: Steps
+    ) -> None:
         """Each key's value is held by some of the maps; a typed map's
         key must be there even without a value.
         """
-        rest = [dict(x) for _, x in maps]
+        remaining = [dict(x) for _, x in maps]
         for key, x in v.items():
             text = key_text(key)
-            name = key if any(key in m for m in rest) else text
-            held = [(c, c.dim, m.pop(name)) for (c, _), m in zip(maps, rest, strict=True) if name in m]
-            if isinstance(v, Pairs) and not held:
-                self.lost([], x, (*at, text))
+            name = key if any(key in m for m in remaining) else text
+            siblings = [
+                (c, c.dim, m.pop(name)) for (c, _), m in zip(maps, remaining, strict=True) if name in m
+            ]
+            if isinstance(v, Pairs) and not siblings:
+                self.lost([], x, (*steps, text))
             else:
-                self.value([h for h in held if h[2] is not None], x, (*at, text))
-        for (column, _), m in zip(maps, rest, strict=True):
+                self.value([s for s in siblings if s[2] is not None], x, (*steps, text))
+        for (column, _), m in zip(maps, remaining, strict=True):
             for key, stored in m.items():
                 if has_value(stored):
-                    self.invented(column, stored, None, (*at, key_text(key)))
+                    self.invented(column, stored, None, (*steps, key_text(key)))
 
-    def variants(self, held: Sequence[_Held], variants: Sequence[_Held], v: Any, at: Steps) -> None:
+    def variants(
+        self, siblings: Sequence[_SiblingValue], variants: Sequence[_SiblingValue], v: Any, steps: Steps
+    ) -> None:
         """A variant holds any value, whole."""
         is_held = False
         for column, dim, stored in variants:
-            if self.holds(column, _unwrapped(stored, dim), v, at):
+            if self.holds(column, _unwrapped(stored, dim), v, steps):
                 is_held = True
             else:
-                self.invented(column, stored, v, at)
-        others = _Check(self.how)
-        others.value([h for h in held if h not in variants], v, at)
+                self.invented(column, stored, v, steps)
+        others = _Check(self.settings)
+        others.value([s for s in siblings if s not in variants], v, steps)
         self.out += [d for d in others.out if d.invented or not is_held]
 
-    def lost(self, strange: Sequence[tuple[TableColumn, Any]], v: Any, at: Steps) -> None:
+    def lost(self, strange: Sequence[tuple[TableColumn, Any]], v: Any, steps: Steps) -> None:
         others = "; ".join(f"{column.name} holds {shown(stored)}" for column, stored in strange)
         why = f"{shown(v)} is nowhere" + (f", {others}" if others else "")
-        self.out.append(RowDifference(at, v, why, invented=bool(strange)))
+        self.out.append(RowDifference(steps, v, why, invented=bool(strange)))
 
-    def invented(self, column: TableColumn, stored: Any, v: Any, at: Steps) -> None:
-        has = "the record has no value there" if self.how.is_nothing(v) else f"the record has {shown(v)}"
+    def invented(self, column: TableColumn, stored: Any, v: Any, steps: Steps) -> None:
+        has = "the record has no value there" if self.settings.is_nothing(v) else f"the record has {shown(v)}"
         self.out.append(
-            RowDifference(at, v, f"{column.name} holds {shown(stored)}, {has}", lost=False, invented=True)
+            RowDifference(steps, v, f"{column.name} holds {shown(stored)}, {has}", lost=False, invented=True)
         )
 
 
@@ -319,8 +334,8 @@ def _by_default(column: TableColumn, stored: Any) -> bool:
     )
 
 
-def _keys(at: Steps) -> str:
-    return ".".join(step for step in at if isinstance(step, str))
+def _keys(steps: Steps) -> str:
+    return ".".join(step for step in steps if isinstance(step, str))
 
 
 def _unwrapped(stored: Any, dim: int) -> Any:
@@ -332,21 +347,21 @@ def _unwrapped(stored: Any, dim: int) -> Any:
     return stored
 
 
-def _aligned(stored: Any, dim: int, v: list[Any], how: ValueSettings) -> tuple[int, list[Any]] | None:
+def _aligned(stored: Any, dim: int, v: list[Any], settings: ValueSettings) -> tuple[int, list[Any]] | None:
     """The list of the column that stands position by position beside
     ``v``, and the dimension of its elements.
 
     A value of a smaller dimension is wrapped whole. Lists of nothing may or may not count as a dimension.
     """
-    for depth in (_depth(v, how.is_nothing), _depth(v, lambda _: False)):
+    for depth in (_depth(v, settings.is_nothing), _depth(v, lambda _: False)):
         x = _unwrapped(stored, max(dim - depth, 0))
         if isinstance(x, list) and len(x) == len(v) and dim:
             return min(dim, depth) - 1, x
     return None
 
 
-def _as_it_is(stored: list[Any], dim: int, v: list[Any], how: ValueSettings) -> bool:
-    return len(stored) == len(v) or _aligned(stored, dim, v, how) is not None
+def _as_it_is(stored: list[Any], dim: int, v: list[Any], settings: ValueSettings) -> bool:
+    return len(stored) == len(v) or _aligned(stored, dim, v, settings) is not None
 
 
 def _depth(v: Any, passes_over: Callable[[Any], bool]) -> int:

@@ -67,17 +67,17 @@ class Slot:
             slot._add_type(f.type, column, many)
 
     def _add_type(self, type_: Type, column: TableColumn, many: bool) -> None:
-        dim, inner = peel(type_)
+        dim, base = peel(type_)
         self.many = self.many or many or dim > 0
-        match inner:
+        match base:
             case Primitive(name):
                 self.kinds.add(name)
             case Struct() if column.record is not None:
-                self._add(inner, column.record, False)
+                self._add(base, column.record, False)
             case Map() if column.value is not None:
                 self.values = self.values or Slot()
                 # Sibling maps hold one key's value, as siblings do, but no column has siblings.
-                self.values._add_type(inner.value, column.value, True)
+                self.values._add_type(base.value, column.value, True)
 
     def _merge(self, other: Slot) -> None:
         self.kinds |= other.kinds
@@ -107,7 +107,7 @@ class Meeting:
 
     record: TableStruct
     slot: Slot
-    how: ValueSettings
+    settings: ValueSettings
 
     def of_record(self, v: Mapping[str, Any]) -> set[str]:
         """The collapsed scalars of a source's record, each with its path."""
@@ -120,18 +120,18 @@ class Meeting:
         out: set[str] = set()
         self._row(self.record, self.slot, row, "", out)
         if self.record.rest is not None and row.get(self.record.rest):
-            for waiting in RowRest(row[self.record.rest], self.how).records():
+            for waiting in RowRest(row[self.record.rest], self.settings).records():
                 self._value(self.slot, waiting, "", out)
         return out
 
     def _value(self, slot: Slot | None, v: Any, path: str, out: set[str]) -> None:
         if isinstance(v, dict):
             for key, x in v.items():
-                if x is not None and (key != "" or self.how.empty_names):
-                    at = f"{path}.{key}" if path else str(key)
-                    below = slot and slot.child(str(key))
-                    if not (below and below.default):
-                        self._value(below, x, at, out)
+                if x is not None and (key != "" or self.settings.empty_names):
+                    child_path = f"{path}.{key}" if path else str(key)
+                    child = slot and slot.child(str(key))
+                    if not (child and child.default):
+                        self._value(child, x, child_path, out)
         elif isinstance(v, list):
             for x in v:
                 if x is not None:
@@ -141,23 +141,23 @@ class Meeting:
             if isinstance(v, bytes) and not (slot and slot.kinds & _TEXTS):
                 v = base64_text(v)  # no column takes them as they are
             out.add(
-                f"{path}={_collapsed(v, self.how.at(path) if self.how.units else self.how, coarse, timeless)}"
+                f"{path}={_collapsed(v, self.settings.at(path) if self.settings.units else self.settings, coarse, timeless)}"
             )
 
     def _row(self, record: TableStruct, slot: Slot, row: Mapping[str, Any], path: str, out: set[str]) -> None:
-        whole = {record.columns[name][0] for name in row if _is_whole(record, name)}
+        integer_keys = {record.columns[name][0] for name in row if _is_integer(record, name)}
         for name, stored in row.items():
             if name not in record.columns:
                 continue
             key, column = record.columns[name]
-            at = f"{path}.{key}" if path else key
+            field_path = f"{path}.{key}" if path else key
             # A long beside an instant is the value, the instant its conversion (seed rule 10), or the other
             # way round, exactly: the number says it all. So does a text: it is the long's, or the instant's.
-            echo = key in whole and column.type is not None and column.type.name in _INSTANTS
-            below = slot.child(key)
-            counts = below is not None and not below.default
-            if below is not None and counts and not (echo and not below.many):
-                self._column(column, below, stored, at, out)
+            echo = key in integer_keys and column.type is not None and column.type.name in _INSTANTS
+            child = slot.child(key)
+            counts = child is not None and not child.default
+            if child is not None and counts and not (echo and not child.many):
+                self._column(column, child, stored, field_path, out)
 
     def _column(self, column: TableColumn, slot: Slot, stored: Any, path: str, out: set[str]) -> None:
         if stored is None:
@@ -169,10 +169,10 @@ class Meeting:
             self._row(column.record, slot, stored, path, out)
         elif column.value is not None:
             for key, x in stored.items():
-                below = slot.child(str(key))
-                at = f"{path}.{key}"
-                if below is not None and (key != "" or self.how.empty_names):
-                    self._column(column.value, below, x, at, out)
+                child = slot.child(str(key))
+                child_path = f"{path}.{key}"
+                if child is not None and (key != "" or self.settings.empty_names):
+                    self._column(column.value, child, x, child_path, out)
         else:
             self._value(slot, stored, path, out)
 
@@ -209,7 +209,7 @@ def exactly(v: Any) -> str:
             return _number(v, 0)
 
 
-def _collapsed(v: Any, how: ValueSettings, coarse: int, timeless: bool = False) -> str:
+def _collapsed(v: Any, settings: ValueSettings, coarse: int, timeless: bool = False) -> str:
     """A scalar as one text, the same for all that it converts to."""
     if isinstance(v, bytes):
         try:
@@ -219,20 +219,20 @@ def _collapsed(v: Any, how: ValueSettings, coarse: int, timeless: bool = False) 
     if isinstance(v, str):
         if not _QUOTES.isdisjoint(v):  # readers of CSV differ in which they take for a part of the text
             v = v.translate(_WITHOUT_QUOTES)
-        meant = _meant(v, how)
+        meant = _meant(v, settings)
         if meant is None:
             return f"'{v}"
         v = meant
     elif isinstance(v, date):
-        v = epoch(v, how.unit)
+        v = epoch(v, settings.unit)
     if timeless:
         return "*"
     key = _number(v, coarse)
     # `1.234` in a text may be either number where points stand between thousands.
-    return "".join(filter(str.isdigit, key.partition("e")[0])).strip("0") if how.thousands else key
+    return "".join(filter(str.isdigit, key.partition("e")[0])).strip("0") if settings.thousands else key
 
 
-def _is_whole(record: TableStruct, name: str) -> bool:
+def _is_integer(record: TableStruct, name: str) -> bool:
     column = record.columns[name][1] if name in record.columns else None
     return column is not None and not column.dim and column.type is not None and column.type.name in _WHOLE
 
@@ -242,17 +242,17 @@ _WITHOUT_QUOTES = str.maketrans("", "", "\"'")
 _WORDS = {"true": 1, "false": 0, "NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def _meant(text: str, how: ValueSettings) -> float | Decimal | None:
+def _meant(text: str, settings: ValueSettings) -> float | Decimal | None:
     """The number that a text may have been, or may become: a number's, a date's epoch, true's 1."""
     first = text[:1]
     if first == "-" or "0" <= first <= "9":
         n = number(text)
-        n = written(text, how) if n is None and (how.comma or how.thousands) else n
+        n = written(text, settings) if n is None and (settings.comma or settings.thousands) else n
         if n is not None:
             return n
-        m = moment(text, how.offsets)
+        m = moment(text, settings.offsets)
         if m is not None:
-            return epoch(m, how.unit)
+            return epoch(m, settings.unit)
     return _WORDS.get(text, _WORDS.get(text.lower()))
 
 

@@ -45,8 +45,8 @@ def moment(text: str, offsets: bool = False) -> Moment | None:
 
 def micros(m: Moment) -> int:
     """Microseconds since 1970; a date is its midnight, a zoneless timestamp is taken as UTC."""
-    at = m if isinstance(m, datetime) else datetime(m.year, m.month, m.day)
-    return (at.replace(tzinfo=at.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+    instant = m if isinstance(m, datetime) else datetime(m.year, m.month, m.day)
+    return (instant.replace(tzinfo=instant.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 def epoch(m: Moment, unit: str | None) -> int | Decimal:
@@ -57,5 +57,5 @@ def epoch(m: Moment, unit: str | None) -> int | Decimal:
     """
     if unit == "ns":
         return micros(m) * 1000
-    whole, rest = divmod(micros(m), PER_UNIT[unit or "ms"])
-    return whole if not rest else whole + Decimal(rest) / PER_UNIT[unit or "ms"]
+    units, remainder = divmod(micros(m), PER_UNIT[unit or "ms"])
+    return units if not remainder else units + Decimal(remainder) / PER_UNIT[unit or "ms"]

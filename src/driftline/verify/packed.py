@@ -17,6 +17,7 @@ from struct import error as StructError
 from struct import unpack
 from typing import IO, Any
 
+import cramjam
 import pyarrow as pa
 
 from driftline.errors import DataError
@@ -33,10 +34,10 @@ _ENCODINGS: tuple[tuple[bytes, str], ...] = (
     (BOM_UTF32_LE, "utf-32"), (BOM_UTF32_BE, "utf-32"), (BOM_UTF16_LE, "utf-16"), (BOM_UTF16_BE, "utf-16"),
     (b"{\0", "utf-16-le"), (b"[\0", "utf-16-le"), (b"\0{", "utf-16-be"), (b"\0[", "utf-16-be"),
 )  # fmt: skip
-_BLOCKS = {".snappy": "snappy", ".lz4": "lz4_raw"}  # Hadoop's, which begin with a length
+_BLOCKS = {".snappy": "snappy", ".lz4": "lz4"}  # Hadoop's, which begin with a length
 
 # Errors by which a file is recognised that is cut off, or has foreign bytes.
-_BROKEN = (OSError, EOFError, ValueError, IndexError, StructError, zlib.error, lzma.LZMAError)
+_BROKEN = (OSError, EOFError, ValueError, StructError, zlib.error, lzma.LZMAError, cramjam.DecompressionError)
 
 _Reader = Callable[[IO[bytes]], Iterator[bytes]]
 
@@ -122,37 +123,31 @@ def _frames(packed: IO[bytes]) -> Iterator[bytes]:
         if len(text) < size - 4:
             raise EOFError("it ends within a chunk")
         if kind < 2:
-            yield text if kind else _snappy(text)
+            yield text if kind else bytes(cramjam.snappy.decompress_raw(text))
 
 
 def _blocks(packed: IO[bytes], codec: str) -> Iterator[bytes]:
     while head := packed.read(4):
-        (left,) = unpack(">I", head)
-        while left:
+        (remaining,) = unpack(">I", head)
+        while remaining:
             (size,) = unpack(">I", packed.read(4))
             chunk = packed.read(size)
-            text = _snappy(chunk) if codec == "snappy" else _plain(chunk, left, codec)
+            text = (
+                bytes(cramjam.snappy.decompress_raw(chunk)) if codec == "snappy" else _plain(chunk, remaining)
+            )
             yield text
-            left -= len(text)
+            remaining -= len(text)
 
 
-def _snappy(packed: bytes) -> bytes:
-    size = place = 0
-    while packed[place] & 0x80:
-        size |= (packed[place] & 0x7F) << 7 * place
-        place += 1
-    return _plain(packed, size | packed[place] << 7 * place, "snappy")
-
-
-def _plain(packed: bytes, size: int, codec: str) -> bytes:
-    return bytes(pa.Codec(codec).decompress(packed, decompressed_size=size, asbytes=True))
+def _plain(packed: bytes, size: int) -> bytes:
+    return bytes(pa.Codec("lz4_raw").decompress(packed, decompressed_size=size, asbytes=True))
 
 
 def _encoding(head: bytes) -> str | None:
-    found = next((encoding for sign, encoding in _ENCODINGS if head.startswith(sign)), None)
+    encoding = next((name for sign, name in _ENCODINGS if head.startswith(sign)), None)
     # Without a mark, the second character decides: JSON's is one byte and a zero.
-    second = {"utf-16-le": head[3:4], "utf-16-be": head[2:3]}.get(found or "", b"\0")
-    return found if second == b"\0" else None
+    second = {"utf-16-le": head[3:4], "utf-16-be": head[2:3]}.get(encoding or "", b"\0")
+    return encoding if second == b"\0" else None
 
 
 def _as_utf8(texts: Iterator[bytes]) -> Iterator[bytes]:

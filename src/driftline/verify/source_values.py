@@ -69,10 +69,10 @@ class ValueSettings:
     thousands: str = ""
 
     def at(self, path: str) -> ValueSettings:
-        """The way to read the field at a path: by the unit of the longest path that leads to it."""
-        above = [p for p in self.units if path == p or path.startswith(f"{p}.")]
-        unit = self.units[max(above, key=len)] if above else None
-        return replace(self, unit=unit, units={}) if above else self
+        """The settings for the field at a path, with the unit of the longest path that leads to it."""
+        prefixes = [p for p in self.units if path == p or path.startswith(f"{p}.")]
+        unit = self.units[max(prefixes, key=len)] if prefixes else None
+        return replace(self, unit=unit, units={}) if prefixes else self
 
     def is_nothing(self, v: Any) -> bool:
         """True if the value carries none."""
@@ -102,31 +102,31 @@ def number(text: str) -> int | Decimal | None:
         return None
 
 
-def written(text: str, how: ValueSettings) -> int | Decimal | None:
+def written(text: str, settings: ValueSettings) -> int | Decimal | None:
     """The number that a cell of CSV is.
 
     >>> written("1,50", ValueSettings(comma=True)), written("1.50", ValueSettings(comma=True))
     (Decimal('1.50'), None)
     """
-    return number(spelled(text, how))
+    return number(spelled(text, settings))
 
 
-def spelled(text: str, how: ValueSettings) -> str:
+def spelled(text: str, settings: ValueSettings) -> str:
     """The text with the number in it as JSON writes it; with `_` for a sign that stands where it must not.
 
     >>> [spelled(text, ValueSettings(thousands=",")) for text in ("-1,234.50", "12,34", "7.5")]
     ['-1234.50', '12_34', '7.5']
     """
-    if how.thousands and how.thousands in text:
-        whole, point, fraction = text.partition("," if how.comma else ".")
-        first, *groups = whole.removeprefix("-").split(how.thousands)
+    if settings.thousands and settings.thousands in text:
+        integer, point, fraction = text.partition("," if settings.comma else ".")
+        first, *groups = integer.removeprefix("-").split(settings.thousands)
         digits = [first, *groups, fraction or "0"]
         is_grouped = groups and all(len(group) == 3 for group in groups) and 1 <= len(first) <= 3
         if is_grouped and first[0] != "0" and (fraction or not point) and all(map(_are_digits, digits)):
-            text = f"{'-' * whole.startswith('-')}{first}{''.join(groups)}{point}{fraction}"
+            text = f"{'-' * integer.startswith('-')}{first}{''.join(groups)}{point}{fraction}"
         else:
-            text = text.replace(how.thousands, "_")
-    return text.translate(_COMMA) if how.comma else text
+            text = text.replace(settings.thousands, "_")
+    return text.translate(_COMMA) if settings.comma else text
 
 
 def _are_digits(text: str) -> bool:
@@ -157,17 +157,17 @@ def reads_back(x: float, written: Decimal) -> bool:
     return math.isfinite(x) and written in (Decimal(f"{x:.{digits - 1}e}"), Decimal(repr(x)))
 
 
-def declared(cell: Cell, how: ValueSettings) -> Any:
+def declared(cell: Cell, settings: ValueSettings) -> Any:
     """The number that the cell's text is, for a declared column; else the value of `typed`.
 
     >>> declared(Cell("1.50"), ValueSettings()), declared(Cell("007"), ValueSettings())
     (Decimal('1.50'), '007')
     """
-    number_ = written(cell, how)
-    return typed(cell, how) if number_ is None else number_
+    number_ = written(cell, settings)
+    return typed(cell, settings) if number_ is None else number_
 
 
-def typed(cell: Cell, how: ValueSettings) -> Any:
+def typed(cell: Cell, settings: ValueSettings) -> Any:
     """The value that the cell's text is written as; the text if it is none (2.3).
 
     >>> [typed(Cell(text), ValueSettings()) for text in ("12", "007", "1.50", "True")]
@@ -176,10 +176,10 @@ def typed(cell: Cell, how: ValueSettings) -> Any:
     text = str(cell)
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    n = written(text, how)
+    n = written(text, settings)
     if isinstance(n, int):
-        return n if str(n) == spelled(text, how) else text
-    plain = spelled(text, how)
+        return n if str(n) == spelled(text, settings) else text
+    plain = spelled(text, settings)
     if n is None or not (_PLAIN_FRACTION.fullmatch(plain) or _printed(float(n), plain)):
         return text
     return n
@@ -190,8 +190,8 @@ def _printed(x: float, text: str) -> bool:
     if not math.isfinite(x):
         return False
     sign, digits, _ = (shortest := Decimal(repr(x))).as_tuple()
-    first, rest = str(digits[0]), "".join(map(str, digits[1:])).rstrip("0") or "0"
-    return text in (repr(x), f"{'-' * sign}{first}.{rest}E{shortest.adjusted()}")
+    first, fraction = str(digits[0]), "".join(map(str, digits[1:])).rstrip("0") or "0"
+    return text in (repr(x), f"{'-' * sign}{first}.{fraction}E{shortest.adjusted()}")
 
 
 def is_nothing(v: Any, *, empty_names: bool = False) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import MARK, data_key
 from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
+from driftline.verify.source_values import is_nothing
 
 # By column id.
 Defaults: TypeAlias = "Mapping[int, Iterable[Any]]"
@@ -27,11 +28,17 @@ class TableColumn:
     value: TableColumn | None = None
     defaults: tuple[Any, ...] = ()
 
-    def has_map(self) -> bool:
-        """True if it is a map, or has one at any depth."""
+    def has_empty_key(self, v: Any) -> bool:
+        """True if a value under the empty key stands in one of its maps, where it is a key like any other."""
+        if isinstance(v, list):
+            return any(self.has_empty_key(x) for x in v)
+        if not isinstance(v, dict):
+            return False
         if self.record is not None:
-            return any(column.has_map() for _, column in self.record.columns.values())
-        return self.value is not None
+            return any(column.has_empty_key(v.get(key)) for key, column in self.record.columns.values())
+        if self.value is None:
+            return False
+        return not is_nothing(v.get("")) or any(self.value.has_empty_key(x) for x in v.values())
 
     @property
     def variant(self) -> bool:
@@ -41,15 +48,15 @@ class TableColumn:
     @classmethod
     def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> TableColumn:
         """The column of this type. ``prefix``: of marks; ``defaults``: of nested fields, by id."""
-        dim, inner = peel(type_)
-        match inner:
+        dim, base = peel(type_)
+        match base:
             case Struct():
-                return cls(name, dim, record=TableStruct.of(inner, prefix, defaults))
+                return cls(name, dim, record=TableStruct.of(base, prefix, defaults))
             case Map():
-                return cls(name, dim, value=cls.of(name, inner.value, prefix, defaults))
+                return cls(name, dim, value=cls.of(name, base.value, prefix, defaults))
             case Primitive():
-                return cls(name, dim, type=inner)
-        raise AssertionError(inner)
+                return cls(name, dim, type=base)
+        raise AssertionError(base)
 
 
 @dataclass(slots=True)
@@ -67,8 +74,8 @@ class TableStruct:
     @classmethod
     def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> TableStruct:
         """The columns of a struct. ``prefix``: of marks; ``defaults``: of all fields, by id."""
-        own = rest_column(struct)
-        out = cls({}, rest=own.name if own is not None else None)
+        rest_field = rest_column(struct)
+        out = cls({}, rest=rest_field.name if rest_field is not None else None)
         for f in struct.fields:
             if f.name == out.rest:
                 continue

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -95,21 +96,21 @@ class _Kind(NamedTuple):
 
 
 def _parquet(file: Any) -> Iterator[dict[str, Any]]:
-    whole = ParquetFile(file, coerce_int96_timestamp_unit="us")
-    metadata = whole.metadata.metadata or {}
+    parquet = ParquetFile(file, coerce_int96_timestamp_unit="us")
+    metadata = parquet.metadata.metadata or {}
     old = old_days({key.decode(): value.decode(errors="replace") for key, value in metadata.items()})
-    kinds = [_Kind.of(whole.schema.column(i), old) for i in range(len(whole.schema))]
+    kinds = [_Kind.of(parquet.schema.column(i), old) for i in range(len(parquet.schema))]
     fine = ParquetFile(file, coerce_int96_timestamp_unit="ns") if any(k.int96 for k in kinds) else None
-    for group in range(whole.num_row_groups):
-        table = whole.read_row_group(group)
-        if len(table) != (rows := whole.metadata.row_group(group).num_rows):
+    for group in range(parquet.num_row_groups):
+        table = parquet.read_row_group(group)
+        if len(table) != (rows := parquet.metadata.row_group(group).num_rows):
             raise DataError(f"row group {group}: it holds {len(table)} rows, and the footer says {rows}")
-        other = fine.read_row_group(group) if fine is not None else table
+        fine_table = fine.read_row_group(group) if fine is not None else table
         for start in range(0, len(table), _ROWS):
             flags = iter(kinds)
             columns = [
                 _values(_one(column.slice(start, _ROWS)), _one(second.slice(start, _ROWS)), flags)
-                for column, second in zip(table.columns, other.columns, strict=True)
+                for column, second in zip(table.columns, fine_table.columns, strict=True)
             ]
             for row in zip(*columns, strict=True) if columns else ():
                 yield {
@@ -144,8 +145,8 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any
         return [None if place is None or not words else words[place] for place in array.indices.to_pylist()]
     if pa.types.is_struct(type_):
         names = [f.name for f in type_]
-        inner = [_values(array.field(i), fine.field(i), kinds) for i in range(len(names))]
-        rows = zip(*inner, strict=True)
+        children = [_values(array.field(i), fine.field(i), kinds) for i in range(len(names))]
+        rows = zip(*children, strict=True)
         return [
             {name: value for name, value in zip(names, row, strict=True) if value is not None}
             if valid
@@ -170,19 +171,19 @@ def _is_untyped(type_: pa.DataType) -> bool:
 
 
 def _maps(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any]:
-    entries, others = (
+    entries, fine_entries = (
         a.cast(pa.list_(pa.struct([a.type.key_field, a.type.item_field]))) for a in (array, fine)
     )
-    flat, other = entries.flatten(), others.flatten()
-    keys = _values(flat.field(0), other.field(0), kinds)
-    values = _values(flat.field(1), other.field(1), kinds)
+    flat, fine_flat = entries.flatten(), fine_entries.flatten()
+    keys = _values(flat.field(0), fine_flat.field(0), kinds)
+    values = _values(flat.field(1), fine_flat.field(1), kinds)
     pairs = _cut(list(zip(keys, values, strict=True)), entries)
     if pa.types.is_nested(array.type.key_type):
         return [
-            None if some is None else [{"key": k, **({} if v is None else {"value": v})} for k, v in some]
-            for some in pairs
+            None if items is None else [{"key": k, **({} if v is None else {"value": v})} for k, v in items]
+            for items in pairs
         ]
-    return [None if some is None else Pairs(some) for some in pairs]
+    return [None if items is None else Pairs(items) for items in pairs]
 
 
 def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
@@ -276,13 +277,21 @@ _UNREAD = "counted-"  # before the name of a logical type, whose values stay int
 
 def _avro(file: Any) -> Iterator[dict[str, Any]]:
     from fastavro import reader
+    from fastavro.read import LOGICAL_READERS
 
+    # fastavro's own round to the precision of the type, whatever the file has.
+    LOGICAL_READERS.update(dict.fromkeys(("bytes-decimal", "fixed-decimal"), _decimal))
     records: Any = reader(file, return_record_name=True, handle_unicode_errors="surrogateescape")
     old = old_days(records.metadata)
     if old is not None and old.days:
         return _old_avro(file, records.metadata["avro.schema"], old)
     plain = _AvroSchema().plain(records.writer_schema)
     return (plain(record) for record in records)
+
+
+def _decimal(data: bytes, schema: Any, *_: Any) -> Decimal:
+    digits = tuple(map(int, str(abs(number := int.from_bytes(data, "big", signed=True)))))
+    return Decimal((int(number < 0), digits, -schema.get("scale", 0)))
 
 
 def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:
@@ -338,12 +347,12 @@ class _AvroSchema:
                 return self.plain(kind)
 
     def _record(self, fields: Sequence[Any]) -> Plain:
-        inner = [(f["name"], self.plain(f["type"])) for f in fields]
+        readers = [(f["name"], self.plain(f["type"])) for f in fields]
 
         def plain(record: Any) -> dict[str, Any]:
             """The record as a dict of its fields that are not null."""
             values = record[1] if type(record) is tuple else record
-            return {name: read(values[name]) for name, read in inner if values.get(name) is not None}
+            return {name: read(values[name]) for name, read in readers if values.get(name) is not None}
 
         return plain
 

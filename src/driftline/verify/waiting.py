@@ -30,35 +30,35 @@ _DECODE = json.JSONDecoder(parse_int=number, parse_float=number).decode
 class RowRest:
     """A row's rest. ``used``: the values of it that the record was found to have."""
 
-    def __init__(self, stored: Mapping[str, str] | None, how: ValueSettings) -> None:
-        self._how = how
+    def __init__(self, stored: Mapping[str, str] | None, settings: ValueSettings) -> None:
+        self._settings = settings
         self._typed: dict[Steps, bool] = {}
         self.values: dict[Steps, Any] = {}
         self.used: set[Steps] = set()
         for path, text in (stored or {}).items():
             if not is_type_key(path):
                 spelled = (stored or {}).get(type_key(path))
-                at = steps(path)
-                self._typed[at] = spelled is not None
+                location = steps(path)
+                self._typed[location] = spelled is not None
                 value = _DECODE(text)
-                self.values[at] = value if spelled is None else _typed(value, type_of(spelled))
+                self.values[location] = value if spelled is None else _typed(value, type_of(spelled))
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Each value in a record of its own, without the lists around it."""
-        for at, value in self.values.items():
+        for location, value in self.values.items():
             nested = value
-            for key in reversed([step for step in at if isinstance(step, str)]):
+            for key in reversed([step for step in location if isinstance(step, str)]):
                 nested = {key: nested}
             yield nested
 
-    def holds(self, v: Any, at: Steps) -> bool:
+    def holds(self, v: Any, location: Steps) -> bool:
         """True if the rest holds the value, whole or in parts."""
-        if at in self.values:
-            if not self._same(self.values[at], v, self._typed[at]):
+        if location in self.values:
+            if not self._same(self.values[location], v, self._typed[location]):
                 return False
-            self.used.add(at)
+            self.used.add(location)
             return True
-        if self._holds_around(v, at):
+        if self._holds_around(v, location):
             return True
         if isinstance(v, list):
             parts: list[tuple[str | int, Any]] = list(enumerate(v))
@@ -67,20 +67,23 @@ class RowRest:
         else:
             return False
         # Each part is asked for: what one uses is used, though another one is lost.
-        held = [self.holds(x, (*at, step)) for step, x in parts if not self._how.is_nothing(x)]
-        return all(held)
+        results = [self.holds(x, (*location, step)) for step, x in parts if not self._settings.is_nothing(x)]
+        return all(results)
 
-    def _holds_around(self, v: Any, at: Steps) -> bool:
+    def _holds_around(self, v: Any, location: Steps) -> bool:
         """True if the rest holds the value as part of one that waits whole."""
-        ends = (end for end in range(1, len(at)) if at[:end] in self.values)
-        return any(self._same(_at(self.values[at[:end]], at[end:]), v, self._typed[at[:end]]) for end in ends)
+        ends = (end for end in range(1, len(location)) if location[:end] in self.values)
+        return any(
+            self._same(_at(self.values[location[:end]], location[end:]), v, self._typed[location[:end]])
+            for end in ends
+        )
 
-    def agrees(self, at: Steps, record: Any) -> bool:
+    def agrees(self, location: Steps, record: Any) -> bool:
         """True if the record has the same value at the path as the rest."""
-        return self._same(self.values[at], _at(record, at), self._typed[at])
+        return self._same(self.values[location], _at(record, location), self._typed[location])
 
     def _same(self, stored: Any, v: Any, typed: bool) -> bool:
-        is_nothing, empty_names = self._how.is_nothing, self._how.empty_names
+        is_nothing, empty_names = self._settings.is_nothing, self._settings.empty_names
         if stored is None or is_nothing(v):
             return (stored is None and v is None) or (is_nothing(v) and is_nothing(stored))
         if isinstance(v, dict):
@@ -94,11 +97,11 @@ class RowRest:
             same = isinstance(stored, list) and len(stored) == len(v)
             return same and all(self._same(x, y, typed) for x, y in zip(stored, v, strict=True))
         if isinstance(v, Cell):
-            return v == stored if isinstance(stored, str) else bool(written(v, self._how) == stored)
+            return v == stored if isinstance(stored, str) else bool(written(v, self._settings) == stored)
         if isinstance(v, bytes) and isinstance(stored, str):
             return base64_text(v) == stored
         if isinstance(stored, str):
-            return (typed or _is_text(v)) and holds(STRING, stored, v, self._how)
+            return (typed or _is_text(v)) and holds(STRING, stored, v, self._settings)
         if isinstance(stored, bool) or isinstance(v, bool):
             return stored is v
         return bool(stored == v) or (stored != stored and v != v)
@@ -125,17 +128,17 @@ def _is_text(v: Any) -> bool:
 
 def _typed(value: Any, type_: Type) -> Any:
     """A value of the rest as one of its type; dates and the like stay text."""
-    dim, inner = peel(type_)
+    dim, base = peel(type_)
     if value is None:
         return None
     if dim:
         return [_typed(item, type_.element) for item in value]  # type: ignore[union-attr]
-    match inner:
+    match base:
         case Struct(fields):
             types = {f.name: f.type for f in fields}
             return {key: _typed(item, types[key]) for key, item in value.items()}
         case Map():
-            return {key: _typed(item, inner.value) for key, item in value.items()}
+            return {key: _typed(item, base.value) for key, item in value.items()}
         case Primitive("float"):
             return Single(single(float(value)))
         case Primitive("double"):

@@ -34,14 +34,14 @@ Piece = tuple[int, bytes, bytes]  # the kind, fingerprints and places of its rec
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The records without a row: ``at`` their places, of ``records`` in all.
+    """The records without a row: their ``places``, of ``records`` in all.
 
     Of rows that no record equals: ``alone`` their fingerprints, ``others`` the number of those without kept
     fingerprints. ``surplus``: the number of rows that equal a matched row.
     """
 
     records: int
-    at: bytes = b""
+    places: bytes = b""
     alone: bytes = b""
     surplus: int = 0
     others: int = 0
@@ -49,7 +49,7 @@ class Unmatched:
     @property
     def missing(self) -> int:
         """The number of records without a row."""
-        return len(self.at) // _AT
+        return len(self.places) // _AT
 
     @property
     def has_rows(self) -> bool:
@@ -65,9 +65,9 @@ def standing(part: int, lines: Iterable[int]) -> bytes:
     return (np.fromiter(lines, np.int64) + part * _LINES).tobytes()
 
 
-def by_part(at: bytes) -> dict[int, set[int]]:
+def by_part(places: bytes) -> dict[int, set[int]]:
     """The lines of each part."""
-    parts, lines = np.divmod(np.frombuffer(at, np.int64), _LINES)
+    parts, lines = np.divmod(np.frombuffer(places, np.int64), _LINES)
     return {int(part): set(lines[parts == part].tolist()) for part in np.unique(parts)}
 
 
@@ -77,8 +77,8 @@ def unmatched(pieces: Iterable[Piece]) -> Unmatched:
     for piece in pieces:
         by_kind[piece[0]].append(piece)
     records, rows = (_keys(by_kind[kind]) for kind in (RECORD, ROW))
-    at = np.frombuffer(b"".join(at for _, _, at in by_kind[RECORD]), np.int64)
-    others = b"".join(at for _, _, at in by_kind[OTHER])
+    places = np.frombuffer(b"".join(places for _, _, places in by_kind[RECORD]), np.int64)
+    others = b"".join(places for _, _, places in by_kind[OTHER])
     total = len(records) + len(others) // _AT
     keys = np.concatenate((records, rows))
     if not len(keys):
@@ -94,28 +94,28 @@ def unmatched(pieces: Iterable[Piece]) -> Unmatched:
     lone = order[is_record & (rank >= of_rows[group])]
     alone = (of_records == 0) & (of_rows > 0)
     surplus = np.maximum(of_rows - of_records, 0)[~alone].sum()
-    left = in_order[~is_record & alone[group]]
-    return Unmatched(total, at[np.sort(lone)].tobytes() + others, left.tobytes(), int(surplus))
+    alone_rows = in_order[~is_record & alone[group]]
+    return Unmatched(total, places[np.sort(lone)].tobytes() + others, alone_rows.tobytes(), int(surplus))
 
 
 def _keys(pieces: Iterable[Piece]) -> np.ndarray[Any, Any]:
     return np.frombuffer(b"".join(keys for _, keys, _ in pieces), np.uint64).reshape(-1, WIDTH // 8)
 
 
-def scattered(kind: int, keys: bytes, at: bytes, buckets: int) -> list[tuple[int, Piece]]:
+def scattered(kind: int, keys: bytes, packed_places: bytes, buckets: int) -> list[tuple[int, Piece]]:
     """Cut a piece by its fingerprints (``keys``) into ``buckets``, so that equal ones meet in one.
 
-    ``kind``: of the records; ``at``: their places, if known.
+    ``kind``: of the records; ``packed_places``: their places, if known.
     """
     if buckets == 1 or kind == OTHER:
-        return [(0, (kind, keys, at))]
+        return [(0, (kind, keys, packed_places))]
     pairs = np.frombuffer(keys, np.uint64).reshape(-1, WIDTH // 8)
-    places = np.frombuffer(at, np.int64)
+    places = np.frombuffer(packed_places, np.int64)
     bucket = pairs[:, 0] % np.uint64(buckets)
     out = []
     for i in range(buckets):
         chosen = bucket == i
-        where = places[chosen].tobytes() if at else b""
+        where = places[chosen].tobytes() if packed_places else b""
         out.append((i, (kind, pairs[chosen].tobytes(), where)))
     return out
 
@@ -173,10 +173,10 @@ class Fingerprinter:
             places: list[int] = []
             others: list[int] = []
             for lines, raws in _batches(part):
-                found = expected.of_lines(raws)
-                keys.append(found.fingerprints)
-                places += [lines[i] for i in found.places]
-                others += [lines[i] for i in found.others]
+                rows = expected.of_lines(raws)
+                keys.append(rows.fingerprints)
+                places += [lines[i] for i in rows.places]
+                others += [lines[i] for i in rows.others]
             yield from scattered(RECORD, b"".join(keys), standing(number, places), self.buckets)
             yield from scattered(OTHER, b"", standing(number, others), self.buckets)
 
@@ -187,12 +187,12 @@ class Fingerprinter:
             for bucket, (_, keys, _) in scattered(ROW, self._keys(batch), b"", self.buckets):
                 yield _piece(bucket, keys)
 
-    def equal_rows(self, wanted: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The fingerprints of rows that are ``wanted``, and how many others there are."""
+    def equal_rows(self, fingerprints: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows' fingerprints that are among these, and how many others there are."""
         allow_depth()
         for batch in batches:
             keys = np.frombuffer(self._keys(batch), _KEY)
-            equal = keys[np.isin(keys, np.frombuffer(wanted, _KEY))]
+            equal = keys[np.isin(keys, np.frombuffer(fingerprints, _KEY))]
             yield _piece(0, equal.tobytes(), len(keys) - len(equal))
 
     def chosen(
@@ -201,8 +201,8 @@ class Fingerprinter:
         """The rows that have one of these fingerprints, or the ``others``."""
         allow_depth()
         for batch in batches:
-            found = np.isin(np.frombuffer(self._keys(batch), _KEY), np.frombuffer(keys, _KEY), invert=others)
-            yield batch.filter(pa.array(found))
+            mask = np.isin(np.frombuffer(self._keys(batch), _KEY), np.frombuffer(keys, _KEY), invert=others)
+            yield batch.filter(pa.array(mask))
 
     def _keys(self, batch: pa.RecordBatch) -> bytes:
         columns = [batch.column(place) for place in self.places]
@@ -253,8 +253,8 @@ class ColumnMatching:
         records = self._context.parallelize(self._tasks, max(1, len(self._tasks)))
         rows = self._in_arrow(self._columns.of_rows).rdd.map(_piece_of_rows)
         met = records.flatMap(self._columns.of_parts).union(rows).partitionBy(self._columns.buckets)
-        found = [x for x in met.values().mapPartitions(_met).collect() if x is not None]
-        return reduce(add, found) if len(found) == self._columns.buckets else None
+        results = [x for x in met.values().mapPartitions(_met).collect() if x is not None]
+        return reduce(add, results) if len(results) == self._columns.buckets else None
 
     def _unmatched_here(self) -> Unmatched:
         """The unmatched ones of few records: a job for them takes longer than they do."""
@@ -268,19 +268,19 @@ class ColumnMatching:
             keys, others = _sums(self._in_arrow(equal_rows).toArrow().to_batches())
         return replace(unmatched([*pieces, (ROW, keys, b"")]), others=others)
 
-    def records(self, left: Unmatched) -> RDD[Read]:
+    def records(self, unmatched: Unmatched) -> RDD[Read]:
         """The records that are left, read again."""
-        tasks = [(self._parts[number], lines) for number, lines in by_part(left.at).items()]
+        tasks = [(self._parts[number], lines) for number, lines in by_part(unmatched.places).items()]
         return self._context.parallelize(tasks, max(1, len(tasks))).flatMap(_read_again)
 
-    def rows(self, left: Unmatched) -> RDD[dict[str, Any]] | None:
+    def rows(self, unmatched: Unmatched) -> RDD[dict[str, Any]] | None:
         """The rows that no record equals, read again; None if Arrow cannot tell them apart."""
-        if not left.has_rows:
+        if not unmatched.has_rows:
             return self._context.emptyRDD()
         if None in self._columns.shapes:
             return None
         df = self._stored.toDF(*_numbered(self._stored))
-        chosen = (left.alone, False) if self._own is None else (self._own, True)
+        chosen = (unmatched.alone, False) if self._own is None else (self._own, True)
         return rows(df.mapInArrow(partial(self._columns.chosen, *chosen), df.schema), self._stored.columns)
 
     def _in_arrow(self, pieces: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
@@ -306,9 +306,9 @@ def _numbered(df: DataFrame) -> list[str]:
 
 def _sums(pieces: Iterable[pa.RecordBatch]) -> tuple[bytes, int]:
     """All fingerprints of these pieces, and all other rows."""
-    some = [*pieces]
-    keys = (key for piece in some for key in piece.column("keys").to_pylist())
-    return b"".join(keys), sum(n for piece in some for n in piece.column("others").to_pylist())
+    batches = [*pieces]
+    keys = (key for piece in batches for key in piece.column("keys").to_pylist())
+    return b"".join(keys), sum(n for piece in batches for n in piece.column("others").to_pylist())
 
 
 def _piece_of_rows(row: Any) -> tuple[int, Piece]:
@@ -316,8 +316,8 @@ def _piece_of_rows(row: Any) -> tuple[int, Piece]:
 
 
 def _met(pieces: Iterable[Piece]) -> Iterator[Unmatched | None]:
-    found = unmatched(pieces)
-    yield found if max(found.missing, len(found.alone) // WIDTH) <= _MOST else None
+    result = unmatched(pieces)
+    yield result if max(result.missing, len(result.alone) // WIDTH) <= _MOST else None
 
 
 def _read_again(task: tuple[FilePart, set[int]]) -> Iterator[Read]:

@@ -5,7 +5,17 @@ from driftline.write.folder import BatchFolder, folder_of_batch, local, on_disk
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
 from driftline.write.places import Destination, InFolder, InStore
-from driftline.write.run import AsideFile, FrameTasks, PartTasks, RowTasks, SetAside, is_small, observed_by
+from driftline.write.run import (
+    AsideFile,
+    FrameTasks,
+    PartTasks,
+    Reported,
+    RowTasks,
+    SetAside,
+    TaskResult,
+    is_small,
+    observed,
+)
 from driftline.write.staging import staged
 from driftline.write.tasks import STAGED, WRITTEN, write_in_tasks
 
@@ -25,13 +35,15 @@ __all__ = [
     "NewFile",
     "PartTasks",
     "Partition",
+    "Reported",
     "RowTasks",
     "SetAside",
+    "TaskResult",
     "WrittenFile",
     "folder_of_batch",
     "is_small",
     "local",
-    "observed_by",
+    "observed",
     "on_disk",
     "staged",
     "write_files",

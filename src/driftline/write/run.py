@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
+S = TypeVar("S")
 Given_contra = TypeVar("Given_contra", contravariant=True)
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
 SetAside: TypeAlias = "Callable[[pa.RecordBatch], None]"
@@ -35,11 +36,24 @@ SetAside: TypeAlias = "Callable[[pa.RecordBatch], None]"
 _SMALL = 8 * 2**20  # bytes, which take less time than to start a Python process
 
 
+@dataclass(frozen=True, slots=True)
+class Reported(Generic[S]):
+    """The report of a task at its end.
+
+    ``diverged``: it met records that its plan does not cover, and made no more rows from there on.
+    """
+
+    observed: S
+    diverged: bool = False
+
+
 class RowMaker(Protocol[Given_contra]):
     """A maker of the table's rows, sent to a task."""
 
-    def rows(self, given: Given_contra, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Any]:
-        """Yield the rows, and return what was observed. ``set_aside`` takes batches of rejected records."""
+    def rows(
+        self, given: Given_contra, set_aside: SetAside
+    ) -> Generator[pa.RecordBatch, None, Reported[Any]]:
+        """Yield the rows, and return the report. ``set_aside`` takes batches of rejected records."""
         ...
 
 
@@ -62,14 +76,14 @@ class AsideFile:
 
 
 class TaskRows:
-    """The rows that a task makes. ``observed``: the result of its maker, once they are all made."""
+    """The rows that a task makes. ``reported``: the report of their maker, once they are all made."""
 
-    def __init__(self, rows: Generator[pa.RecordBatch, None, Any]) -> None:
+    def __init__(self, rows: Generator[pa.RecordBatch, None, Reported[Any]]) -> None:
         self._rows = rows
-        self.observed: Any = None
+        self.reported: Reported[Any] = Reported(None)
 
     def __iter__(self) -> Batches:
-        self.observed = yield from self._rows
+        self.reported = yield from self._rows
 
 
 Work: TypeAlias = Callable[[Iterable["pa.RecordBatch"]], T]  # what a task does with its rows
@@ -77,31 +91,43 @@ Work: TypeAlias = Callable[[Iterable["pa.RecordBatch"]], T]  # what a task does 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult(Generic[T]):
-    """The outcome of a task."""
+    """The outcome of a task.
 
-    result: T
+    ``files``: those that its work wrote; ``aside``: the file of its rejects; ``diverged``: as in `Reported`.
+    """
+
+    files: T
     observed: Any
+    diverged: bool
     aside: AsideFile | None
 
-    def of(self, folder: BatchFolder) -> TaskResult[T]:
+    def of(self, folder: BatchFolder | None) -> TaskResult[T]:
         """Add the folder that the task ran with."""
         return self if self.aside is None else replace(self, aside=replace(self.aside, folder=folder))
 
 
 class RowTasks(Protocol):
-    """Tasks that make a batch's rows. ``outcomes``: those of the tasks; None until they have run."""
+    """Tasks that make a batch's rows. ``results``: those of the tasks; None until they have run."""
 
-    outcomes: list[TaskResult[Any]] | None
+    results: list[TaskResult[Any]] | None
 
     @property
     def alone(self) -> bool:
         """True if there is one task."""
         ...
 
-    def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
-        """Run the ``work`` in each task on its rows; returns the results.
+    def run(self, work: Work[T], folder: BatchFolder | None) -> list[T]:
+        """Run the ``work`` in each task on its rows; returns what it returned.
 
         ``folder``: for files of this batch alone, which all tasks see; raises SetupError if one does not.
+        Without one, no rejects are set aside.
+        """
+        ...
+
+    def batches(self, read: Callable[[Any, Any], Batches], columns: str) -> DataFrame:
+        """The batches that a function reads, which gets each task's maker and what that is given.
+
+        ``columns``: theirs, as DDL.
         """
         ...
 
@@ -117,27 +143,36 @@ class PartTasks:
     spark: SparkSession
     sizes: Sequence[int]
     maker: RowMaker[int]
-    outcomes: list[TaskResult[Any]] | None = None
+    results: list[TaskResult[Any]] | None = None
 
     @property
     def alone(self) -> bool:
         """True if there is one task."""
         return len(self.sizes) == 1
 
-    def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
+    def run(self, work: Work[T], folder: BatchFolder | None) -> list[T]:
         """Run the tasks; a single small one in this process."""
         context, task = self.spark.sparkContext, partial(_task, self.maker, work, folder)
         if self.alone and is_small(context, sum(self.sizes)):
             outcomes = [_in_this_process(task)]
         else:
             outcomes = each(context, task, range(len(self.sizes)))
-        self.outcomes = [outcome.of(folder) for outcome in outcomes]
-        return [outcome.result for outcome in outcomes]
+        self.results = [outcome.of(folder) for outcome in outcomes]
+        return [outcome.files for outcome in outcomes]
+
+    def batches(self, read: Callable[[Any, Any], Batches], columns: str) -> DataFrame:
+        """Read batches, in a partition for each task."""
+        return self._numbers.mapInArrow(partial(_batches_of_parts, partial(read, self.maker)), columns)
 
     def frame(self, struct: Struct) -> DataFrame:
         """A frame with a partition for each task."""
+        rows = partial(_batches_of_parts, partial(_rows, self.maker))
+        return mapped(self._numbers, rows, struct)
+
+    @property
+    def _numbers(self) -> DataFrame:
         count = len(self.sizes)
-        return mapped(self.spark.range(0, count, 1, count), partial(_rows_of_parts, self.maker), struct)
+        return self.spark.range(0, count, 1, count)
 
 
 @dataclass(slots=True)
@@ -145,14 +180,14 @@ class FrameTasks:
     """Tasks over the rows of DataFrames, each with its maker, which is given their batches."""
 
     frames: Sequence[tuple[DataFrame, RowMaker[Batches]]]
-    outcomes: list[TaskResult[Any]] | None = field(default=None)
+    results: list[TaskResult[Any]] | None = field(default=None)
 
     @property
     def alone(self) -> bool:
         """False: their number is Spark's to decide."""
         return False
 
-    def run(self, work: Work[T], folder: BatchFolder) -> list[T]:
+    def run(self, work: Work[T], folder: BatchFolder | None) -> list[T]:
         """Run the tasks of all frames in one job."""
         with deep_recursion(DEEPEST):
             tasks = [
@@ -161,20 +196,31 @@ class FrameTasks:
             ]
         collected = reduce(_union, tasks).collect()
         outcomes: list[TaskResult[T]] = [pickle.loads(row.outcome) for row in collected]  # noqa: S301  our own bytes
-        self.outcomes = [outcome.of(folder) for outcome in outcomes]
-        return [outcome.result for outcome in outcomes]
+        self.results = [outcome.of(folder) for outcome in outcomes]
+        return [outcome.files for outcome in outcomes]
+
+    def batches(self, read: Callable[[Any, Any], Batches], columns: str) -> DataFrame:
+        """Read batches of all frames in one."""
+        return reduce(
+            _union, [frame.mapInArrow(partial(read, maker), columns) for frame, maker in self.frames]
+        )
 
     def frame(self, struct: Struct) -> DataFrame:
         """The rows of all frames in one."""
-        frames = [mapped(frame, partial(_rows_of_frame, maker), struct) for frame, maker in self.frames]
+        frames = [mapped(frame, partial(_rows, maker), struct) for frame, maker in self.frames]
         return reduce(_union, frames)
 
 
-def observed_by(tasks: RowTasks | None) -> list[Any] | None:
-    """The observation of each task; None if they have not run."""
-    if tasks is None or tasks.outcomes is None:
-        return None
-    return [outcome.observed for outcome in tasks.outcomes]
+def observed(tasks: RowTasks) -> list[TaskResult[Any]]:
+    """Run tasks that have no plan: they only observe."""
+    tasks.run(_drain, None)
+    assert tasks.results is not None
+    return tasks.results
+
+
+def _drain(rows: Iterable[pa.RecordBatch]) -> None:
+    for _ in rows:
+        raise AssertionError("a task without a plan makes no rows")
 
 
 def is_small(context: SparkContext, size: int) -> bool:
@@ -231,19 +277,22 @@ class _Aside:
         return AsideFile(self._name, self._rows, self._size)
 
 
-def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder, given: Any) -> TaskResult[T]:
+def _task(maker: RowMaker[Any], work: Work[T], folder: BatchFolder | None, given: Any) -> TaskResult[T]:
     """In a task: all of it."""
-    aside = _Aside(folder)
+    aside, file = None if folder is None else _Aside(folder), None
     try:
-        rows = TaskRows(maker.rows(given, aside))
-        result = work(rows)
+        rows = TaskRows(maker.rows(given, aside or _pass_over))
+        files = work(rows)
     finally:
-        file = aside.close()
+        if aside is not None:
+            file = aside.close()
         lighten_worker()
-    return TaskResult(result, rows.observed, file)
+    return TaskResult(files, rows.reported.observed, rows.reported.diverged, file)
 
 
-def _frame_task(maker: RowMaker[Batches], work: Work[T], folder: BatchFolder, batches: Batches) -> Batches:
+def _frame_task(
+    maker: RowMaker[Batches], work: Work[T], folder: BatchFolder | None, batches: Batches
+) -> Batches:
     """Run the task on the rows of a frame."""
     outcome = pickle.dumps(_task(maker, work, folder, batches))
     yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], ["outcome"])
@@ -261,14 +310,14 @@ def _in_this_process(task: Callable[[int], T]) -> T:
         raise PythonException(format_exc()) from error
 
 
-def _rows_of_parts(maker: RowMaker[int], numbers: Iterable[pa.RecordBatch]) -> Batches:
+def _batches_of_parts(read: Callable[[int], Batches], numbers: Iterable[pa.RecordBatch]) -> Batches:
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            yield from maker.rows(number, _pass_over)
+            yield from read(number)
 
 
-def _rows_of_frame(maker: RowMaker[Batches], batches: Batches) -> Batches:
-    yield from maker.rows(batches, _pass_over)
+def _rows(maker: RowMaker[Any], given: Any) -> Batches:
+    yield from maker.rows(given, _pass_over)
 
 
 def _pass_over(_: pa.RecordBatch) -> None:

@@ -105,19 +105,19 @@ class Entry:
         return out
 
 
-def entries(versions: Sequence[Version], known: Mapping[int, Schema], *, whole: bool) -> list[Entry]:
+def entries(versions: Sequence[Version], schemas: Mapping[int, Schema], *, complete: bool) -> list[Entry]:
     """The changes, oldest first.
 
-    ``versions``: the known ones, oldest first; ``known``: all schemas by id; ``whole``: the first version is
-    the table's very first.
+    ``versions``: the known ones, oldest first; ``schemas``: all schemas by id; ``complete``: the first known
+    version is the table's very first.
     """
     out: list[Entry] = []
-    if not whole:
-        out += _unknown(versions[0], known)
+    if not complete:
+        out += _unknown(versions[0], schemas)
     before: Version | None = None
     for version in versions:
         if before is None:
-            if whole:
+            if complete:
                 out.append(_entry(None, version, is_first=True))
         elif _layout(before) != _layout(version):
             out.append(_entry(before, version))
@@ -132,12 +132,12 @@ def _entry(before: Version | None, after: Version, *, is_first: bool = False) ->
     return Entry(after.at, by, before, after, changes, after.record or ChangeRecord(""), is_first)
 
 
-def _unknown(first: Version, known: Mapping[int, Schema]) -> Iterator[Entry]:
+def _unknown(first: Version, schemas: Mapping[int, Schema]) -> Iterator[Entry]:
     """The schemas before the first known version, in the order of their ids."""
     before: Version | None = None
-    for id_ in sorted(i for i in known if i <= first.definition.schema.id):
-        version = Version(0, Definition(known[id_], first.definition.partition, first.definition.sort))
-        changes = diff(before.definition.schema if before else Schema(), known[id_])
+    for id_ in sorted(i for i in schemas if i <= first.definition.schema.id):
+        version = Version(0, Definition(schemas[id_], first.definition.partition, first.definition.sort))
+        changes = diff(before.definition.schema if before else Schema(), schemas[id_])
         yield Entry(None, "unknown", before, version, changes)
         before = version
 

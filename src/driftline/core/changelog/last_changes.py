@@ -84,8 +84,8 @@ def noted(
         "was": {key: value for key, value in sorted(was.items()) if value != after.get(key)},
         **json.loads(recorded[record.PROPERTY]),
     }
-    older = [_shortened(one) for one in (_load(before) if read(before) else [])]
-    return {PROPERTY: _joined([record.dump(one) for one in (*older, entry)][-CHANGES:])}
+    older = [_shortened(change) for change in (_load(before) if read(before) else [])]
+    return {PROPERTY: _joined([record.dump(change) for change in (*older, entry)][-CHANGES:])}
 
 
 def read(properties: Mapping[str, str]) -> tuple[Change, ...]:
@@ -100,7 +100,7 @@ def is_among(now: Mapping[str, str], drafted: Mapping[str, str]) -> bool:
     """True if the last change that the properties ``drafted`` tell of is among those that ``now`` tell of,
     whatever came behind it.
     """
-    return any(_key(one) == _key(last) for last in _load(drafted)[-1:] for one in _load(now))
+    return any(_key(change) == _key(last) for last in _load(drafted)[-1:] for change in _load(now))
 
 
 def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -148,7 +148,7 @@ def _load(properties: Mapping[str, str]) -> list[dict[str, Any]]:
         entries = json.loads(properties.get(PROPERTY, "[]"))
     except ValueError:
         return []
-    return entries if isinstance(entries, list) and all(isinstance(one, dict) for one in entries) else []
+    return entries if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries) else []
 
 
 def _change(entry: Mapping[str, Any]) -> Change:

@@ -50,13 +50,13 @@ class Restoration:
         return layout(self.before) == layout(self.after)
 
 
-def restoration(now: Definition, then: Definition, known: Iterable[Schema]) -> Restoration:
-    """Restore ``then`` from ``now``. ``known``: all known schemas of the table.
+def restoration(now: Definition, then: Definition, schemas: Iterable[Schema]) -> Restoration:
+    """Restore ``then`` from ``now``. ``schemas``: all known schemas of the table.
 
     A type stays as wide as it ever was, because wide values in files cannot be read as narrow ones. A column
     that was ever optional stays so, because nulls of a required column read as 0.
     """
-    wide = _Widest(known)
+    wide = _Widest(schemas)
     struct = wide.of(then.schema.struct)
     assert isinstance(struct, Struct)
     columns = {f.id: f for _, f in now.schema.walk()}
@@ -93,10 +93,10 @@ def _properties(now: Definition, then: Definition) -> dict[str, str]:
 class _Widest:
     """The widest type of each column over several schemas, and whether it was ever optional."""
 
-    def __init__(self, known: Iterable[Schema]) -> None:
+    def __init__(self, schemas: Iterable[Schema]) -> None:
         self.types: dict[int, Primitive] = {}
         self.optional: set[int] = set()
-        for schema in known:
+        for schema in schemas:
             for _, f in schema.walk():
                 if isinstance(f.type, Primitive):
                     self.types[f.id] = _wider(self.types.get(f.id, f.type), f.type)
@@ -110,8 +110,8 @@ class _Widest:
                 return Struct(tuple(self.field(f) for f in fields))
             case List():
                 (element,) = children(type_)
-                inner = self.field(element)
-                return replace(type_, element=inner.type, element_required=inner.required)
+                widest = self.field(element)
+                return replace(type_, element=widest.type, element_required=widest.required)
             case Map():
                 value = self.field(children(type_)[1])
                 return replace(type_, value=value.type, value_required=value.required)
@@ -154,11 +154,11 @@ def _inside(type_: Type, columns: Mapping[int, Field]) -> Type:
 
 def _tops(schema: Schema, ids: Iterable[int]) -> Iterable[Path]:
     """The columns whose id is not among ``ids``, without their contents."""
-    known, gone = set(ids), set[Path]()
+    existing, gone = set(ids), set[Path]()
     for path, f in schema.walk():
-        if f.id not in known and path[:-1] not in gone:
+        if f.id not in existing and path[:-1] not in gone:
             yield path
-        if f.id not in known:
+        if f.id not in existing:
             gone.add(path)
 
 

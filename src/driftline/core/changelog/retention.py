@@ -107,14 +107,14 @@ def _age(snapshot: Snapshot) -> tuple[int, int]:
 
 
 def _ancestors(metadata: Mapping[str, Any], latest: int | None) -> list[Snapshot]:
-    left = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
+    remaining = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     listed = metadata.get("properties", {}).get(BEHIND, "").split()
     over = dict(pairwise(int(id_) for id_ in listed if id_.isdecimal()))
-    ancestors, at = [], latest
-    while at is not None and at in left:
-        ancestors.append(left.pop(at))
+    ancestors, snapshot_id = [], latest
+    while snapshot_id is not None and snapshot_id in remaining:
+        ancestors.append(remaining.pop(snapshot_id))
         parent = ancestors[-1].get("parent-snapshot-id")
-        at = parent if parent in left else over.get(at)
+        snapshot_id = parent if parent in remaining else over.get(snapshot_id)
     return ancestors
 
 

@@ -66,8 +66,8 @@ class Token:
             )
         if self.reached(properties):
             raise BatchIsInError
-        other, _, epoch = properties.get(PREFIX + self.name, "").rpartition(":")
-        if other and other != self.stream:
+        stream, _, epoch = properties.get(PREFIX + self.name, "").rpartition(":")
+        if stream and stream != self.stream:
             raise DataError(
                 f"{name} has the batches of capture {self.name} up to {epoch}, by another checkpoint; "
                 "this one would bring them again",

@@ -6,7 +6,7 @@ from driftline.core.changes.apply import apply, fresh
 from driftline.core.changes.diff import diff, stages
 from driftline.core.changes.evolve import Refused, evolve, evolved
 from driftline.core.changes.require import NullCount, NullsOf
-from driftline.core.changes.text import details, in_words, to_dict, told
+from driftline.core.changes.text import details, in_words, reportable, to_dict
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,
@@ -81,7 +81,7 @@ __all__ = [
     "evolved",
     "fresh",
     "in_words",
+    "reportable",
     "stages",
     "to_dict",
-    "told",
 ]

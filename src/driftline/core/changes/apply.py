@@ -138,21 +138,21 @@ class SchemaDraft:
         self.schema = replace(self.schema, struct=struct)
         return before
 
-    def _edited(self, type_: Type, path: Path, whole: Path, edit: Edit) -> Type:
+    def _edited(self, type_: Type, path: Path, full_path: Path, edit: Edit) -> Type:
         if not path:
             edited = edit(Field("", type_))
             assert edited is not None
             return edited.type
-        child = self.child(type_, path[0], whole)
+        child = self.child(type_, path[0], full_path)
         edited = (
             edit(child)
             if len(path) == 1
-            else replace(child, type=self._edited(child.type, path[1:], whole, edit))
+            else replace(child, type=self._edited(child.type, path[1:], full_path, edit))
         )
         match type_:
             case Struct(fields):
-                at = next(i for i, f in enumerate(fields) if f is child)
-                return Struct((*fields[:at], *([edited] if edited else ()), *fields[at + 1 :]))
+                index = next(i for i, f in enumerate(fields) if f is child)
+                return Struct((*fields[:index], *([edited] if edited else ()), *fields[index + 1 :]))
             case List() if edited:
                 return replace(
                     type_, element=edited.type, element_id=edited.id, element_required=edited.required
@@ -160,7 +160,7 @@ class SchemaDraft:
             case Map() if edited and child.name == "value":
                 return replace(type_, value=edited.type, value_id=edited.id, value_required=edited.required)
             case _:
-                raise KeyError(dotted(whole))
+                raise KeyError(dotted(full_path))
 
     def _moved(self, type_: Type, name: str, to: Position) -> Struct:
         assert isinstance(type_, Struct)
@@ -213,8 +213,8 @@ def _placed(fields: tuple[Field, ...], column: Field, after: int | None) -> Stru
     """The fields with ``column`` after the one with the id ``after``; None: first."""
     if after is None:
         return Struct((column, *fields))
-    at = [f.id for f in fields].index(after) + 1
-    return Struct((*fields[:at], column, *fields[at:]))
+    index = [f.id for f in fields].index(after) + 1
+    return Struct((*fields[:index], column, *fields[index:]))
 
 
 class _Ids:
@@ -233,8 +233,8 @@ class _Ids:
     def _type(self, type_: Type) -> Type:
         match type_:
             case Struct(fields):
-                own = [replace(f, id=self.next()) for f in fields]
-                return Struct(tuple(replace(f, type=self._type(f.type)) for f in own))
+                numbered = [replace(f, id=self.next()) for f in fields]
+                return Struct(tuple(replace(f, type=self._type(f.type)) for f in numbered))
             case List(element):
                 return replace(type_, element_id=self.next(), element=self._type(element))
             case Map(key, value):

@@ -172,15 +172,15 @@ class Checker:
     def identifier(self, path: Path) -> None:
         """Raise DataError if the column cannot be part of a row's key."""
         column = self.at(path)
-        below = [self.draft.find(path[:i]) for i in range(1, len(path))]
+        ancestors = [self.draft.find(path[:i]) for i in range(1, len(path))]
         why = ""
         if not isinstance(column.type, Primitive) or column.type.name in ("float", "double"):
             why = f"is {type_name(column.type)}: no struct, list, map, float or double can be one"
-        elif any(not isinstance(f.type, Struct) for f in below):
+        elif any(not isinstance(f.type, Struct) for f in ancestors):
             why = "is inside a list or a map"
         elif not column.required:
             why = "is optional"
-        elif any(not f.required for f in below):
+        elif any(not f.required for f in ancestors):
             why = "is inside an optional struct"
         if why:
             raise DataError(f"{dotted(path)} cannot be an identifier field: it {why}")
@@ -201,11 +201,11 @@ class Checker:
                 )
         return column
 
-    def member(self, path: Path, asked: str) -> Field:
+    def member(self, path: Path, action: str) -> Field:
         """A field of a struct: elements, keys and values have no name, place or comment of their own."""
         column = self.at(path)
         if not isinstance(self.draft.find(path[:-1]).type, Struct):
-            raise DataError(f"{dotted(path)} cannot be {asked}: it is what {dotted(path[:-1])} consists of")
+            raise DataError(f"{dotted(path)} cannot be {action}: it is what {dotted(path[:-1])} consists of")
         return column
 
     def position(self, parent: Path, to: Position, name: str) -> None:
@@ -222,19 +222,19 @@ class Checker:
                 nearest(to.after, [f.name for f in children(struct)]) or "a column stays in its struct",
             )
 
-    def not_identifier(self, column: Field, path: Path, asked: str) -> None:
+    def not_identifier(self, column: Field, path: Path, action: str) -> None:
         """Raise DataError if the column is part of a row's key, or contains one that is."""
         inside = {f.id for _, f in Schema(Struct((column,))).walk()}
         if inside & self.draft.schema.identifiers:
             whose = "is" if column.id in self.draft.schema.identifiers else "holds"
             raise DataError(
-                f"{dotted(path)} cannot {asked}: it {whose} an identifier field",
+                f"{dotted(path)} cannot {action}: it {whose} an identifier field",
                 "DROP IDENTIFIER FIELDS first",
             )
 
-    def default_allowed(self, given: bool) -> None:
-        """Raise DataError if a default is ``given`` to a table whose format has none."""
-        if given and self.format_version < 3:
+    def default_allowed(self, has_default: bool) -> None:
+        """Raise DataError if a column has a default, and the table's format has none."""
+        if has_default and self.format_version < 3:
             raise DataError(f"a table of format v{self.format_version} has no defaults, v3 has them", UPGRADE)
 
     def type_allowed(self, path: Path, type_: Type) -> None:

@@ -111,8 +111,8 @@ def _text(value: Literal) -> str:
 def _whole(value: Literal, bits: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
-    whole: int = int(value)
-    return whole if whole == value and -(2**bits) <= whole < 2**bits else None
+    integer: int = int(value)
+    return integer if integer == value and -(2**bits) <= integer < 2**bits else None
 
 
 def _floating(value: Literal, exact: int) -> float | None:
@@ -152,12 +152,12 @@ def _timestamp(value: Literal, *, instant: bool) -> str | None:
     """
     if isinstance(value, date) and not isinstance(value, datetime):
         value = value.isoformat()
-    at = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(_text(value))
     if instant:
-        at = at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC)
-    elif at.tzinfo:
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    elif moment.tzinfo:
         return None
-    return at.isoformat()
+    return moment.isoformat()
 
 
 def _uuid(value: Literal) -> str:
@@ -165,8 +165,8 @@ def _uuid(value: Literal) -> str:
 
 
 def _time(value: Literal) -> str | None:
-    at = value if isinstance(value, time) else time.fromisoformat(_text(value))
-    return None if at.tzinfo else at.isoformat()
+    moment = value if isinstance(value, time) else time.fromisoformat(_text(value))
+    return None if moment.tzinfo else moment.isoformat()
 
 
 # A literal as the default of a column, in Iceberg's JSON, by the name of the column's type; None or

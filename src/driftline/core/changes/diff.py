@@ -46,39 +46,39 @@ def stages(before: Schema, after: Schema) -> list[tuple[Schema, Schema]]:
     """The steps to apply a diff in: two if a new column takes a name that another only now gives up."""
     paths = {f.id: path for path, f in before.walk()} | {0: ()}
     ids = {path: f.id for path, f in after.walk()} | {(): 0}
-    held = {paths[i] for i in ids.values() if i in paths}
+    taken = {paths[i] for i in ids.values() if i in paths}
     new = {i for i in ids.values() if i not in paths}
     for path, i in ids.items():
         parent = paths.get(ids[path[:-1]])
-        if i in new and parent is not None and (*parent, path[-1]) in held:
+        if i in new and parent is not None and (*parent, path[-1]) in taken:
             middle = replace(after, struct=_without(after.struct, new), identifiers=frozenset())
             return [(before, middle), (middle, after)]
     return [(before, after)]
 
 
-def _struct(before: Struct, after: Struct, at: Path) -> Iterator[ColumnChange]:
+def _struct(before: Struct, after: Struct, parent: Path) -> Iterator[ColumnChange]:
     old = {f.id: f for f in before.fields}
     new = {f.id: f for f in after.fields}
     staying = [f for f in before.fields if f.id in new]
     added = [f for f in after.fields if f.id not in old]
-    yield from (DropColumn((*at, f.name)) for f in before.fields if f.id not in new)
+    yield from (DropColumn((*parent, f.name)) for f in before.fields if f.id not in new)
     for f in staying:
-        yield from _field(f, new[f.id], at)
+        yield from _field(f, new[f.id], parent)
     for f in added:
-        yield from _added(f, at)
+        yield from _added(f, parent)
     names = {f.id: f.name for f in [*staying, *added]}
-    yield from _moves([*names], [f.id for f in after.fields], names, at)
-    yield from _renames(staying, new, at)
+    yield from _moves([*names], [f.id for f in after.fields], names, parent)
+    yield from _renames(staying, new, parent)
 
 
-def _renames(fields: Iterable[Field], after: Mapping[int, Field], at: Path) -> Iterator[RenameColumn]:
+def _renames(fields: Iterable[Field], after: Mapping[int, Field], parent: Path) -> Iterator[RenameColumn]:
     for f in fields:
         if f.name != after[f.id].name:
-            yield RenameColumn((*at, f.name), after[f.id].name)
+            yield RenameColumn((*parent, f.name), after[f.id].name)
 
 
-def _field(before: Field, after: Field, at: Path) -> Iterator[ColumnChange]:
-    path = (*at, before.name)
+def _field(before: Field, after: Field, parent: Path) -> Iterator[ColumnChange]:
+    path = (*parent, before.name)
     if isinstance(after.type, Primitive) and before.type != after.type:
         yield WidenColumn(path, after.type)
     if before.required != after.required:
@@ -99,20 +99,20 @@ def _type(before: Type, after: Type, path: Path) -> Iterator[ColumnChange]:
             yield from _field(old, new, path)
 
 
-def _added(column: Field, at: Path) -> Iterator[ColumnChange]:
+def _added(column: Field, parent: Path) -> Iterator[ColumnChange]:
     initial = replace(column, write_default=column.initial_default)
-    yield AddColumn(at, initial)
+    yield AddColumn(parent, initial)
     if column.write_default != column.initial_default:
-        yield SetDefault((*at, column.name), literal_of(column.type, column.write_default))
+        yield SetDefault((*parent, column.name), literal_of(column.type, column.write_default))
 
 
-def _moves(have: list[int], want: list[int], names: dict[int, str], at: Path) -> Iterator[MoveColumn]:
+def _moves(have: list[int], want: list[int], names: dict[int, str], parent: Path) -> Iterator[MoveColumn]:
     """The fewest moves: the longest run already in order stays."""
     place = {id_: i for i, id_ in enumerate(have)}
     staying = longest_rising([place[id_] for id_ in want])
     for i, id_ in enumerate(want):
         if place[id_] not in staying:
-            yield MoveColumn((*at, names[id_]), Position(names[want[i - 1]] if i else None))
+            yield MoveColumn((*parent, names[id_]), Position(names[want[i - 1]] if i else None))
 
 
 def longest_rising(numbers: list[int]) -> set[int]:

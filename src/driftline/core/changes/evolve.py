@@ -124,11 +124,11 @@ class _Evolution:
         change = spelled(self.draft, change)
         match change:
             case WidenColumn(path, type_) if children(type_):
-                for one in list(reshaped(path, self.checker().at(path).type, type_)):
-                    self.column(step, one)
+                for column_change in list(reshaped(path, self.checker().at(path).type, type_)):
+                    self.column(step, column_change)
             case ReplaceColumns(columns):
-                for one in list(replaced(self.draft.schema.struct, columns)):
-                    self.column(step, one)
+                for column_change in list(replaced(self.draft.schema.struct, columns)):
+                    self.column(step, column_change)
             case RenameTable():
                 raise UsageError(
                     "RENAME TO stands alone: the name is the catalog's, and not of the same commit"
@@ -183,8 +183,8 @@ class _Evolution:
             steps = [self.named[f.id] for f in twins if f.id in self.named]
             if steps:
                 names = sorted({f.name for f in twins})
-                other = f", and engines do not tell {' and '.join(names)} apart" if len(names) > 1 else ""
-                raise Refused(max(steps), DataError(f"there is a column {dotted(path)} already{other}"))
+                alike = f", and engines do not tell {' and '.join(names)} apart" if len(names) > 1 else ""
+                raise Refused(max(steps), DataError(f"there is a column {dotted(path)} already{alike}"))
         if not schema.struct.fields and self.dropped:
             raise Refused(max(self.dropped.values()), DataError("a table keeps at least one column"))
         after = replace(self.now, schema=schema, last_column=self.draft.last)
@@ -214,8 +214,8 @@ class _Evolution:
                 return tuple(f for f in fields if f is not gone)
             case ReplacePartitionField(old, term, name):
                 gone = self.existing(old)
-                rest = tuple(f for f in fields if f is not gone)
-                new = self.field(term, name, rest)
+                remaining = tuple(f for f in fields if f is not gone)
+                new = self.field(term, name, remaining)
                 return tuple(new if f is gone else f for f in fields)
             case SetPartitioning(terms):
                 partitioning: tuple[PartitionField, ...] = ()
@@ -232,10 +232,10 @@ class _Evolution:
         """
         source = self.source(term)
         name = name or term.transform.field_name(dotted(term.path))
-        for other in among:
-            if (other.source, other.transform) == (source, term.transform):
-                raise DataError(f"the table is partitioned by {shown(term)} already, as {other.name}")
-            if other.name == name and other.transform != VOID:
+        for existing in among:
+            if (existing.source, existing.transform) == (source, term.transform):
+                raise DataError(f"the table is partitioned by {shown(term)} already, as {existing.name}")
+            if existing.name == name and existing.transform != VOID:
                 raise DataError(f"there is a partition field {name} already", "name it with AS")
         twin = next((f for f in self.draft.schema.struct.fields if f.name == name), None)
         if twin is not None and not (twin.id == source and term.transform.name == "identity"):
@@ -262,21 +262,23 @@ class _Evolution:
             )
         return column.id
 
-    def existing(self, asked: str | Term) -> PartitionField:
+    def existing(self, reference: str | Term) -> PartitionField:
         """The partition field that a person names, by its name, its column or its term. Raises UsageError."""
-        if isinstance(asked, Term):
-            source = self.source(asked)
-            fields = [f for f in self.now.partition if (f.source, f.transform) == (source, asked.transform)]
+        if isinstance(reference, Term):
+            source = self.source(reference)
+            fields = [
+                f for f in self.now.partition if (f.source, f.transform) == (source, reference.transform)
+            ]
         else:
             columns = {dotted(path): f.id for path, f in self.draft.schema.walk()}
-            source = columns.get(meant(asked, columns) or "", 0)
-            name = meant(asked, (f.name for f in self.now.partition))
+            source = columns.get(meant(reference, columns) or "", 0)
+            name = meant(reference, (f.name for f in self.now.partition))
             fields = [f for f in self.now.partition if f.name == name]
             fields += [f for f in self.now.partition if (f.source, f.transform) == (source, IDENTITY)]
         if fields:
             return fields[0]
         names = [f.name for f in self.now.partition]
-        text = asked if isinstance(asked, str) else shown(asked)
+        text = reference if isinstance(reference, str) else shown(reference)
         raise UsageError(
             f"there is no partition field {text}",
             nearest(text, names)
@@ -288,16 +290,16 @@ class _Evolution:
 
     def set(self, change: SetProperties) -> None:
         """Set properties, and the format version. Raises DataError for an older version."""
-        given = dict(change.properties)
-        _not_reserved(given)
-        version = given.pop(VERSION, None)
+        properties = dict(change.properties)
+        _not_reserved(properties)
+        version = properties.pop(VERSION, None)
         if version is not None:
             if not version.isdecimal() or int(version) < self.now.format_version:
                 raise DataError(
                     f"format-version {version} is not possible: the table is v{self.now.format_version}, and does not go back"
                 )
             self.now = replace(self.now, format_version=int(version))
-        self.now = replace(self.now, properties={**self.now.properties, **given})
+        self.now = replace(self.now, properties={**self.now.properties, **properties})
 
     def unset(self, change: UnsetProperties) -> None:
         """Remove properties. Raises UsageError for one that is not set."""

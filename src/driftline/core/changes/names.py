@@ -19,24 +19,24 @@ def named(name: str) -> None:
 
 def missing(schema: Schema, path: Path) -> UsageError:
     """The error for a missing column, with the nearest existing one."""
-    whole = dotted(path)
-    known = [(dotted(p), p) for p, _ in schema.walk()]
-    twin = next((p for text, p in known if text == whole), None)
+    name = dotted(path)
+    columns = [(dotted(p), p) for p, _ in schema.walk()]
+    twin = next((p for text, p in columns if text == name), None)
     if twin is not None:  # one name with a dot in it
-        return UsageError(f"there is no column {whole}", f"write {'.'.join(f'`{s}`' for s in twin)}")
-    loose = [text for text, p in known if [s for s in p if s not in ("element", "value")] == list(path)]
-    hint = f"did you mean {loose[0]}?" if loose else nearest(whole, [text for text, _ in known])
-    return UsageError(f"there is no column {whole}", hint or f"columns are {_listed(schema)}")
+        return UsageError(f"there is no column {name}", f"write {'.'.join(f'`{s}`' for s in twin)}")
+    loose = [text for text, p in columns if [s for s in p if s not in ("element", "value")] == list(path)]
+    hint = f"did you mean {loose[0]}?" if loose else nearest(name, [text for text, _ in columns])
+    return UsageError(f"there is no column {name}", hint or f"columns are {_listed(schema)}")
 
 
 def clashes(struct: Struct) -> Iterator[tuple[Path, list[Field]]]:
     """The fields of one struct that share a name, in any letter case."""
-    inner = ((path, f.type) for path, f in Schema(struct).walk())
-    for at, type_ in [((), struct), *inner]:
+    nested = ((path, f.type) for path, f in Schema(struct).walk())
+    for parent, type_ in [((), struct), *nested]:
         names: dict[str, list[Field]] = {}
         for f in type_.fields if isinstance(type_, Struct) else ():
             names.setdefault(caseless(f.name), []).append(f)
-        yield from (((*at, twins[-1].name), twins) for twins in names.values() if len(twins) > 1)
+        yield from (((*parent, twins[-1].name), twins) for twins in names.values() if len(twins) > 1)
 
 
 def _listed(schema: Schema) -> str:

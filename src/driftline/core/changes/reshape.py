@@ -19,7 +19,7 @@ from driftline.core.changes.values import (
 )
 from driftline.core.schema.naming import unmarked
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.type_text import held
+from driftline.core.schema.type_text import storable
 from driftline.core.schema.types import Field, List, Map, Path, Struct, Type
 from driftline.errors import DataError
 
@@ -36,7 +36,7 @@ def reshaped(path: Path, old: Type, new: Type) -> Iterator[ColumnChange]:
             for f in wanted:
                 twin = twins.get(f.name)
                 if twin is None:
-                    yield AddColumn(path, held_field(f))
+                    yield AddColumn(path, storable_field(f))
                 else:
                     yield from _of_field((*path, twin.name), twin, f)
             staying = {twin.name for twin in twins.values()}
@@ -44,7 +44,7 @@ def reshaped(path: Path, old: Type, new: Type) -> Iterator[ColumnChange]:
         case List(element), List(wanted_element):
             yield from reshaped((*path, "element"), element, wanted_element)
         case Map(key, value), Map(wanted_key, wanted_value):
-            if type_name(key) != type_name(held(wanted_key)):
+            if type_name(key) != type_name(storable(wanted_key)):
                 raise DataError(
                     f"{'.'.join(path)}.key: the keys of a map cannot change", f"they are {type_name(key)}"
                 )
@@ -54,19 +54,19 @@ def reshaped(path: Path, old: Type, new: Type) -> Iterator[ColumnChange]:
                 yield WidenColumn(path, new)
 
 
-def replaced(struct: Struct, asked: tuple[Field, ...]) -> Iterator[ColumnChange]:
+def replaced(struct: Struct, requested: tuple[Field, ...]) -> Iterator[ColumnChange]:
     """The changes that make the requested columns those of the table, in their order.
 
     Raises as `reshaped` does.
     """
-    twins = paired(struct.fields, asked, ())
+    twins = paired(struct.fields, requested, ())
     place = {f.name: i for i, f in enumerate(struct.fields)}
-    staying = longest_rising([place[twins[f.name].name] for f in asked if f.name in twins])
+    staying = longest_rising([place[twins[f.name].name] for f in requested if f.name in twins])
     last: str | None = None
-    for f in asked:
+    for f in requested:
         twin = twins.get(f.name)
         if twin is None:
-            yield AddColumn((), held_field(f), to=Position(last))
+            yield AddColumn((), storable_field(f), to=Position(last))
             last = f.name
             continue
         yield from _of_field((twin.name,), twin, f)
@@ -77,22 +77,22 @@ def replaced(struct: Struct, asked: tuple[Field, ...]) -> Iterator[ColumnChange]
     yield from (DropColumn((f.name,)) for f in struct.fields if f.name not in staying_names)
 
 
-def paired(fields: tuple[Field, ...], asked: tuple[Field, ...], within: Path) -> dict[str, Field]:
+def paired(fields: tuple[Field, ...], requested: tuple[Field, ...], within: Path) -> dict[str, Field]:
     """The existing field for each requested one, by the requested name: the same spelling, else the only one
     in another letter case.
     """
     free = {f.name: f for f in fields}
-    pairs = {f.name: free.pop(f.name) for f in asked if f.name in free}
-    for f in asked:
+    pairs = {f.name: free.pop(f.name) for f in requested if f.name in free}
+    for f in requested:
         name = None if f.name in pairs else meant(f.name, free, within)
         if name is not None:
             pairs[f.name] = free.pop(name)
     return pairs
 
 
-def held_field(column: Field) -> Field:
+def storable_field(column: Field) -> Field:
     """A new column in the driftline type that holds the given one."""
-    return replace(column, type=held(column.type))
+    return replace(column, type=storable(column.type))
 
 
 def _of_field(path: Path, old: Field, new: Field) -> Iterator[ColumnChange]:

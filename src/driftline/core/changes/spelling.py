@@ -34,7 +34,7 @@ from driftline.core.schema.types import Path, Type, children, dotted
 from driftline.errors import UsageError
 
 
-def meant(name: str, known: Iterable[str], within: Path = ()) -> str | None:
+def meant(name: str, candidates: Iterable[str], within: Path = ()) -> str | None:
     """The known name that ``name`` means: this spelling, else the only one that differs in letter
     case alone.
 
@@ -43,12 +43,12 @@ def meant(name: str, known: Iterable[str], within: Path = ()) -> str | None:
 
     Raises UsageError where several differ so. ``within``: the path of what has these names.
     """
-    known = list(dict.fromkeys(known))
-    if name in known:
+    candidates = list(dict.fromkeys(candidates))
+    if name in candidates:
         return name
-    alike = [other for other in known if caseless(other) == caseless(name)]
+    alike = [candidate for candidate in candidates if caseless(candidate) == caseless(name)]
     if len(alike) > 1:
-        names = " and ".join(dotted((*within, other)) for other in alike)
+        names = " and ".join(dotted((*within, candidate)) for candidate in alike)
         raise UsageError(f"{dotted((*within, name))} could be {names}", "write it as the table has it")
     return alike[0] if alike else None
 
@@ -97,8 +97,8 @@ def spelled(draft: SchemaDraft, change: TableChange) -> TableChange:
 
 
 def _spelled_layout(draft: SchemaDraft, change: TableChange) -> TableChange:
-    def term(asked: Term) -> Term:
-        return replace(asked, path=spelled_path(draft, asked.path))
+    def term(original: Term) -> Term:
+        return replace(original, path=spelled_path(draft, original.path))
 
     def old(field: str | Term) -> str | Term:
         return term(field) if isinstance(field, Term) else field

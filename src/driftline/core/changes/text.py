@@ -113,7 +113,7 @@ def _column_in_words(change: TableChange) -> str:
             return _layout_in_words(change)
 
 
-def told(changes: Iterable[ColumnChange]) -> list[ColumnChange]:
+def reportable(changes: Iterable[ColumnChange]) -> list[ColumnChange]:
     """The changes worth reporting: neither the position of a new column nor the mark that a rename leaves."""
     changes = list(changes)
     new = {c.path for c in changes if isinstance(c, AddColumn)}
@@ -160,8 +160,8 @@ def _properties_in_words(change: TableChange) -> str:
 def details(change: TableChange) -> dict[str, Any]:
     """The change as `history --json` prints it."""
     path = getattr(change, "path", None)
-    own = {} if path is None else {"path": dotted(path)}
-    return {"action": change.action, **own, **_details(change)}
+    location = {} if path is None else {"path": dotted(path)}
+    return {"action": change.action, **location, **_details(change)}
 
 
 def _details(change: TableChange) -> dict[str, Any]:

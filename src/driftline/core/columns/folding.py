@@ -36,7 +36,7 @@ TEMPORARY = "__driftline_resolved"  # the name of a column until those are gone 
 class FieldSite:
     """A struct that has the field.
 
-    ``parent``: its path in the schema; ``folded``: the field's columns that become ``one``; ``beside``: those
+    ``parent``: its path in the schema; ``folded``: the field's columns that become one; ``beside``: those
     that cannot, and stay.
     """
 
@@ -46,36 +46,40 @@ class FieldSite:
     beside: tuple[Field, ...]
     struct: Struct
 
-    def new(self, rest: Sequence[str], to: Type, prefix: str) -> list[Field]:
-        """The columns to be made, with temporary names: the resolved one, and one for each in ``rest``, for
-        values that do not convert.
+    def new(self, remainder: Sequence[str], to: Type, prefix: str) -> list[Field]:
+        """The columns to add, under temporary names: the resolved one, and one for each of ``remainder``,
+        which takes values that do not convert.
         """
         doc = mark(self.family.key, prefix)
         columns = [Field(TEMPORARY, to, doc=doc)]
         return columns + [
-            Field(f"{TEMPORARY}_{i}", c.type, doc=doc) for i, c in enumerate(self.folded) if c.name in rest
+            Field(f"{TEMPORARY}_{i}", c.type, doc=doc)
+            for i, c in enumerate(self.folded)
+            if c.name in remainder
         ]
 
-    def settled(self, now: Struct, rest: Sequence[str], to: Type, prefix: str) -> Struct:
+    def arranged(self, now: Struct, remainder: Sequence[str], to: Type, prefix: str) -> Struct:
         """Arrange ``now``, which also has the columns of `new`, so that these replace the folded ones.
 
-        ``rest``: the names of columns that stay for values that do not convert; ``to``: the requested type;
-        ``prefix``: that of marks.
+        ``remainder``: the names of columns that stay for values that do not convert; ``to``: the requested
+        type; ``prefix``: that of marks.
         """
-        key, gone = self.family.key, {f.name for f in (*self.folded, *self.new(rest, to, prefix))}
+        key, gone = self.family.key, {f.name for f in (*self.folded, *self.new(remainder, to, prefix))}
         columns = {f.name: f for f in now.fields}
         staying = [f for f in now.fields if f.name not in gone]
         names = Names.of(Struct(tuple(staying)))
-        own = safe(key)
-        name = own if names.free(own) else names.take(own, suffix(to))
+        own_name = safe(key)
+        name = own_name if names.free(own_name) else names.take(own_name, suffix(to))
         names.taken.add(caseless(name))
-        staying_columns = [(i, c) for i, c in enumerate(self.folded) if c.name in rest]
+        staying_columns = [(i, c) for i, c in enumerate(self.folded) if c.name in remainder]
         names.taken |= {caseless(c.name) for _, c in staying_columns if c.name != name}
-        one = replace(columns[TEMPORARY], name=name, doc=self._doc(name, self.folded[0], prefix))
-        placed: dict[str, list[Field]] = {self.folded[0].name: [one]}
+        resolved = replace(columns[TEMPORARY], name=name, doc=self._doc(name, self.folded[0], prefix))
+        placed: dict[str, list[Field]] = {self.folded[0].name: [resolved]}
         for i, column in staying_columns:
-            other = column.name if column.name != name else names.take(own, suffix(column.type))
-            field_ = replace(columns[f"{TEMPORARY}_{i}"], name=other, doc=self._doc(other, column, prefix))
+            new_name = column.name if column.name != name else names.take(own_name, suffix(column.type))
+            field_ = replace(
+                columns[f"{TEMPORARY}_{i}"], name=new_name, doc=self._doc(new_name, column, prefix)
+            )
             placed.setdefault(column.name, []).append(field_)
         fields: list[Field] = []
         for f in now.fields:
@@ -92,29 +96,31 @@ class FieldSite:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The plan of a fold. ``path``: the field's, by keys of the data; its type is ``one``'s."""
+    """The plan of a fold. ``path``: the field's, by keys of the data; ``merged``: the field as one column."""
 
     path: Path
-    one: MergedField
+    merged: MergedField
     sites: tuple[FieldSite, ...]
     mark: str = MARK
 
-    def before(self, schema: Schema, rest: Mapping[Path, Sequence[str]]) -> list[tuple[Path, Field]]:
+    def before(self, schema: Schema, remainder: Mapping[Path, Sequence[str]]) -> list[tuple[Path, Field]]:
         """The columns to be made, each with its parent's path.
 
-        ``rest``: by site, names of columns that keep a rest.
+        ``remainder``: by site, the names of columns that keep values.
         """
         return [
             (site.parent, column)
             for site in self.sites
-            for column in site.new(rest[site.parent], self.one.type, self.mark)
+            for column in site.new(remainder[site.parent], self.merged.type, self.mark)
         ]
 
-    def after(self, now: Schema, rest: Mapping[Path, Sequence[str]]) -> Schema:
+    def after(self, now: Schema, remainder: Mapping[Path, Sequence[str]]) -> Schema:
         """The final schema, from one that has the columns of `before`."""
         struct: Type = now.struct
         for site in self.sites:
-            edit = partial(site.settled, rest=rest[site.parent], to=self.one.type, prefix=self.mark)
+            edit = partial(
+                site.arranged, remainder=remainder[site.parent], to=self.merged.type, prefix=self.mark
+            )
             struct = _at(struct, site.parent, edit)
         assert isinstance(struct, Struct)
         return replace(now, struct=struct)
@@ -129,40 +135,40 @@ def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None =
     keys = tuple(step for step in path if step != "element") or path
     places = tuple(_places(schema.struct, path, (), settings.mark))
     types = [column.type for place in places for column in place.family.columns]
-    one = replace(_one(to, types, settings.mark), unit=unit_at(settings.contract, keys))
-    foldings = [place.folding(one) for place in places]
+    merged = replace(_merged_field(to, types, settings.mark), unit=unit_at(settings.contract, keys))
+    foldings = [place.folding(merged) for place in places]
     if not foldings:
         raise _no_field(schema, path)
     sites = tuple(
-        s for s in foldings if [spelled(c.type) for c in s.folded] != [spelled(one.type)] and s.folded
+        s for s in foldings if [spelled(c.type) for c in s.folded] != [spelled(merged.type)] and s.folded
     )
     if not sites:
         columns = ", ".join(f"{c.name} {c.type}" for s in foldings for c in (*s.folded, *s.beside))
         raise UsageError(f"{dotted(path)}: nothing is to be folded into {to}: there is {columns}")
-    return Resolution(keys, one, sites, settings.mark)
+    return Resolution(keys, merged, sites, settings.mark)
 
 
 def _no_field(schema: Schema, path: Path) -> UsageError:
-    near = nearest(dotted(path), [dotted(known) for known, _ in schema.walk()])
+    near = nearest(dotted(path), [dotted(existing) for existing, _ in schema.walk()])
     return UsageError(f"there is no field {dotted(path)}", near or "driftline schema shows what there is")
 
 
-def _one(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
+def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
     """``types``: of the field's columns."""
-    dim, inner = peel(to)
-    match inner:
+    dim, base = peel(to)
+    match base:
         case Primitive():
-            return MergedField(dim, base=inner, asked=True)
+            return MergedField(dim, base=base, requested=True)
         case Map(key, value) if dim == 0:
-            return MergedField(0, key=key, value=_value(value, _values_in(types), prefix), asked=True)
+            return MergedField(0, key=key, value=_value(value, _values_in(types), prefix), requested=True)
     raise UsageError(f"{to} is not possible", "fields are folded into plain types, lists or maps of those")
 
 
 def _value(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
     """The values of a map. Records have all existing fields. ``types``: of the existing values."""
-    inner = peel(to)[1]
-    if isinstance(inner, Primitive):
-        return _one(to, types, prefix)
+    base = peel(to)[1]
+    if isinstance(base, Primitive):
+        return _merged_field(to, types, prefix)
     if to != wrap(Struct(), peel(to)[0]):
         raise UsageError(
             f"a map of {to} is not possible", 'write "map<string, record>": it has all fields that there are'
@@ -177,9 +183,9 @@ def _value(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
 
 def _values_in(types: Sequence[Type]) -> list[Type]:
     """The types of the values in maps, then of those in structs."""
-    inners = [peel(type_)[1] for type_ in types]
-    maps = [inner.value for inner in inners if isinstance(inner, Map)]
-    return maps + [f.type for inner in inners if isinstance(inner, Struct) for f in inner.fields]
+    bases = [peel(type_)[1] for type_ in types]
+    maps = [base.value for base in bases if isinstance(base, Map)]
+    return maps + [f.type for base in bases if isinstance(base, Struct) for f in base.fields]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,50 +196,50 @@ class _Place:
     family: SiblingGroup
     struct: Struct
 
-    def folding(self, one: MergedField) -> FieldSite:
-        """Divide the columns into those that become the ``one`` and those that stay beside it."""
-        folded = [c for c in self.family.columns if _folds(c.type, one)]
+    def folding(self, merged: MergedField) -> FieldSite:
+        """Divide the columns into those that become ``merged`` and those that stay beside it."""
+        folded = [c for c in self.family.columns if _folds(c.type, merged)]
         # The field's own column first: the resolved one takes its place.
         folded.sort(key=lambda c: c.name != safe(self.family.key))
         beside = tuple(c for c in self.family.columns if c not in folded)
         return FieldSite(self.parent, self.family, tuple(folded), beside, self.struct)
 
 
-def _places(struct: Struct, path: Path, at: Path, prefix: str) -> Iterator[_Place]:
-    key, *rest = path
+def _places(struct: Struct, path: Path, parent: Path, prefix: str) -> Iterator[_Place]:
+    key, *remaining = path
     family = next((f for f in families([struct], prefix) if f.key == key), None)
     if family is None:
         return
-    if not rest:
-        yield _Place(at, family, struct)
+    if not remaining:
+        yield _Place(parent, family, struct)
         return
     for column in family.columns:
-        yield from _inside(column.type, tuple(rest), (*at, column.name), prefix)
+        yield from _inside(column.type, tuple(remaining), (*parent, column.name), prefix)
 
 
-def _inside(type_: Type, path: Path, at: Path, prefix: str) -> Iterator[_Place]:
-    dim, inner = peel(type_)
-    at = (*at, *("element",) * dim)
+def _inside(type_: Type, path: Path, parent: Path, prefix: str) -> Iterator[_Place]:
+    dim, base = peel(type_)
+    parent = (*parent, *("element",) * dim)
     for _ in range(dim):
         path = path[1:] if path[:1] == ("element",) and len(path) > 1 else path
-    if isinstance(inner, Struct):
-        yield from _places(inner, path, at, prefix)
-    elif isinstance(inner, Map) and path[0] == "value" and len(path) > 1:
-        yield from _inside(inner.value, path[1:], (*at, "value"), prefix)
+    if isinstance(base, Struct):
+        yield from _places(base, path, parent, prefix)
+    elif isinstance(base, Map) and path[0] == "value" and len(path) > 1:
+        yield from _inside(base.value, path[1:], (*parent, "value"), prefix)
 
 
 def _folds(type_: Type, to: MergedField) -> bool:
     """True if a column of the type has values for ``to``."""
-    dim, inner = peel(type_)
+    dim, base = peel(type_)
     if to.as_is:
         return kind(type_) == kind(to.type)
-    if isinstance(inner, Map):
-        return to.value is not None and dim == 0 and inner.key == to.key and _folds(inner.value, to.value)
-    if isinstance(inner, Struct):  # whose keys are data
+    if isinstance(base, Map):
+        return to.value is not None and dim == 0 and base.key == to.key and _folds(base.value, to.value)
+    if isinstance(base, Struct):  # whose keys are data
         if to.value is None or dim or to.key != STRING:
             return False
-        return any(_folds(f.type, to.value) for f in inner.fields)
-    return isinstance(inner, Primitive) and to.base is not None and dim <= to.dim
+        return any(_folds(f.type, to.value) for f in base.fields)
+    return isinstance(base, Primitive) and to.base is not None and dim <= to.dim
 
 
 def _at(type_: Type, path: Path, edit: Callable[[Struct], Struct]) -> Type:

@@ -24,16 +24,16 @@ class Fields:
     def __init__(self, types: Sequence[Type], mark: str) -> None:
         self._types, self._mark = [peel(type_)[1] for type_ in types], mark
 
-    def path(self, at: Sequence[str | int]) -> Path:
+    def path(self, location: Sequence[str | int]) -> Path:
         """The path of a field: elements of lists as ``element``, keys of the table's maps as ``value``."""
-        keys_of_maps = self.keys_of_maps(at)
-        steps = zip(at, keys_of_maps, strict=True)
+        keys_of_maps = self.keys_of_maps(location)
+        steps = zip(location, keys_of_maps, strict=True)
         return tuple("element" if isinstance(s, int) else "value" if is_key else s for s, is_key in steps)
 
-    def keys_of_maps(self, at: Iterable[str | int]) -> list[bool]:
+    def keys_of_maps(self, location: Iterable[str | int]) -> list[bool]:
         """For each step of a path, true if it is a key of one of the table's maps."""
         fields, out = self, []
-        for step in at:
+        for step in location:
             out.append(isinstance(step, str) and fields._value is not None and step not in fields._named)
             if isinstance(step, str):
                 fields = fields._named.get(step) or fields._value or _NONE
@@ -43,7 +43,7 @@ class Fields:
     def _named(self) -> dict[str, Fields]:
         structs = [type_ for type_ in self._types if isinstance(type_, Struct)]
         fields = families(structs, self._mark)
-        return {one.key: Fields([column.type for column in one.columns], self._mark) for one in fields}
+        return {group.key: Fields([column.type for column in group.columns], self._mark) for group in fields}
 
     @cached_property
     def _value(self) -> Fields | None:

@@ -57,13 +57,13 @@ def families(structs: Sequence[Struct], mark: str = MARK) -> list[SiblingGroup]:
 
 def named(families_: Sequence[SiblingGroup]) -> list[str]:
     """The name of each field as one column: its own if that is free, else its first column's."""
-    given = Names({caseless(c.name) for f in families_ for c in f.columns})
+    existing = Names({caseless(c.name) for f in families_ for c in f.columns})
     out = []
     for family in families_:
-        own = safe(family.key)
+        own_name = safe(family.key)
         names = {caseless(c.name) for c in family.columns}
-        free = caseless(own) in names or given.free(own)
-        out.append(own if family.drifted and free else family.columns[0].name)
+        free = caseless(own_name) in names or existing.free(own_name)
+        out.append(own_name if family.drifted and free else family.columns[0].name)
     taken = Names()
     return [taken.take(name) for name in out]
 
@@ -73,7 +73,7 @@ class MergedField:
     """A field as one column: ``dim`` lists around a primitive ``base``, a record of ``fields``, or a map of
     ``key`` to ``value``.
 
-    ``text``: its columns have no common type and become text, nested values as JSON. ``asked``: a person
+    ``text``: its columns have no common type and become text, nested values as JSON. ``requested``: a person
     chose the type, so it need not hold every value. ``unit``: the field's epoch unit, if it was set.
     ``as_is``: only columns of its own kind go there; ``no_structs``: structs do not go into this map, whose
     keys are words.
@@ -85,7 +85,7 @@ class MergedField:
     key: Type | None = None
     value: MergedField | None = None
     text: bool = False
-    asked: bool = False
+    requested: bool = False
     unit: str | None = None
     as_is: bool = False
     no_structs: bool = False
@@ -94,7 +94,7 @@ class MergedField:
     def type(self) -> Type:
         """The type of the one column, without ids."""
         if self.fields is not None:
-            return wrap(Struct(tuple(Field(m.name, m.one.type, doc=m.doc) for m in self.fields)), self.dim)
+            return wrap(Struct(tuple(Field(m.name, m.field.type, doc=m.doc) for m in self.fields)), self.dim)
         if self.value is not None and self.key is not None:
             return wrap(Map(self.key, self.value.type), self.dim)
         assert self.base is not None
@@ -107,7 +107,7 @@ class MergedMember:
 
     key: str
     name: str
-    one: MergedField
+    field: MergedField
     doc: str | None = None
 
 
@@ -124,95 +124,101 @@ class DriftedColumns:
 class FieldMerger:
     """Merges the columns of each field into one.
 
-    ``asked_types``: types by path of the data, whose ``element`` steps may be left out; those that were met
-    are in ``met``. ``contract``: hints and settings by path.
+    ``requested_types``: types by path of the data, whose ``element`` steps may be left out; ``met``: those
+    that occurred. ``contract``: hints and settings by path.
     """
 
     mark: str = MARK
     contract: Contract = field(default_factory=Contract)
-    asked_types: Mapping[Path, Type] = field(default_factory=dict)
+    requested_types: Mapping[Path, Type] = field(default_factory=dict)
     met: set[Path] = field(default_factory=set)
     drifted: list[DriftedColumns] = field(default_factory=list)
 
-    def record(self, structs: Sequence[Struct], at: Path = (), keys: Path = ()) -> MergedField:
-        """A record, given by all its columns. ``at``: its path with steps into lists, ``keys``: without."""
-        parts = [part for family in families(structs, self.mark) for part in self._parts(family, at, keys)]
+    def record(self, structs: Sequence[Struct], parent: Path = (), keys: Path = ()) -> MergedField:
+        """A record, given by all its columns. ``parent``: its path with steps into lists; ``keys``: the same
+        without them.
+        """
+        parts = [
+            part for family in families(structs, self.mark) for part in self._parts(family, parent, keys)
+        ]
         members = []
         for family, name in zip(parts, named(parts), strict=True):
-            path, key_path = (*at, family.key), (*keys, family.key)
+            path, key_path = (*parent, family.key), (*keys, family.key)
             place = len(self.drifted)
-            one = self.of([c.type for c in family.columns], path, key_path)
-            one = replace(one, no_structs=one.value is not None and family.apart)
+            merged = self.of([c.type for c in family.columns], path, key_path)
+            merged = replace(merged, no_structs=merged.value is not None and family.apart)
             if len({spelled(c.type) for c in family.columns}) > 1:
-                self.drifted.insert(place, DriftedColumns(key_path, family.columns, one.type))
-            members.append(MergedMember(family.key, name, one))
+                self.drifted.insert(place, DriftedColumns(key_path, family.columns, merged.type))
+            members.append(MergedMember(family.key, name, merged))
         return MergedField(0, fields=tuple(members))
 
-    def _parts(self, family: SiblingGroup, at: Path, keys: Path) -> Iterator[SiblingGroup]:
+    def _parts(self, family: SiblingGroup, parent: Path, keys: Path) -> Iterator[SiblingGroup]:
         """The field itself, or, if it is a struct of words beside a map of the other keys, each of
         the two.
         """
-        asked = {(*at, family.key), (*keys, family.key)} & self.asked_types.keys()
+        requested = {(*parent, family.key), (*keys, family.key)} & self.requested_types.keys()
         contract = contract_at(self.contract, (*keys, family.key))
-        if asked or not words_apart([c.type for c in family.columns], contract, self.mark):
+        if requested or not words_apart([c.type for c in family.columns], contract, self.mark):
             yield family
             return
         words = tuple(c for c in family.columns if isinstance(peel(c.type)[1], Struct))
         yield SiblingGroup(family.key, words, apart=True)
         yield SiblingGroup(family.key, tuple(c for c in family.columns if c not in words), apart=True)
 
-    def _map(self, maps: Sequence[Map], structs: Sequence[Struct], at: Path, keys: Path) -> MergedField:
+    def _map(self, maps: Sequence[Map], structs: Sequence[Struct], path: Path, keys: Path) -> MergedField:
         """Merge maps, together with structs whose keys turned out to be data: maps have taken those keys
         since.
         """
         values = [f.type for struct in structs for f in struct.fields if not is_metadata(f.doc)]
-        value = self.of([*(m.value for m in maps), *values], (*at, "value"), (*keys, "value"))
+        value = self.of([*(m.value for m in maps), *values], (*path, "value"), (*keys, "value"))
         return MergedField(0, key=maps[0].key, value=value)
 
-    def of(self, types: Sequence[Type], at: Path, keys: Path) -> MergedField:
+    def of(self, types: Sequence[Type], path: Path, keys: Path) -> MergedField:
         """The type that holds every value of columns of these types, as far as there is one."""
-        asked = next((p for p in (at, keys) if p in self.asked_types), None)
-        if asked is not None:
-            self.met.add(asked)
-            return replace(self._wanted(self.asked_types[asked], types, at, keys), asked=True)
-        return self._widest(types, at, keys)
+        requested = next((p for p in (path, keys) if p in self.requested_types), None)
+        if requested is not None:
+            self.met.add(requested)
+            return replace(
+                self._requested(self.requested_types[requested], types, path, keys), requested=True
+            )
+        return self._widest(types, path, keys)
 
-    def _widest(self, types: Sequence[Type], at: Path, keys: Path) -> MergedField:
+    def _widest(self, types: Sequence[Type], path: Path, keys: Path) -> MergedField:
         dim = max(peel(t)[0] for t in types)
-        inner = [peel(t)[1] for t in types]
-        below = (*at, *("element",) * dim)
-        structs = [t for t in inner if isinstance(t, Struct)]
-        if len(structs) == len(inner):
-            return replace(self.record(structs, below, keys), dim=dim)
-        maps = [t for t in inner if isinstance(t, Map)]
+        bases = [peel(t)[1] for t in types]
+        element_path = (*path, *("element",) * dim)
+        structs = [t for t in bases if isinstance(t, Struct)]
+        if len(structs) == len(bases):
+            return replace(self.record(structs, element_path, keys), dim=dim)
+        maps = [t for t in bases if isinstance(t, Map)]
         key_types = {m.key for m in maps}
-        alike = len(maps) + len(structs) == len(inner) and len(key_types) == 1
+        alike = len(maps) + len(structs) == len(bases) and len(key_types) == 1
         if alike and (not structs or key_types == {STRING}):
-            return replace(self._map(maps, structs, below, keys), dim=dim)
-        plain = [t for t in inner if isinstance(t, Primitive)]
-        if len(plain) == len(inner):
+            return replace(self._map(maps, structs, element_path, keys), dim=dim)
+        plain = [t for t in bases if isinstance(t, Primitive)]
+        if len(plain) == len(bases):
             return MergedField(dim, base=_widest(plain), unit=unit_at(self.contract, keys))
         return MergedField(0, base=STRING, text=True)
 
-    def _wanted(self, type_: Type, types: Sequence[Type], at: Path, keys: Path) -> MergedField:
-        dim, inner = peel(type_)
-        match inner:
+    def _requested(self, type_: Type, types: Sequence[Type], path: Path, keys: Path) -> MergedField:
+        dim, base = peel(type_)
+        match base:
             case Primitive():
-                return MergedField(dim, base=inner, unit=unit_at(self.contract, keys))
+                return MergedField(dim, base=base, unit=unit_at(self.contract, keys))
             case Map(key, value):
                 return MergedField(
-                    dim, key=key, value=self._wanted(value, (), (*at, "value"), (*keys, "value"))
+                    dim, key=key, value=self._requested(value, (), (*path, "value"), (*keys, "value"))
                 )
             case _:
                 structs = [s for t in types if isinstance(s := peel(t)[1], Struct)]
-                below = (*at, *("element",) * dim)
-                return replace(self.record(structs, below, keys), dim=dim)
+                element_path = (*path, *("element",) * dim)
+                return replace(self.record(structs, element_path, keys), dim=dim)
 
 
 def spelled(type_: Type) -> str:
     """A type without ids; a record without its fields, which drift by themselves."""
-    dim, inner = peel(type_)
-    shown = "record" if isinstance(inner, Struct) else str(inner)
+    dim, base = peel(type_)
+    shown = "record" if isinstance(base, Struct) else str(base)
     return f"{shown}[{dim}]"
 
 
@@ -246,11 +252,9 @@ def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
 
     def rank(column: Field) -> tuple[bool, bool, int, int]:
         """The sort key of a column: structs before a map last, then the requested type, then by width."""
-        dim, inner = peel(column.type)
-        wider = sum(
-            isinstance(inner, Primitive) and isinstance(t, Primitive) and fits(inner, t) for t in types
-        )
-        late = isinstance(inner, Struct) and isinstance(peel(to)[1], Map)
+        dim, base = peel(column.type)
+        wider = sum(isinstance(base, Primitive) and isinstance(t, Primitive) and fits(base, t) for t in types)
+        late = isinstance(base, Struct) and isinstance(peel(to)[1], Map)
         return (late, spelled(column.type) != spelled(to), -wider, dim)
 
     yield from sorted(columns, key=rank)

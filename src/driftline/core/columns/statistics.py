@@ -155,11 +155,11 @@ class Counts:
     def numbers(self, column: int) -> Numbers:
         """The numbers of a column over all files."""
         values = [self.values(column, schema) for schema in self.files]
-        known = [v for v in values if v is not None]
-        if len(known) < len(values):
+        counted = [v for v in values if v is not None]
+        if len(counted) < len(values):
             return Numbers()
         first, last = self._seen(column)
-        return Numbers(sum(known), self.records, first=first, last=last, trend=self._trend(column))
+        return Numbers(sum(counted), self.records, first=first, last=last, trend=self._trend(column))
 
     def first_place(self, column: int) -> int | None:
         """The commit that brought the first value."""
@@ -182,9 +182,9 @@ class Counts:
     def _trend(self, column: int) -> tuple[float | None, ...]:
         out: list[float | None] = []
         for slot, batch in enumerate(self.recent):
-            known = sum(c.slots.get(slot, 0) for c in self.files.values())
+            records = sum(c.slots.get(slot, 0) for c in self.files.values())
             values = sum(c.slots.get(slot, 0) for c in self._counts(column))
-            out.append(values / known if known and known == batch.records else None)
+            out.append(values / records if records and records == batch.records else None)
         return tuple(out)
 
     def _counts(self, column: int) -> list[Count]:
@@ -208,13 +208,13 @@ class TableStatistics:
     firsts: Mapping[int, Numbers]
 
 
-def iso(at: int) -> str:
+def iso(millis: int) -> str:
     """Milliseconds as people and programs read them.
 
     >>> iso(0)
     '1970-01-01T00:00:00Z'
     """
-    return datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(millis // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def shown(value: Any, type_: Primitive) -> Value:

@@ -42,7 +42,7 @@ class Contract:
 
     def of(self, key: str) -> Contract:
         """The contract of a record's field, or of a map's ``value``."""
-        return self.fields.get(key) or self._below()
+        return self.fields.get(key) or self._of_others()
 
     def at(self, path: Path) -> Contract:
         """The contract at a path of the data, whose steps into lists are named ``element``."""
@@ -51,7 +51,7 @@ class Contract:
             contract = contract.inside(1) if step == "element" else contract.of(step)
         return contract
 
-    def _below(self) -> Contract:
+    def _of_others(self) -> Contract:
         """The contract of each field here that has no settings of its own."""
         return Contract(self.inner, self.inner, self.epoch_unit, maps=self.maps, new_fields=self.new_fields)
 
@@ -60,18 +60,18 @@ class Contract:
         if not dim:
             return self
         element = self.fields.get("element")
-        inner = self if element is None else replace(element, fields={**self.fields, **element.fields})
-        return inner.inside(dim - 1)
+        merged = self if element is None else replace(element, fields={**self.fields, **element.fields})
+        return merged.inside(dim - 1)
 
     def taking_everything(self) -> Contract:
         """Let new and excluded fields, here and below, have columns."""
-        below = {key: contract.taking_everything() for key, contract in self.fields.items()}
-        return replace(self, new_fields="add", excluded=False, fields=below)
+        fields = {key: contract.taking_everything() for key, contract in self.fields.items()}
+        return replace(self, new_fields="add", excluded=False, fields=fields)
 
     def without_maps(self) -> Contract:
         """Keep all objects, here and below, structs."""
-        below = {key: contract.without_maps() for key, contract in self.fields.items()}
-        return replace(self, maps="off", fields=below)
+        fields = {key: contract.without_maps() for key, contract in self.fields.items()}
+        return replace(self, maps="off", fields=fields)
 
     @property
     def folds(self) -> bool:
@@ -82,24 +82,24 @@ class Contract:
             and self.hint is None
             and not (self.excluded or self.role)
         )
-        return plain and all(below.folds for below in self.fields.values())
+        return plain and all(child.folds for child in self.fields.values())
 
     @property
     def needed(self) -> bool:
-        """True if rows are known or ordered by the field, or by one below it."""
-        return bool(self.role) or any(below.needed for below in self.fields.values())
+        """True if rows are known or ordered by the field, or by one child it."""
+        return bool(self.role) or any(child.needed for child in self.fields.values())
 
     @property
     def excluded_keys(self) -> frozenset[str]:
         """The keys of the records here that are excluded."""
-        return frozenset(key for key, below in self.fields.items() if below.excluded)
+        return frozenset(key for key, child in self.fields.items() if child.excluded)
 
     @property
     def declares_fields(self) -> bool:
         """True if a hint names a field of the records here."""
         return any(
-            below.hint is not None or below.declares_fields
-            for key, below in self.fields.items()
+            child.hint is not None or child.declares_fields
+            for key, child in self.fields.items()
             if key not in ("element", "value")
         )
 
@@ -136,18 +136,18 @@ def contract(
     >>> tree.of("payload").policy, tree.of("payload").of("a").policy, tree.of("other").policy
     ('preserve', 'strict', 'preserve')
     """
-    whole = Contract(policy, policy, epoch_unit, maps=maps, new_fields=new_fields)
-    return whole if paths is None else _grown(whole, (), _by_path(paths))
+    root = Contract(policy, policy, epoch_unit, maps=maps, new_fields=new_fields)
+    return root if paths is None else _grown(root, (), _by_path(paths))
 
 
 def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
     """The given fields of the contract at each path."""
     by_path: dict[Path, dict[str, object]] = {}
-    for path, own in sorted(paths.policies.items(), key=lambda p: p[0][-1:] == ("*",)):
+    for path, policy in sorted(paths.policies.items(), key=lambda p: p[0][-1:] == ("*",)):
         if path[-1:] == ("*",):
-            by_path.setdefault(path[:-1], {})["inner"] = own
+            by_path.setdefault(path[:-1], {})["inner"] = policy
         else:
-            by_path.setdefault(path, {}).update(policy=own, inner=own)
+            by_path.setdefault(path, {}).update(policy=policy, inner=policy)
     for path, type_ in paths.hints.items():
         for step, declared in _declared(path, type_):
             by_path.setdefault(step, {})["hint"] = declared
@@ -167,16 +167,16 @@ def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
 
 def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
     """Hints for the type itself and for each field of its records, which come into the table with them."""
-    dim, inner = peel(type_)
-    match inner:
+    dim, base = peel(type_)
+    match base:
         case Struct(fields):
             yield path, wrap(Struct(), dim)
             for f in fields:
                 yield from _declared((*path, f.name), f.type)
         case Map(key, value):
-            below = list(_declared((*path, "value"), value))
-            yield path, wrap(Map(key, below[0][1]), dim)
-            yield from below[1:]
+            values = list(_declared((*path, "value"), value))
+            yield path, wrap(Map(key, values[0][1]), dim)
+            yield from values[1:]
         case _:
             yield path, type_
 
@@ -184,16 +184,16 @@ def _declared(path: Path, type_: Type) -> Iterable[tuple[Path, Type]]:
 def _grown(contract: Contract, path: Path, settings: Mapping[Path, Mapping[str, object]]) -> Contract:
     contract = replace(contract, **settings.get(path, {}))  # type: ignore[arg-type]
     keys = dict.fromkeys(p[len(path)] for p in settings if len(p) > len(path) and p[: len(path)] == path)
-    below = contract._below()
-    return replace(contract, fields={key: _grown(below, (*path, key), settings) for key in keys})
+    default = contract._of_others()
+    return replace(contract, fields={key: _grown(default, (*path, key), settings) for key in keys})
 
 
-def epoch_units(contract: Contract, at: Path = ()) -> Iterable[tuple[Path, str]]:
+def epoch_units(contract: Contract, path: Path = ()) -> Iterable[tuple[Path, str]]:
     """The epoch units that paths set themselves."""
-    for key, inner in contract.fields.items():
-        if inner.epoch_unit is not None and inner.epoch_unit != contract.epoch_unit:
-            yield (*at, key), inner.epoch_unit
-        yield from epoch_units(inner, (*at, key))
+    for key, child in contract.fields.items():
+        if child.epoch_unit is not None and child.epoch_unit != contract.epoch_unit:
+            yield (*path, key), child.epoch_unit
+        yield from epoch_units(child, (*path, key))
 
 
 def parse_path(text: str) -> Path:
@@ -202,18 +202,18 @@ def parse_path(text: str) -> Path:
     >>> parse_path("a.`b.c`.element")
     ('a', 'b.c', 'element')
     """
-    steps, at = [], 0
+    steps, position = [], 0
     while True:
-        match = _STEP.match(text, at)
+        match = _STEP.match(text, position)
         if match is None:
             raise ValueError(f"{text!r} is not a path")
         steps.append(match[1].replace("``", "`") if match[1] else match[2])
-        at = match.end()
-        if at == len(text):
+        position = match.end()
+        if position == len(text):
             return tuple(steps)
-        if text[at] != ".":
+        if text[position] != ".":
             raise ValueError(f"{text!r} is not a path")
-        at += 1
+        position += 1
 
 
 def parse_paths(text: str) -> tuple[Path, ...]:

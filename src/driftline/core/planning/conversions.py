@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from driftline.core.schema.closed import CLOSED
 from driftline.core.schema.types import DOUBLE, FLOAT, LONG, STRING, Primitive, decimal
+from driftline.core.schema.unwritable import UNWRITABLE
 
 if TYPE_CHECKING:
-    from driftline.core.planning.shape import Seen
+    from driftline.core.planning.shape import Profile
 
 # T fits U, beside T itself.
 FITS: dict[str, tuple[str, ...]] = {
@@ -62,26 +62,26 @@ def fits(t: Primitive, u: Primitive) -> bool:
     if u.name not in FITS.get(t.name, ()):
         return False
     if u.name == "decimal":
-        whole, scale = u.args[0] - u.args[1], u.args[1]
+        integer_digits, scale = u.args[0] - u.args[1], u.args[1]
         if t.name == "decimal":
-            return scale >= t.args[1] and whole >= t.args[0] - t.args[1]
-        return whole >= INTEGER_DIGITS[t.name]
+            return scale >= t.args[1] and integer_digits >= t.args[0] - t.args[1]
+        return integer_digits >= INTEGER_DIGITS[t.name]
     return True
 
 
-def exact(t: Primitive, u: Primitive, seen: Seen, unit: str = "ms") -> bool:
+def exact(t: Primitive, u: Primitive, profile: Profile, unit: str = "ms") -> bool:
     """True if the observed values of ``t`` are exact in ``u``, which ``t`` fits. ``unit`` is the
     epoch unit.
     """
     if u.name not in ("long", "double") or t.name not in ("long", "date", "timestamp", "timestamp_ntz"):
         return True
     if t.name == "long":
-        return u.name == "long" or not seen.wide
-    if seen.fraction > EPOCH_DIGITS[unit]:
+        return u.name == "long" or not profile.wide
+    if profile.fraction > EPOCH_DIGITS[unit]:
         return False
     if u.name == "long":
-        return unit != "ns" or not seen.far
-    return unit in ("s", "ms") or (unit == "us" and not seen.far)
+        return unit != "ns" or not profile.far
+    return unit in ("s", "ms") or (unit == "us" and not profile.far)
 
 
 def widens_in_place(t: Primitive, u: Primitive) -> bool:
@@ -104,7 +104,7 @@ def join(types: Iterable[Primitive]) -> Primitive | None:
     >>> [str(join(pair)) for pair in ((BOOLEAN, LONG), (TIMESTAMP, LONG), (BOOLEAN, DATE), (INT, FLOAT))]
     ['long', 'long', 'string', 'double']
     """
-    members = sorted({t for t in types if t.name not in OUT_OF_JOINS and CLOSED not in t.name}, key=str)
+    members = sorted({t for t in types if t.name not in OUT_OF_JOINS and UNWRITABLE not in t.name}, key=str)
     if not members:
         return None
     for u in members:
@@ -119,10 +119,10 @@ def join(types: Iterable[Primitive]) -> Primitive | None:
 
 def _covering_decimal(members: list[Primitive]) -> Primitive | None:
     scale = max((t.args[1] for t in members if t.name == "decimal"), default=0)
-    whole = max(
+    integer_digits = max(
         t.args[0] - t.args[1] if t.name == "decimal" else INTEGER_DIGITS.get(t.name, 99) for t in members
     )
-    return decimal(whole + scale, scale) if whole + scale <= 38 else None
+    return decimal(integer_digits + scale, scale) if integer_digits + scale <= 38 else None
 
 
 def widest(types: Iterable[Primitive]) -> Primitive:

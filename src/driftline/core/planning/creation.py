@@ -81,13 +81,13 @@ class Creation:
         """The differences between an existing table and the requested layout, a sentence each."""
         if self.format_version and int(self.format_version) != now.format_version:
             yield f"{table} is of format v{now.format_version}: format_version counts where a table is made"
-        asked = self._laid(now, parts_of)
-        if self.partition_by and (asked is None or _specs(asked) != _specs(now)):
+        requested = self._laid(now, parts_of)
+        if self.partition_by and (requested is None or _specs(requested) != _specs(now)):
             yield (
                 f"{table} is not partitioned by {self.partition_by}, which counts where a table is made: "
                 f"ALTER TABLE {table} SET PARTITIONED BY ({self.partition_by}) changes it"
             )
-        if self.sort_by and (asked is None or asked.sort != now.sort):
+        if self.sort_by and (requested is None or requested.sort != now.sort):
             yield (
                 f"{table} is not sorted by {self.sort_by}, which counts where a table is made: "
                 f"ALTER TABLE {table} SET SORTED BY ({self.sort_by}) changes it"

@@ -19,26 +19,26 @@ from driftline.core.planning.policies import policy_of, preserve, strict
 from driftline.core.planning.policies.by_kind import ROLES, ByKind
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Policy, Refusal, Retyped
 from driftline.core.planning.routes import Conflict, facet_of
-from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
-from driftline.core.planning.stubs import hollow, inside, stub_of, value_of, with_inner, with_value
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
+from driftline.core.planning.stubs import hollow, inside, stub_of, value_of, with_base, with_value
 from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Type, wrap
 
 
-def settled(
-    seen: FieldShape, columns: Sequence[Facet], policy: Policy, *, empty_names: bool = False
+def normalised(
+    shape: FieldShape, columns: Sequence[Facet], policy: Policy, *, empty_names: bool = False
 ) -> FieldShape:
-    """Resolve what depends on the field's columns: dates, numbers as text, objects without values.
+    """Normalise what depends on the field's columns: dates, numbers as text, objects without values.
 
     ``empty_names``: the empty key's value is one.
     """
-    read = policy.read if isinstance(policy, ByKind) else preserve.dates_settled
-    facets = read(seen.facets, columns)
-    out = seen.bare()
-    for facet, shown in facets.items():
+    read = policy.read if isinstance(policy, ByKind) else preserve.dates_normalised
+    facets = read(shape.facets, columns)
+    out = shape.bare()
+    for facet, profile in facets.items():
         if facet.base == NUMBER_TEXT and not isinstance(policy, ByKind):
-            facet, shown = Facet(facet.dim, STRING), replace(shown, digits=True)
-        if _holds_type(facet, shown, empty_names) or any(policy.takes(c, facet, shown) for c in columns):
-            out.add(facet, shown)
+            facet, profile = Facet(facet.dim, STRING), replace(profile, digits=True)
+        if _holds_type(facet, profile, empty_names) or any(policy.takes(c, facet, profile) for c in columns):
+            out.add(facet, profile)
         else:
             # An object of nothing but null is as good as {}: a struct without fields cannot be written.
             out.empty_record, out.empty_lists = True, max(out.empty_lists, facet.dim)
@@ -49,14 +49,14 @@ def settled(
     return out
 
 
-def _holds_type(facet: Facet, seen: Seen, empty_names: bool) -> bool:
+def _holds_type(facet: Facet, profile: Profile, empty_names: bool) -> bool:
     """True if the facet holds, at any depth, a value that has a type."""
     if isinstance(facet.base, Primitive):
         return True
-    fields = _fields(seen.record, empty_names) if seen.record else ()
-    inner = [*fields, *([seen.value] if seen.value else ())]
-    items = (item for field in inner for item in field.facets.items())
-    return any(_holds_type(facet, below, empty_names) for facet, below in items)
+    fields = _fields(profile.record, empty_names) if profile.record else ()
+    shapes = [*fields, *([profile.value] if profile.value else ())]
+    items = (item for field in shapes for item in field.facets.items())
+    return any(_holds_type(facet, child, empty_names) for facet, child in items)
 
 
 def _fields(record: RecordShape, empty_names: bool) -> Iterable[FieldShape]:
@@ -67,18 +67,18 @@ def _fields(record: RecordShape, empty_names: bool) -> Iterable[FieldShape]:
     return record.kept(empty_names=empty_names or keeps_all).values()
 
 
-def decide_field(target: Target, seen: FieldShape, contract: Contract, context: Context) -> FieldDecision:
+def decide_field(target: Target, observed: FieldShape, contract: Contract, context: Context) -> FieldDecision:
     """Decide a field, or a map's values, from the observed shape."""
     policy = ROLES.get(contract.role) or policy_of(contract.policy, new_struct=target.is_new)
-    objects = objects_of(seen, target.types, contract, policy, context.settings.mark)
+    objects = objects_of(observed, target.types, contract, policy, context.settings.mark)
     columns_before = [facet_of(t) for t in target.types]
-    shape = settled(objects.shape, columns_before, policy, empty_names=context.settings.keep_empty_names)
-    field = FieldDecision(target.types, shape, contract, policy, closed=objects.closed)
+    shape = normalised(objects.shape, columns_before, policy, empty_names=context.settings.keep_empty_names)
+    field = FieldDecision(target.types, shape, contract, policy, fixed_keys=objects.fixed_keys)
     if target.never:
         field = field.sending(frozenset(shape.facets))
     elif target.must_wait or (target.may_wait and contract.new_fields == "hold"):
-        field = field.sending(_held(shape, contract, policy))
-    new_maps = ((target.data_path, objects.verdict),) if objects.verdict and not field.beyond else ()
+        field = field.sending(_waiting(shape, contract, policy))
+    new_maps = ((target.data_path, objects.verdict),) if objects.verdict and not field.to_rest else ()
 
     state, no_room = _state(field, target, context)
     decision = _decision(field, state, no_room, target, context)
@@ -95,14 +95,17 @@ def decide_field(target: Target, seen: FieldShape, contract: Contract, context: 
         original=stub_of(decision.original) if decision.original and plain else None,
     )
     last = ((target.data_path, [*state.facets][-1]),) if state.facets else ()
-    own = Findings(changes, conflicts, new_maps=new_maps, last=last)
+    field_findings = Findings(changes, conflicts, new_maps=new_maps, last=last)
     columns = field.facets
     field = _with_maps(field, target, objects.verdict, context)
-    below = [value.findings for value in field.values.values()]
-    return replace(field, findings=gathered([own, *below, notes_of(field, columns, target.data_path)]))
+    value_findings = [value.findings for value in field.values.values()]
+    return replace(
+        field,
+        findings=gathered([field_findings, *value_findings, notes_of(field, columns, target.data_path)]),
+    )
 
 
-def _held(shape: FieldShape, contract: Contract, policy: Policy) -> frozenset[Facet]:
+def _waiting(shape: FieldShape, contract: Contract, policy: Policy) -> frozenset[Facet]:
     """The types of a new field that wait in the rest; a type that a hint declares does not wait."""
     if not policy.keeps_all or contract.hint is not None:
         return frozenset()
@@ -138,15 +141,15 @@ def _decision(
         for column, change in zip(state.columns, decision.columns, strict=True)
     ]
     columns = [*now, *(n.facet for n in decision.new)]
-    more = [
+    refusals = [
         refusal
-        for facet, seen in field.shape.facets.items()
+        for facet, profile in field.shape.facets.items()
         if facet in no_room
         for refusal in strict.decide(
-            replace(state, columns=columns, facets={facet: seen}), context.refused[target.data_path, facet]
+            replace(state, columns=columns, facets={facet: profile}), context.refused[target.data_path, facet]
         ).refused
     ]
-    return replace(decision, refused=(*decision.refused, *more))
+    return replace(decision, refused=(*decision.refused, *refusals))
 
 
 def _with_text(decision: Decision, as_text: frozenset[Primitive]) -> Decision:
@@ -177,24 +180,24 @@ def _refuse(
         for refusal in decision.refused
         if refusal.facet not in to_rest
     )
-    whole = frozenset(r.facet for r in decision.refused if r.inexact is None)
-    partly = frozenset(r.facet for r in decision.refused if r.inexact is not None)
-    field = replace(field, shape=without(field.shape, whole - to_rest)) if whole - to_rest else field
-    return field.sending(whole & to_rest, inexact=partly & to_rest), conflicts
+    refused = frozenset(r.facet for r in decision.refused if r.inexact is None)
+    inexact = frozenset(r.facet for r in decision.refused if r.inexact is not None)
+    field = replace(field, shape=without(field.shape, refused - to_rest)) if refused - to_rest else field
+    return field.sending(refused & to_rest, inexact=inexact & to_rest), conflicts
 
 
 def _conflict(
     field: FieldDecision, refusal: Refusal, columns: Sequence[Facet], data_path: Path, *, limit: bool
 ) -> Conflict:
-    seen = field.shape.facets[refusal.facet]
+    profile = field.shape.facets[refusal.facet]
     table_type = ", ".join(c.spelled() for c in columns) or "none"
     return Conflict(
         data_path,
         table_type,
         refusal.facet,
         refusal.why,
-        seen.sample,
-        seen.place,
+        profile.sample,
+        profile.place,
         refusal.inexact,
         field.unit,
         limit,
@@ -214,7 +217,7 @@ def _retype(target: Target, decision: Decision) -> tuple[tuple[Type, ...], tuple
 def _retyped(target: Target, i: int, retyped: Retyped) -> tuple[Type, Change]:
     base, path, type_ = retyped.facet.base, target.paths[i], target.types[i]
     assert isinstance(base, Primitive), base
-    wider = with_inner(type_, base)
+    wider = with_base(type_, base)
     rule = "rewrite" if retyped.rewrite else "widen-in-place"
     reason = Reason(rule, retyped.why, target.data_path, retyped.cause.sample, retyped.cause.place)
     if retyped.rewrite:
@@ -262,8 +265,8 @@ def _with_map(
         target.is_new or not holding,
     )
     contract = field.contract.inside(dim).of("value")
-    value = decide_field(values, _values_seen(field.shape, base), contract, context)
-    if value.beyond and not (holding or value.new):
+    value = decide_field(values, _shape_of_values(field.shape, base), contract, context)
+    if value.to_rest and not (holding or value.new):
         field = field.sending(frozenset(f for f in field.shape.facets if f.base == base))
     types = list(field.types)
     for i, type_ in zip(holding, value.types, strict=True):
@@ -284,9 +287,9 @@ def _with_map(
     )
 
 
-def _values_seen(shape: FieldShape, base: MapOf) -> FieldShape:
+def _shape_of_values(shape: FieldShape, base: MapOf) -> FieldShape:
     """The observed shape of the values in the maps of one kind."""
-    seen = FieldShape(shape.place)
-    for facet, facet_seen in shape.facets.items():
-        seen = seen.merge(facet_seen.value) if facet.base == base and facet_seen.value else seen
-    return seen
+    merged = FieldShape(shape.place)
+    for facet, profile in shape.facets.items():
+        merged = merged.merge(profile.value) if facet.base == base and profile.value else merged
+    return merged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -42,8 +43,9 @@ class Dialect:
     """A stated dialect; empty means not stated. ``delimiter`` separates cells, ``quote`` encloses them
     (`none`: nothing does), ``decimal`` is the sign in numbers; ``encoding`` is any of Python's names for
     one. ``escape`` stands in front of quotes within quoted cells (`none`: they are doubled). ``header``:
-    `yes`, the first line has names, or `no`; `auto` is as not stated. ``skip_lines`` are in front of it;
-    lines that begin with ``comment`` are left out. ``thousands`` is the sign between thousands.
+    `yes`, the first line has names, or `no`, or the names that the file lacks; `auto` is as not stated.
+    ``skip_lines`` are in front of it; lines that begin with ``comment`` are left out. ``thousands`` is the
+    sign between thousands.
 
     >>> dialect = Dialect(delimiter="tab", encoding="Latin1", header="auto")
     >>> dialect.delimiter, dialect.encoding, dialect.header
@@ -80,20 +82,44 @@ class Dialect:
                 raise ValueError(
                     f"{name}: {mark!r} is not one character of ASCII that is no letter, digit or line end"
                 )
+        self._check_names()
         self._check_together(marks)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns of a file without a header; empty where not stated.
+
+        >>> Dialect(header='id, "a, b"').names
+        ('id', 'a, b')
+        """
+        if self.header in ("", YES, NO):
+            return ()
+        return tuple(name.strip() for name in next(csv.reader([self.header], skipinitialspace=True)))
+
+    def _check_names(self) -> None:
+        """Raises ValueError for names of columns that cannot be."""
+        names = self.names
+        if names in (("true",), ("false",)):
+            raise ValueError(f"header: {names[0]!r} is not auto, yes, no, or the names of all columns")
+        if "" in names:
+            raise ValueError(f"header: column {names.index('') + 1} has no name")
+        if repeated := next((name for name in names if names.count(name) > 1), ""):
+            raise ValueError(f"header: two columns have the name {repeated!r}")
 
     def _check_together(self, marks: Mapping[str, str]) -> None:
         """Raises ValueError for what contradicts another."""
         if self.thousands and self.thousands == self.decimal:
-            other = "," if self.decimal == "." else "."
-            raise ValueError(f"thousands: {self.thousands!r} is the decimal sign: write decimal = {other!r}")
+            sign = "," if self.decimal == "." else "."
+            raise ValueError(f"thousands: {self.thousands!r} is the decimal sign: write decimal = {sign!r}")
         if self.escape and self.escape in (*QUOTES, self.quote) and self.escape != NONE:
             raise ValueError(f"escape: {self.escape!r} is a quote: for doubled quotes write escape = none")
         if self.quote == NONE and "escape" in marks:
             raise ValueError("escape: nothing quotes cells (quote = none): write escape = none, too")
-        for (one, mark), (other, same) in combinations(marks.items(), 2):
+        for (first, mark), (second, same) in combinations(marks.items(), 2):
             if mark == same:
-                raise ValueError(f"{other}: {same!r} is the {one}: write another {other}, or another {one}")
+                raise ValueError(
+                    f"{second}: {same!r} is the {first}: write another {second}, or another {first}"
+                )
 
     @property
     def signs(self) -> Signs:
@@ -114,7 +140,7 @@ class Dialect:
             "decimal": self.decimal,
             "thousands": self.thousands,
             "escape": self.escape and f"'{self.escape}'",
-            "header": self.header,
+            "header": f"'{self.header}'" if self.names else self.header,
             "skip-lines": self.skip_lines,
             "comment": self.comment and f"'{self.comment}'",
         }

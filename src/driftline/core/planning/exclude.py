@@ -10,13 +10,13 @@ from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.types import Path
 
 
-def excluded_paths(contract: Contract, at: Path = ()) -> Iterator[Path]:
+def excluded_paths(contract: Contract, path: Path = ()) -> Iterator[Path]:
     """The excluded paths, as they were written."""
-    for key, inner in contract.fields.items():
-        if inner.excluded:
-            yield (*at, key)
+    for key, child in contract.fields.items():
+        if child.excluded:
+            yield (*path, key)
         else:
-            yield from excluded_paths(inner, (*at, key))
+            yield from excluded_paths(child, (*path, key))
 
 
 def without_excluded(shape: RecordShape, contract: Contract) -> RecordShape:
@@ -25,9 +25,9 @@ def without_excluded(shape: RecordShape, contract: Contract) -> RecordShape:
         return shape
     fields = {}
     for key, field in shape.fields.items():
-        inner = contract.of(key)
-        if not inner.excluded:
-            fields[key] = _field(field, inner)
+        child = contract.of(key)
+        if not child.excluded:
+            fields[key] = _field(field, child)
     return RecordShape(fields)
 
 
@@ -35,9 +35,9 @@ def _field(field: FieldShape, contract: Contract) -> FieldShape:
     if contract.empty:
         return field
     out = replace(field, facets={})
-    for facet, seen in field.facets.items():
-        below = contract.inside(facet.dim)
-        record = None if seen.record is None else without_excluded(seen.record, below)
-        value = None if seen.value is None else _field(seen.value, below.of("value"))
-        out.facets[facet] = replace(seen, record=record, value=value)
+    for facet, profile in field.facets.items():
+        child = contract.inside(facet.dim)
+        record = None if profile.record is None else without_excluded(profile.record, child)
+        value = None if profile.value is None else _field(profile.value, child.of("value"))
+        out.facets[facet] = replace(profile, record=record, value=value)
     return out

@@ -21,7 +21,7 @@ def notes_of(field: FieldDecision, columns: Sequence[Facet], data_path: Path) ->
     """The notes of one field. ``columns``: those it had before."""
     all_columns = [*columns, *(facet_of(t) for t, _ in field.new)]
     converted = _converted(field, columns, all_columns, data_path) if columns else ()
-    if field.beyond or any(c.base == VARIANT and not c.dim for c in all_columns):
+    if field.to_rest or any(c.base == VARIANT and not c.dim for c in all_columns):
         return Findings(converted=converted) if converted else NOTHING  # it holds whatever it is
     untyped = (data_path,) if _is_untyped(field, columns, all_columns) else ()
     hints: tuple[str, ...] = ()
@@ -49,11 +49,13 @@ def _converted(
 ) -> tuple[Conversion, ...]:
     """The types without a column of their own that some column takes exactly."""
     out = []
-    for facet, seen in field.shape.facets.items():
+    for facet, profile in field.shape.facets.items():
         if facet not in all_columns:
             column = next((c for c in columns if field.accepts(c, facet)), None)
             if column is not None:
-                out.append(Conversion(data_path, stub_of(facet), stub_of(column), seen.sample, seen.place))
+                out.append(
+                    Conversion(data_path, stub_of(facet), stub_of(column), profile.sample, profile.place)
+                )
     return tuple(out)
 
 

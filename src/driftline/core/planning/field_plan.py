@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from driftline.core.changes import Reason
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.findings import NOTHING, Findings
-from driftline.core.planning.objects import Closed
+from driftline.core.planning.objects import FixedKeys
 from driftline.core.planning.policies.policy import Policy
 from driftline.core.planning.routes import Settings, facet_of
 from driftline.core.planning.shape import Facet, FieldShape, MapOf, RecordShape
@@ -52,8 +52,8 @@ class FieldDecision:
     """A decided field, or a map's decided values: the ``types`` of the existing columns, and the new ones.
 
     ``original``: the type of the new column that takes the field's own name. ``values``: of its maps.
-    ``closed``: the keys of its structs that get no more columns. ``beyond``: types whose values go to the
-    rest.
+    ``fixed_keys``: the keys of its structs that get no more columns. ``to_rest``: types whose values go to
+    the rest.
     """
 
     types: tuple[Type, ...]
@@ -63,8 +63,8 @@ class FieldDecision:
     new: tuple[tuple[Type, Reason], ...] = ()
     original: Type | None = None
     values: Mapping[MapOf, FieldDecision] = field(default_factory=dict)
-    closed: Closed = Closed.none
-    beyond: frozenset[Facet] = frozenset()
+    fixed_keys: FixedKeys = FixedKeys.none
+    to_rest: frozenset[Facet] = frozenset()
     findings: Findings = NOTHING
 
     @property
@@ -89,14 +89,14 @@ class FieldDecision:
         """Send the values of these types to the rest; of ``inexact`` types only those that do not fit."""
         if not facets and not inexact:
             return self
-        return replace(self, shape=without(self.shape, facets), beyond=self.beyond | facets | inexact)
+        return replace(self, shape=without(self.shape, facets), to_rest=self.to_rest | facets | inexact)
 
 
 def without(shape: FieldShape, facets: frozenset[Facet]) -> FieldShape:
     """The shape without these types."""
     if not facets:
         return shape
-    return replace(shape, facets={f: seen for f, seen in shape.facets.items() if f not in facets})
+    return replace(shape, facets={f: profile for f, profile in shape.facets.items() if f not in facets})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,10 @@ def in_order(
 
     ``empty_names``: that of the empty key too.
     """
-    kept = shape.kept(empty_names=empty_names)
-    shapes = dict(sorted(kept.items(), key=lambda f: (f[1].place, f[0])))
-    for key, below in contract.fields.items():
-        if below.hint is not None and not below.excluded:
+    fields = shape.kept(empty_names=empty_names)
+    shapes = dict(sorted(fields.items(), key=lambda f: (f[1].place, f[0])))
+    for key, child in contract.fields.items():
+        if child.hint is not None and not child.excluded:
             shapes.setdefault(key, FieldShape(Place(), absent=True, missing=True))
     return list(shapes.items())
 

@@ -12,29 +12,31 @@ from driftline.core.schema.place import Place
 from driftline.core.schema.types import Path
 
 
-def lacking(shape: RecordShape, contract: Contract, at: Path = ()) -> Iterator[Conflict]:
-    """The refusals of records that lack a key or an order. ``at``: the path of the records.
+def lacking(shape: RecordShape, contract: Contract, parent: Path = ()) -> Iterator[Conflict]:
+    """The refusals of records that lack a key or an order. ``parent``: the path of the records.
 
     A value of a wrong type is refused by its policy, except where a record should stand.
     """
     if not shape.fields:
         return
-    for key, below in contract.fields.items():
-        if not below.needed:
+    for key, child in contract.fields.items():
+        if not child.needed:
             continue
-        path, role = (*at, key), _role(below)
+        path, role = (*parent, key), _role(child)
         field = shape.fields.get(key) or FieldShape(Place(), absent=True, missing=True)
         if field.missing or field.empty_lists or field.empty_record or not field.facets:
             # A field that has values somewhere has its place there.
             place = field.place if not field.facets else Place()
             yield Conflict(path, f"the {role}", None, f"{role}: no value", "", place)
-        if below.role:
+        if child.role:
             continue
-        for facet, seen in field.facets.items():
-            if facet == Facet(0, RECORD) and seen.record is not None:
-                yield from lacking(seen.record, below, path)
+        for facet, profile in field.facets.items():
+            if facet == Facet(0, RECORD) and profile.record is not None:
+                yield from lacking(profile.record, child, path)
             else:
-                yield Conflict(path, f"the {role}", facet, f"{role}: no object", seen.sample, seen.place)
+                yield Conflict(
+                    path, f"the {role}", facet, f"{role}: no object", profile.sample, profile.place
+                )
 
 
 def _role(contract: Contract) -> str:

@@ -27,10 +27,10 @@ from driftline.core.schema.types import (
     with_child,
 )
 
-Beyond = dict[tuple[Path, Facet], str]
+Exceeding = dict[tuple[Path, Facet], str]
 
 
-def beyond_limits(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
+def beyond_limits(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Exceeding:
     """For each field with a new column that exceeds a limit: a type that gets no column, and why.
 
     ``last``: the type of each field that arrived last.
@@ -43,7 +43,7 @@ def without_limits(settings: Settings) -> Settings:
     return replace(settings, max_columns=sys.maxsize, max_fields=None)
 
 
-def settled(plan: Plan, place: Place) -> Schema:
+def schema_before(plan: Plan, place: Place) -> Schema:
     """The planned table with only the columns that records before this place need."""
     record = Place(place.source, place.line)
     late = {c.path for c in plan.changes if isinstance(c, AddColumn) and _place(c) >= record}
@@ -52,19 +52,19 @@ def settled(plan: Plan, place: Place) -> Schema:
     return replace(plan.schema, struct=struct)
 
 
-def _without(type_: Type, late: AbstractSet[Path], at: Path) -> Type:
+def _without(type_: Type, late: AbstractSet[Path], path: Path) -> Type:
     """The type without the columns at these paths, and without structs that would be empty."""
     if isinstance(type_, Struct):
         fields = (
-            replace(f, type=_without(f.type, late, (*at, f.name)))
+            replace(f, type=_without(f.type, late, (*path, f.name)))
             for f in type_.fields
-            if (*at, f.name) not in late
+            if (*path, f.name) not in late
         )
         return replace(type_, fields=tuple(f for f in fields if not hollow(f.type)))
     for child in children(type_):
         if child.name != "key":
-            inner = _without(child.type, late, (*at, child.name))
-            type_ = with_child(type_, child.name, replace(child, type=inner))
+            child_type = _without(child.type, late, (*path, child.name))
+            type_ = with_child(type_, child.name, replace(child, type=child_type))
     return type_
 
 
@@ -81,9 +81,9 @@ def in_rest(
     Returns the types that go there whole, and the routes of the field's columns: inside a map, such values go
     to the rest key by key.
     """
-    apart = [route for route in unmade if not any(_same_maps(route, filled) for filled in routes)]
-    beyond = frozenset().union(*map(_all_inside, apart))
-    return beyond, tuple(_with_values(route, unmade) for route in routes)
+    unfilled = [route for route in unmade if not any(_same_maps(route, filled) for filled in routes)]
+    to_rest = frozenset().union(*map(_all_inside, unfilled))
+    return to_rest, tuple(_with_values(route, unmade) for route in routes)
 
 
 def _all_inside(route: ColumnRoute) -> frozenset[Facet]:
@@ -101,8 +101,8 @@ def _with_values(route: ColumnRoute, unmade: Iterable[ColumnRoute]) -> ColumnRou
     values = [
         unfilled.value for unfilled in unmade if unfilled.value is not None and _same_maps(route, unfilled)
     ]
-    beyond, columns = in_rest(route.value.columns, [column for value in values for column in value.columns])
-    value = replace(route.value, columns=columns, beyond=route.value.beyond | beyond)
+    to_rest, columns = in_rest(route.value.columns, [column for value in values for column in value.columns])
+    value = replace(route.value, columns=columns, to_rest=route.value.to_rest | to_rest)
     return replace(route, value=value)
 
 
@@ -112,7 +112,7 @@ def _same_maps(route: ColumnRoute, candidate: ColumnRoute) -> bool:
     )
 
 
-def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
+def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Exceeding:
     """Fields of structs inside the record that exceed ``max_fields``."""
     limit = settings.max_fields
     added: dict[Path, list[AddColumn]] = defaultdict(list)
@@ -122,16 +122,16 @@ def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -
     if limit is None or not added:
         return {}
     fields = {path: len(f.type.fields) for path, f in plan.before.walk() if isinstance(f.type, Struct)}
-    beyond: Beyond = {}
-    for at, columns in added.items():
-        room = max(0, limit - fields.get(at, 0))
-        beyond |= _types_of(
+    exceeding: Exceeding = {}
+    for parent, columns in added.items():
+        room = max(0, limit - fields.get(parent, 0))
+        exceeding |= _types_of(
             _in_order(columns, plan.changes)[room:], last, settings, f"have more than max_fields = {limit}"
         )
-    return beyond
+    return exceeding
 
 
-def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Beyond:
+def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Exceeding:
     """Fields whose columns would exceed ``max_columns`` for the table."""
     limit = settings.max_columns
     total = leaf_columns(plan.schema.struct)
@@ -173,18 +173,18 @@ def _place(column: AddColumn) -> Place:
 
 def _types_of(
     columns: Iterable[AddColumn], last: Mapping[Path, Facet], settings: Settings, would: str
-) -> Beyond:
+) -> Exceeding:
     """The last types to arrive of these columns' fields; a type that a hint declares keeps its column."""
-    beyond: Beyond = {}
+    exceeding: Exceeding = {}
     for column in columns:
         path = column.reason.field
         contract = settings.contract.at(path)
         if contract.hint is not None or contract.declares_fields:
             continue
-        inner = peel(column.type)[1]
-        while isinstance(inner, Map) and (*path, "value") in last:
+        base = peel(column.type)[1]
+        while isinstance(base, Map) and (*path, "value") in last:
             # Of a map, the values of one type have no room; with the last of them it goes as a whole.
-            path, inner = (*path, "value"), peel(inner.value)[1]
+            path, base = (*path, "value"), peel(base.value)[1]
         if path in last:
-            beyond[path, last[path]] = f"{dotted(column.reason.field[:-1]) or 'the record'} would {would}"
-    return beyond
+            exceeding[path, last[path]] = f"{dotted(column.reason.field[:-1]) or 'the record'} would {would}"
+    return exceeding

@@ -28,10 +28,10 @@ def notes_of_maps(maps: Mapping[Path, MapVerdict]) -> list[str]:
     for path in maps:
         groups.setdefault((path[:-2], path[-1]), []).append(path)
     notes: dict[Path, list[str]] = {}
-    for (above, last), paths in groups.items():
-        if len(paths) >= _ALIKE and above:
-            pattern = f"{dotted((*above, '*', last))} are maps ({len(paths)} paths)"
-            notes.setdefault(above, []).append(f"keeps structs: {pattern}, {maps[paths[0]]}")
+    for (parent, last), paths in groups.items():
+        if len(paths) >= _ALIKE and parent:
+            pattern = f"{dotted((*parent, '*', last))} are maps ({len(paths)} paths)"
+            notes.setdefault(parent, []).append(f"keeps structs: {pattern}, {maps[paths[0]]}")
         else:
             notes |= {path: [_note(maps[path])] for path in paths}
     outermost_first = sorted(notes, key=len)

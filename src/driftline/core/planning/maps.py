@@ -217,21 +217,23 @@ def _alike(entries: Mapping[str, ObjectEntry]) -> bool:
 
 
 def _of_shape(shape: FieldShape) -> ObjectEntry:
-    records = [seen.record for facet, seen in shape.facets.items() if facet.base == RECORD and seen.record]
+    records = [
+        profile.record for facet, profile in shape.facets.items() if facet.base == RECORD and profile.record
+    ]
     kinds = frozenset(_kind(facet) for facet in shape.facets)
     return ObjectEntry(kinds, frozenset(key for record in records for key in record.fields))
 
 
 def _of_column(column: Field) -> ObjectEntry:
-    dim, inner = peel(column.type)
-    match inner:
+    dim, base = peel(column.type)
+    match base:
         case Struct(fields):
             return ObjectEntry(frozenset({("record", dim)}), frozenset(f.name for f in fields))
         case Map():
             return ObjectEntry(frozenset({("record", dim)}))
         case _:
-            assert isinstance(inner, Primitive)
-            return ObjectEntry(frozenset({_kind(Facet(dim, inner))}))
+            assert isinstance(base, Primitive)
+            return ObjectEntry(frozenset({_kind(Facet(dim, base))}))
 
 
 def _kind(facet: Facet) -> Kind:

@@ -31,12 +31,12 @@ def with_own(plan: Plan, columns: Iterable[Field]) -> Plan:
 def _missing(struct: Struct, column: Field) -> Iterable[AddColumn]:
     """The changes that complete the column; an earlier version may have made it with fewer fields."""
     first, _, why = (column.doc or "").partition("\n")
-    own = own_column(struct, first.removeprefix(METADATA))
-    if own is None:
+    existing = own_column(struct, first.removeprefix(METADATA))
+    if existing is None:
         name = Names.of(struct).take(column.name)
         yield AddColumn((), replace(column, name=name), Reason("metadata", why, (name,)))
-    elif isinstance(own.type, Struct) and isinstance(column.type, Struct):
-        has = {f.name for f in own.type.fields}
+    elif isinstance(existing.type, Struct) and isinstance(column.type, Struct):
+        has = {f.name for f in existing.type.fields}
         for f in column.type.fields:
             if f.name not in has:
-                yield AddColumn((own.name,), f, Reason("metadata", why, (own.name, f.name)))
+                yield AddColumn((existing.name,), f, Reason("metadata", why, (existing.name, f.name)))

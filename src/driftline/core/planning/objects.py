@@ -1,7 +1,7 @@
 """JSON objects as maps, structs or both, by a field's columns and the objects' own keys (section 9).
 
-A struct whose keys turn out to be data is closed: its columns are still filled, none is added at any depth,
-and a map beside it takes all keys. If many keys are data beside words of another kind, the words are a
+A struct whose keys turn out to be data has fixed keys: its columns are still filled, none is added at any
+depth, and a map beside it takes all keys. If many keys are data beside words of another kind, the words are a
 struct, and the map beside it takes the others.
 """
 
@@ -26,14 +26,14 @@ from driftline.core.planning.maps import (
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.policies.policy import Policy
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute, facet_of
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.naming import by_key, data_key, is_metadata
 from driftline.core.schema.types import STRING, VARIANT, Map, Primitive, Struct, Type, peel
 
 MAP = MapOf(STRING)
 
 
-class Closed(Enum):
+class FixedKeys(Enum):
     """The keys of a field's structs that get no more columns, because a map beside them has these keys."""
 
     none = "none"
@@ -42,22 +42,22 @@ class Closed(Enum):
 
     def holds(self, key: str) -> bool:
         """True if the map has this key."""
-        return self is Closed.all or (self is Closed.data and not is_word(key))
+        return self is FixedKeys.all or (self is FixedKeys.data and not is_word(key))
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
     """A field's ``shape`` with its objects as maps or structs. ``verdict``: the reason for a new map;
-    ``closed``: keys that get no more columns in the field's structs; ``apart``: the map has no words.
+    ``fixed_keys``: keys that get no more columns in the field's structs; ``apart``: the map has no words.
     """
 
     shape: FieldShape
     verdict: MapVerdict | None = None
-    closed: Closed = Closed.none
+    fixed_keys: FixedKeys = FixedKeys.none
 
     @property
     def apart(self) -> bool:
-        return self.closed is Closed.data
+        return self.fixed_keys is FixedKeys.data
 
 
 def objects_of(
@@ -70,10 +70,10 @@ def objects_of(
     structs = _structs(types)
     # Typed values that waited beside objects are declared as maps, which a column of theirs
     # will be; a VARIANT column takes both as they are.
-    typed_map = any(f.base == MAP and seen.typed for f, seen in shape.facets.items())
+    typed_map = any(f.base == MAP and profile.typed for f, profile in shape.facets.items())
     declared = records and typed_map and VARIANT not in types
     has_map = declared or any(facet_of(type_).base == MAP for type_ in types)
-    folded = [seen for facet, seen in shape.facets.items() if facet.base == MAP and not seen.typed]
+    folded = [profile for facet, profile in shape.facets.items() if facet.base == MAP and not profile.typed]
     if has_map:
         verdict = None
     elif folded:
@@ -82,32 +82,38 @@ def objects_of(
         verdict = _verdict(records.values(), structs, contract, policy, mark)
     if not has_map and verdict is None:
         return Objects(shape)
-    apart = words_apart(types, contract, mark) if verdict is None else verdict.apart
-    closed = Closed.data if apart else Closed.all if structs else Closed.none
-    return Objects(_dealt(shape, types, closed, mark, contract.epoch_unit or "ms"), verdict, closed)
+    words_in_struct = words_apart(types, contract, mark) if verdict is None else verdict.apart
+    fixed_keys = FixedKeys.data if words_in_struct else FixedKeys.all if structs else FixedKeys.none
+    return Objects(_divided(shape, types, fixed_keys, mark, contract.epoch_unit or "ms"), verdict, fixed_keys)
 
 
-def _dealt(shape: FieldShape, types: Sequence[Type], closed: Closed, mark: str, unit: str) -> FieldShape:
+def _divided(
+    shape: FieldShape, types: Sequence[Type], fixed_keys: FixedKeys, mark: str, unit: str
+) -> FieldShape:
     """Divide each object among the map and the structs in the columns."""
     records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
-    apart, structs = closed is Closed.data, _structs(types)
+    words_in_struct, structs = fixed_keys is FixedKeys.data, _structs(types)
     out = replace(shape, facets={f: s for f, s in shape.facets.items() if f not in records})
     deepest = max((c.dim for type_ in types if (c := facet_of(type_)).base == RECORD), default=-1)
-    for facet, seen in records.items():
-        in_map, words = _split(seen, apart, closed)
-        if in_map.fields or not apart:
-            out.add(Facet(facet.dim, MAP), replace(seen, record=None, value=values_of(in_map, seen.place)))
-        if apart or deepest >= facet.dim:
+    for facet, profile in records.items():
+        in_map, words = _split(profile, words_in_struct, fixed_keys)
+        if in_map.fields or not words_in_struct:
+            out.add(
+                Facet(facet.dim, MAP), replace(profile, record=None, value=values_of(in_map, profile.place))
+            )
+        if words_in_struct or deepest >= facet.dim:
             record = _within(in_map, _together(structs), mark, unit)
-            out.add(facet, replace(seen, record=RecordShape(record.fields | words)))
+            out.add(facet, replace(profile, record=RecordShape(record.fields | words)))
     return out
 
 
-def _split(seen: Seen, apart: bool, closed: Closed) -> tuple[RecordShape, dict[str, FieldShape]]:
+def _split(
+    profile: Profile, words_in_struct: bool, fixed_keys: FixedKeys
+) -> tuple[RecordShape, dict[str, FieldShape]]:
     """Split an object into the part in the map and its other fields."""
-    assert seen.record is not None
-    in_map = seen.record.having(lambda key: not apart or closed.holds(key))
-    return in_map, {k: shape for k, shape in seen.record.fields.items() if k not in in_map.fields}
+    assert profile.record is not None
+    in_map = profile.record.having(lambda key: not words_in_struct or fixed_keys.holds(key))
+    return in_map, {k: shape for k, shape in profile.record.fields.items() if k not in in_map.fields}
 
 
 def folded(shape: RecordShape) -> RecordShape:
@@ -118,25 +124,28 @@ def folded(shape: RecordShape) -> RecordShape:
 
 
 def _folded(field: FieldShape) -> FieldShape:
-    if all(seen.record is None and seen.value is None for seen in field.facets.values()):
+    if all(profile.record is None and profile.value is None for profile in field.facets.values()):
         return field
     out = replace(field, facets={})
-    for facet, seen in field.facets.items():
-        record = None if seen.record is None else folded(seen.record)
+    for facet, profile in field.facets.items():
+        record = None if profile.record is None else folded(profile.record)
         out.add(
-            facet, replace(seen, record=record, value=None if seen.value is None else _folded(seen.value))
+            facet,
+            replace(profile, record=record, value=None if profile.value is None else _folded(profile.value)),
         )
     maps = {f: s for f, s in out.facets.items() if f.base == MAP and not s.typed}
     records = {f: s for f, s in out.facets.items() if maps and _is_object(f, s)}
-    apart = _of_folded(maps.values(), records.values()).apart
-    for facet, seen in records.items():
-        assert seen.record is not None
+    words_in_struct = _of_folded(maps.values(), records.values()).apart
+    for facet, profile in records.items():
+        assert profile.record is not None
         del out.facets[facet]
-        in_map = seen.record.having(lambda key: not (apart and is_word(key)))
+        in_map = profile.record.having(lambda key: not (words_in_struct and is_word(key)))
         if in_map.fields:
-            out.add(Facet(facet.dim, MAP), replace(seen, record=None, value=values_of(in_map, seen.place)))
-        if apart:
-            out.add(facet, replace(seen, record=seen.record.having(is_word)))
+            out.add(
+                Facet(facet.dim, MAP), replace(profile, record=None, value=values_of(in_map, profile.place))
+            )
+        if words_in_struct:
+            out.add(facet, replace(profile, record=profile.record.having(is_word)))
     return out
 
 
@@ -147,57 +156,57 @@ def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
     turned out to be a map, and the map has all keys.
     """
     structs = _structs(types)
-    maps = [inner for type_ in types if isinstance(inner := peel(type_)[1], Map)]
+    maps = [base for type_ in types if isinstance(base := peel(type_)[1], Map)]
     if not structs or not maps or contract.hint is not None:
         return False
     return other_words(_entries_of_columns(structs, mark), kinds_in(maps[0].value))
 
 
-def closed_contract(contract: Contract, closed: Closed, keys: Iterable[str]) -> Contract:
+def fixed_contract(contract: Contract, fixed_keys: FixedKeys, keys: Iterable[str]) -> Contract:
     """Keep objects structs below the ``keys`` that get no more columns."""
-    below = {key: contract.of(key).without_maps() for key in keys if closed.holds(key)}
-    return replace(contract, fields={**contract.fields, **below})
+    fixed_fields = {key: contract.of(key).without_maps() for key in keys if fixed_keys.holds(key)}
+    return replace(contract, fields={**contract.fields, **fixed_fields})
 
 
-def closed_route(route: RecordRoute, closed: Closed = Closed.all) -> RecordRoute:
-    """The route of a struct that is closed for some keys: what has no column there is in the map."""
-    return RecordRoute(tuple(_closed_field(f) if closed.holds(f.key) else f for f in route.fields))
+def fixed_route(route: RecordRoute, fixed_keys: FixedKeys = FixedKeys.all) -> RecordRoute:
+    """The route of a struct with fixed keys: a value that has no column there is in the map."""
+    return RecordRoute(tuple(_fixed_field(f) if fixed_keys.holds(f.key) else f for f in route.fields))
 
 
-def _closed_field(field: FieldRoute) -> FieldRoute:
-    columns = tuple(_closed_column(column) for column in field.columns)
+def _fixed_field(field: FieldRoute) -> FieldRoute:
+    columns = tuple(_fixed_column(column) for column in field.columns)
     return replace(field, columns=columns, elsewhere=True)
 
 
-def _closed_column(column: ColumnRoute) -> ColumnRoute:
+def _fixed_column(column: ColumnRoute) -> ColumnRoute:
     return replace(
         column,
-        record=None if column.record is None else closed_route(column.record),
-        value=None if column.value is None else _closed_field(column.value),
+        record=None if column.record is None else fixed_route(column.record),
+        value=None if column.value is None else _fixed_field(column.value),
     )
 
 
-def _is_object(facet: Facet, seen: Seen) -> bool:
-    return facet.base == RECORD and not seen.typed and seen.record is not None
+def _is_object(facet: Facet, profile: Profile) -> bool:
+    return facet.base == RECORD and not profile.typed and profile.record is not None
 
 
 def _verdict(
-    records: Iterable[Seen], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
+    records: Iterable[Profile], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
 ) -> MapVerdict | None:
     """The reason the objects become a map by themselves, if they do."""
     decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
     if decided or not policy.keeps_all:
         return None
-    entries = entries_of(seen.record for seen in records if seen.record is not None)
+    entries = entries_of(profile.record for profile in records if profile.record is not None)
     for key, entry in _entries_of_columns(structs, mark).items():
         entries[key] = entries.get(key, ObjectEntry()) | entry
     return as_map(entries)
 
 
-def _of_folded(maps: Iterable[Seen], records: Iterable[Seen]) -> MapVerdict:
+def _of_folded(maps: Iterable[Profile], records: Iterable[Profile]) -> MapVerdict:
     """The reason objects are a map whose many keys were not kept. ``records``: the objects that were."""
-    entries = entries_of(seen.record for seen in records if seen.record is not None)
-    folded = entries_of(RecordShape({"": seen.value}) for seen in maps if seen.value is not None)
+    entries = entries_of(profile.record for profile in records if profile.record is not None)
+    folded = entries_of(RecordShape({"": profile.value}) for profile in maps if profile.value is not None)
     kinds = folded.get("", ObjectEntry()).kinds
     return MapVerdict("its many keys are data", apart=len(kinds) == 1 and other_words(entries, kinds))
 
@@ -215,7 +224,7 @@ def _entries_of_columns(structs: Iterable[Struct], mark: str) -> dict[str, Objec
 
 def _structs(types: Iterable[Type]) -> list[Struct]:
     """The structs among the types, lists removed."""
-    return [inner for type_ in types if isinstance(inner := peel(type_)[1], Struct)]
+    return [base for type_ in types if isinstance(base := peel(type_)[1], Struct)]
 
 
 def _together(structs: Sequence[Struct]) -> Struct:
@@ -238,14 +247,14 @@ def _fitting(shape: FieldShape, types: Sequence[Type], mark: str, unit: str) -> 
     """The part of a field that its columns take unchanged."""
     facets = [facet_of(type_) for type_ in types]
     out = replace(shape, facets={})
-    for facet, seen in shape.facets.items():
+    for facet, profile in shape.facets.items():
         if isinstance(facet.base, Primitive):
-            if any(preserve.accepts(column, facet, seen, unit) for column in facets):
-                out.add(facet, seen)
-        elif seen.record is not None:
-            record = _fitting_record(facet.dim, seen.record, types, mark, unit)
+            if any(preserve.accepts(column, facet, profile, unit) for column in facets):
+                out.add(facet, profile)
+        elif profile.record is not None:
+            record = _fitting_record(facet.dim, profile.record, types, mark, unit)
             if record is not None:
-                out.add(facet, replace(seen, record=record))
+                out.add(facet, replace(profile, record=record))
     return out
 
 
@@ -259,6 +268,6 @@ def _fitting_record(
     if any(c.base == RECORD and c.dim >= dim for c in facets):
         return _within(record, _together(_structs(types)), mark, unit)
     if any(c.base == MAP and c.dim >= dim for c in facets):
-        values = [inner.value for type_ in types if isinstance(inner := peel(type_)[1], Map)]
+        values = [base.value for type_ in types if isinstance(base := peel(type_)[1], Map)]
         return RecordShape({key: _fitting(v, values, mark, unit) for key, v in record.fields.items()})
     return None

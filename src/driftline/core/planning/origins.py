@@ -30,11 +30,11 @@ def origins(route: RecordRoute, schema: Schema) -> Iterator[ColumnOrigin]:
     maps have no path of their own: they come from the object's.
     """
     yield from _of_record(route, (), ())
-    rest = rest_column(schema.struct)
-    if rest is not None:
+    column = rest_column(schema.struct)
+    if column is not None:
         for field in route.fields:
             for path in field.rest_paths((field.key,)):
-                yield ColumnOrigin((rest.name, "value"), path, (), exact=False)
+                yield ColumnOrigin((column.name, "value"), path, (), exact=False)
 
 
 def _of_record(route: RecordRoute, column: Path, path: Path) -> Iterator[ColumnOrigin]:
@@ -43,18 +43,21 @@ def _of_record(route: RecordRoute, column: Path, path: Path) -> Iterator[ColumnO
 
 
 def _of_field(field: FieldRoute, column: Path, path: Path) -> Iterator[ColumnOrigin]:
-    for one in field.columns:
-        if one.takes:
-            yield from _of_column(one, (*column, one.name), path)
+    for route in field.columns:
+        if route.takes:
+            yield from _of_column(route, (*column, route.name), path)
 
 
-def _of_column(column: ColumnRoute, at: Path, path: Path) -> Iterator[ColumnOrigin]:
-    inside, inner = (*at, *("element",) * column.facet.dim), (*path, *("element",) * column.facet.dim)
+def _of_column(column: ColumnRoute, schema_path: Path, path: Path) -> Iterator[ColumnOrigin]:
+    inside, data_path = (
+        (*schema_path, *("element",) * column.facet.dim),
+        (*path, *("element",) * column.facet.dim),
+    )
     exact = column.takes == (column.facet,) and column.unit is None
     if column.value is not None:
-        yield ColumnOrigin((*inside, "key"), inner, column.takes, exact)
-        yield from _of_field(column.value, inside, (*inner, "value"))
+        yield ColumnOrigin((*inside, "key"), data_path, column.takes, exact)
+        yield from _of_field(column.value, inside, (*data_path, "value"))
     elif column.record is not None:
-        yield from _of_record(column.record, inside, inner)
+        yield from _of_record(column.record, inside, data_path)
     elif not isinstance(column.type, Map):
         yield ColumnOrigin(inside, path, column.takes, exact)

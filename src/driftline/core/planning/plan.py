@@ -9,7 +9,7 @@ from driftline.core.changes import Change, RelaxColumn, RewriteColumn, apply
 from driftline.core.planning.field_plan import Context
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.lacking import lacking
-from driftline.core.planning.limits import Beyond, beyond_limits
+from driftline.core.planning.limits import Exceeding, beyond_limits
 from driftline.core.planning.map_hints import notes_of_maps
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.planner import Scope, plan_record
@@ -33,23 +33,23 @@ def plan(
     are what a policy refuses. A field that exceeds ``max_columns`` or ``max_fields`` is refused too, or goes
     to the rest.
 
-    >>> from driftline.core.planning.shape import Facet, FieldShape, Seen
+    >>> from driftline.core.planning.shape import Facet, FieldShape, Profile
     >>> from driftline.core.schema.place import Place
     >>> from driftline.core.schema.types import LONG
-    >>> size = FieldShape(Place(), {Facet(0, LONG): Seen(Place(), "4")})
+    >>> size = FieldShape(Place(), {Facet(0, LONG): Profile(Place(), "4")})
     >>> str(plan(Schema(), RecordShape({"size": size})).schema.struct)
     'struct<size: long>'
     """
     settings = settings or Settings()
-    refused: Beyond = {}
+    refused: Exceeding = {}
     while True:
         planned, last = _planned(shape, Context(settings, schema, refused, not_rewritten))
-        more = beyond_limits(planned, last, settings)
-        if more.keys() <= refused.keys():
+        exceeding = beyond_limits(planned, last, settings)
+        if exceeding.keys() <= refused.keys():
             planned = with_own(planned, [REST]) if planned.route.has_rest else planned
             ordered = settings.row_key is not None and settings.row_key.order_by and shape.fields
             return with_own(planned, [ORDER_COLUMN]) if ordered else planned
-        refused = more | refused
+        refused = exceeding | refused
 
 
 def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, Facet]]:
@@ -89,6 +89,6 @@ def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterabl
 
 def _column(path: Path, schema: Schema) -> Path:
     """The field of the struct that holds what is at the path."""
-    while (above := schema.find(path[:-1])) is not None and not isinstance(above.type, Struct):
+    while (parent := schema.find(path[:-1])) is not None and not isinstance(parent.type, Struct):
         path = path[:-1]
     return path

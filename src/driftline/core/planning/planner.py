@@ -24,11 +24,11 @@ from driftline.core.planning.field_plan import (
 )
 from driftline.core.planning.findings import NOTHING, Findings, gathered
 from driftline.core.planning.limits import in_rest
-from driftline.core.planning.objects import Closed, closed_contract, closed_route
+from driftline.core.planning.objects import FixedKeys, fixed_contract, fixed_route
 from driftline.core.planning.policies import policy_of
 from driftline.core.planning.routes import ColumnRoute, Conflict, FieldRoute, RecordRoute, facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, merge_all
-from driftline.core.planning.stubs import hollow, inside, value_of, with_inner, with_value
+from driftline.core.planning.stubs import hollow, inside, value_of, with_base, with_value
 from driftline.core.schema.naming import by_key, is_metadata
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
@@ -62,7 +62,7 @@ class Filled:
             shape.empty_lists <= facet.dim
             and not (shape.empty_record and isinstance(facet.base, Primitive))
             and all(f in self.column.takes and self.decision.accepts(facet, f) for f in shape.facets)
-            and not self.field.beyond
+            and not self.field.to_rest
         )
 
     @property
@@ -112,14 +112,18 @@ def opened(type_: Type, path: Path, place: Place) -> tuple[Type, Findings]:
     if not isinstance(type_, List | Map):
         return type_, NOTHING
     child = children(type_)[-1]
-    below = (*path, child.name)
+    child_path = (*path, child.name)
     findings = NOTHING
     if child.required:
         why = "a list or map of the data may hold null, or what does not fit"
-        findings = Findings((RelaxColumn(below, child.type, Reason("relax", why, below, "", place)),))
-    inner, more = opened(child.type, below, place) if isinstance(type_, List) else (child.type, NOTHING)
-    return with_child(type_, child.name, replace(child, type=inner, required=False)), gathered(
-        [findings, more]
+        findings = Findings(
+            (RelaxColumn(child_path, child.type, Reason("relax", why, child_path, "", place)),)
+        )
+    child_type, child_findings = (
+        opened(child.type, child_path, place) if isinstance(type_, List) else (child.type, NOTHING)
+    )
+    return with_child(type_, child.name, replace(child, type=child_type, required=False)), gathered(
+        [findings, child_findings]
     )
 
 
@@ -180,10 +184,10 @@ class _Routed:
 
 def plan_record(scope: Scope, shape: RecordShape, contract: Contract, context: Context) -> PlannedRecord:
     """Plan a record of this shape, at every depth."""
-    known = by_key(scope.struct.fields, context.settings.mark)
+    columns_by_key = by_key(scope.struct.fields, context.settings.mark)
     decided = [
-        _decide(scope, key, known.get(key, []), seen, contract, context)
-        for key, seen in in_order(shape, contract, empty_names=context.settings.keep_empty_names)
+        _decide(scope, key, columns_by_key.get(key, []), field_shape, contract, context)
+        for key, field_shape in in_order(shape, contract, empty_names=context.settings.keep_empty_names)
     ]
     drafts = [draft for field in decided for draft in field.drafts]
     named = named_columns(scope.struct, drafts, context.settings.mark)
@@ -225,29 +229,30 @@ def _columns(
 def _decide(
     scope: Scope,
     key: str,
-    known: Sequence[Field],
-    seen: FieldShape,
+    columns: Sequence[Field],
+    shape: FieldShape,
     record_contract: Contract,
     context: Context,
 ) -> _Field:
     """Decide one field of a record, and draft its new columns, declared ones first."""
     data_path, contract = (*scope.data_path, key), record_contract.of(key)
-    drafts = declared(key, known, contract, data_path)
-    is_unknown = not known and not drafts and (record_contract.declares_fields or not scope.is_new)
+    drafts = declared(key, columns, contract, data_path)
+    is_unknown = not columns and not drafts and (record_contract.declares_fields or not scope.is_new)
     target = Target(
-        (*(c.type for c in known), *(d.stub for d in drafts)),
-        (*((*scope.schema_path, c.name) for c in known), *((*scope.schema_path, key) for _ in drafts)),
+        (*(c.type for c in columns), *(d.stub for d in drafts)),
+        (*((*scope.schema_path, c.name) for c in columns), *((*scope.schema_path, key) for _ in drafts)),
         data_path,
         scope.is_new,
         may_wait=is_unknown and bool(context.schema.struct.fields),
-        must_wait=len(key) > context.settings.max_key and not (known or drafts),
+        must_wait=len(key) > context.settings.max_key and not (columns or drafts),
         never=not key and context.settings.keep_empty_names,
     )
-    decision = decide_field(target, seen, contract, context)
+    decision = decide_field(target, shape, contract, context)
     drafts += [
-        NewColumn(key, stub, reason, stub == decision.original, seen.comment) for stub, reason in decision.new
+        NewColumn(key, stub, reason, stub == decision.original, shape.comment)
+        for stub, reason in decision.new
     ]
-    return _Field(key, known, drafts, decision)
+    return _Field(key, columns, drafts, decision)
 
 
 def _routed(
@@ -273,11 +278,11 @@ def _route_field(scope: Scope, field: _Field, new: Sequence[Field], context: Con
     pairs = [*zip(columns, routes, strict=True)]
     filled = [(c, route) for c, route in pairs if not hollow(route.type)]
     without = [(c, route) for c, route in pairs if hollow(route.type)]
-    beyond, ways = in_rest([route for _, route in filled], [route for _, route in without])
-    beyond |= decision.beyond
+    to_rest, column_routes = in_rest([route for _, route in filled], [route for _, route in without])
+    to_rest |= decision.to_rest
     return _Routed(
-        replace(decision, beyond=beyond) if beyond != decision.beyond else decision,
-        FieldRoute(field.key, decision.shape, ways, beyond=beyond),
+        replace(decision, to_rest=to_rest) if to_rest != decision.to_rest else decision,
+        FieldRoute(field.key, decision.shape, column_routes, to_rest=to_rest),
         [replace(column, type=route.type) for column, route in filled],
         frozenset(column.name for column, _ in without if column in new),
         findings,
@@ -308,7 +313,7 @@ def _without_values(
             continue
         by = filled.get(column.name)
         key = by.field.key if by else column.name
-        optional[column.name], more = relaxed(
+        optional[column.name], column_findings = relaxed(
             columns[column.name],
             (*scope.schema_path, column.name),
             (*scope.data_path, key),
@@ -316,7 +321,7 @@ def _without_values(
             contract.of(key),
             context.schema.identifiers,
         )
-        findings.append(more)
+        findings.append(column_findings)
     return optional, gathered(findings)
 
 
@@ -324,10 +329,10 @@ def _route_columns(
     decision: FieldDecision, columns: Sequence[_Column], data_path: Path, context: Context
 ) -> tuple[list[ColumnRoute], Findings]:
     """The route of each column of a field, or of a map's values."""
-    values, below = _route_values(decision, columns, data_path, context)
+    values, value_findings = _route_values(decision, columns, data_path, context)
     facets = [facet_of(column.type) for column in columns]
     widest = max((f.dim for f in facets if f.base == RECORD), default=0)  # record column, in dimensions
-    routes, findings = [], [below]
+    routes, findings = [], [value_findings]
     for i, column in enumerate(columns):
         takes = tuple(
             facet
@@ -335,12 +340,12 @@ def _route_columns(
             if decision.takes(facets[i], facet)
             and (facets[i].base != RECORD or facets[i].dim in (widest, facet.dim))
         )
-        route, more = _route_column(decision, column, takes, data_path, context)
+        route, column_findings = _route_column(decision, column, takes, data_path, context)
         if i in values:
             value = values[i]
             route = replace(route, type=with_value(route.type, value.columns[0].type), value=value)
         routes.append(route)
-        findings.append(more)
+        findings.append(column_findings)
     return routes, gathered(findings)
 
 
@@ -355,9 +360,9 @@ def _route_values(
         places = [i for i, facet in enumerate(facets) if facet.base == base]
         if not places:  # all such maps go to the rest
             continue
-        inner = [_value_column(columns[i]) for i in places]
-        filled, more = _route_columns(value, inner, (*data_path, "value"), context)
-        findings.append(more)
+        value_columns = [_value_column(columns[i]) for i in places]
+        filled, value_findings = _route_columns(value, value_columns, (*data_path, "value"), context)
+        findings.append(value_findings)
         left_out = decision.contract.inside(max(facets[i].dim for i in places)).excluded_keys
         for i, route in zip(places, filled, strict=True):
             routes[i] = FieldRoute(
@@ -365,8 +370,8 @@ def _route_values(
                 value.shape,
                 (route,),
                 left_out=left_out,
-                no_words=decision.closed is Closed.data,
-                beyond=value.beyond,
+                no_words=decision.fixed_keys is FixedKeys.data,
+                to_rest=value.to_rest,
             )
     return routes, gathered(findings)
 
@@ -391,8 +396,8 @@ def _route_column(
     record = _plan_inside(decision, replace(column, type=type_), takes, data_path, context)
     # No map takes structs of typed sources.
     typed = any(shape.facets[facet].typed for facet in takes)
-    route = record.route if typed else closed_route(record.route, decision.closed)
-    filled = with_inner(type_, record.struct)
+    route = record.route if typed else fixed_route(record.route, decision.fixed_keys)
+    filled = with_base(type_, record.struct)
     return ColumnRoute(column.path[-1], filled, takes, route, unit=unit), gathered(
         [*findings, record.findings]
     )
@@ -406,6 +411,6 @@ def _plan_inside(
     shape = merge_all(record for f in takes if (record := facets[f].record) is not None)
     dim, struct = peel(column.type)
     assert isinstance(struct, Struct)
-    contract = closed_contract(decision.contract.inside(dim), decision.closed, shape.fields)
+    contract = fixed_contract(decision.contract.inside(dim), decision.fixed_keys, shape.fields)
     scope = Scope(struct, inside(column.path, column.type), inside(data_path, column.type), column.is_new)
     return plan_record(scope, shape, contract, context)

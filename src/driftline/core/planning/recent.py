@@ -25,8 +25,8 @@ class Recent(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value of a key, if it is still cached."""
-        for place, (known, value) in enumerate(self._items):
-            if _same(known, key):
+        for place, (cached_key, value) in enumerate(self._items):
+            if _same(cached_key, key):
                 self._items.insert(0, self._items.pop(place))
                 return value
         return None
@@ -37,8 +37,8 @@ class Recent(Generic[K, V]):
         self._items = [(key, value), *older[: self._most - 1]]
 
 
-def _same(one: object, other: object) -> bool:
+def _same(key: object, cached_key: object) -> bool:
     try:
-        return one == other
+        return key == cached_key
     except RecursionError:
         return False

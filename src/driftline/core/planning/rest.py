@@ -27,23 +27,23 @@ def rest_column(struct: Struct) -> Field | None:
     return own_column(struct, _KIND)
 
 
-def step(above: str, key: str) -> str:
-    """The path of a key in the object at the path ``above``.
+def step(parent: str, key: str) -> str:
+    """The path of a key in the object at the path ``parent``.
 
     >>> step("payload", "h"), step("", "a.b"), step("items[3]", "`")
     ('payload.h', '`a.b`', 'items[3].````')
     """
     quoted = key if _PLAIN.fullmatch(key) else f"`{key.replace('`', '``')}`"
-    return f"{above}.{quoted}" if above else quoted
+    return f"{parent}.{quoted}" if parent else quoted
 
 
-def element(above: str, places: Iterable[int]) -> str:
+def element(parent: str, places: Iterable[int]) -> str:
     """The path of an element of lists inside each other; ``places`` are counted from 0.
 
     >>> element("items", [3, 0])
     'items[3][0]'
     """
-    return above + "".join(f"[{place}]" for place in places)
+    return parent + "".join(f"[{place}]" for place in places)
 
 
 def steps(text: str) -> tuple[str | int, ...]:
@@ -53,26 +53,26 @@ def steps(text: str) -> tuple[str | int, ...]:
     ('items', 3, 'a.b', 'y')
     """
     out: list[str | int] = []
-    at = 0
-    while at < len(text):
-        match = _STEP.match(text, at)
+    position = 0
+    while position < len(text):
+        match = _STEP.match(text, position)
         if match is None or ((match[0].startswith(".") is not bool(out)) and match[1] is None):
             raise ValueError(f"{text!r} is not a path of the rest")
         place, quoted, plain = match.groups()
         out.append(
             int(place) if place is not None else plain if plain is not None else quoted.replace("``", "`")
         )
-        at = match.end()
+        position = match.end()
     return tuple(out)
 
 
-def keys_of(at: Iterable[str | int]) -> Path:
+def keys_of(path: Iterable[str | int]) -> Path:
     """A path without its steps into lists.
 
     >>> keys_of(("items", 3, "y")), keys_of(("items", "element", "y"))
     (('items', 'y'), ('items', 'y'))
     """
-    return tuple(step for step in at if isinstance(step, str) and step != "element")
+    return tuple(step for step in path if isinstance(step, str) and step != "element")
 
 
 def field_of(text: str) -> Path:
@@ -81,7 +81,7 @@ def field_of(text: str) -> Path:
     >>> field_of("items[3].y")
     ('items', 'element', 'y')
     """
-    return tuple("element" if isinstance(one, int) else one for one in steps(text))
+    return tuple("element" if isinstance(step, int) else step for step in steps(text))
 
 
 def spelled_field(path: Path) -> str:

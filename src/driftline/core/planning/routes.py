@@ -10,7 +10,7 @@ from driftline.core.changes import Change
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.row_key import RowKey
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Seen
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile
 from driftline.core.schema.naming import MARK, MAX_KEY
 from driftline.core.schema.place import Place
 from driftline.core.schema.quick_pickle import pickled_by_fields
@@ -78,7 +78,7 @@ class FieldRoute:
 
     ``elsewhere``: a map beside the struct around this field holds all its values, even those no column here
     takes. For a map's values, ``left_out`` are the excluded keys; ``no_words``: words are in a struct beside
-    it. ``beyond``: types whose values go to the rest where no column here takes them.
+    it. ``to_rest``: types whose values go to the rest where no column here takes them.
     """
 
     key: str
@@ -87,12 +87,12 @@ class FieldRoute:
     elsewhere: bool = False
     left_out: frozenset[str] = frozenset()
     no_words: bool = False
-    beyond: frozenset[Facet] = frozenset()
+    to_rest: frozenset[Facet] = frozenset()
 
     @property
     def has_rest(self) -> bool:
         """True if a value here, at any depth, goes to the rest."""
-        return bool(self.beyond) or any(
+        return bool(self.to_rest) or any(
             (column.record is not None and column.record.has_rest)
             or (column.value is not None and column.value.has_rest)
             for column in self.columns
@@ -103,17 +103,17 @@ class FieldRoute:
         """The dimensions of the maps that no column takes."""
         taken = {facet for column in self.columns for facet in column.takes}
         # A map that is planned for by its values alone may have no column for its dimension.
-        facets = self.beyond | self.shape.facets.keys()
+        facets = self.to_rest | self.shape.facets.keys()
         return frozenset(facet.dim for facet in facets - taken if isinstance(facet.base, MapOf))
 
-    def rest_paths(self, at: Path) -> Iterator[Path]:
-        """The paths of fields here and below whose values go to the rest; ``at``: the path of this one."""
-        if self.beyond:
-            yield at
+    def rest_paths(self, path: Path) -> Iterator[Path]:
+        """The paths of fields here and below whose values go to the rest; ``path``: this field's."""
+        if self.to_rest:
+            yield path
         for column in self.columns:
-            inside = (*at, *("element",) * column.facet.dim)
-            for below in column.record.fields if column.record is not None else ():
-                yield from below.rest_paths((*inside, below.key))
+            inside = (*path, *("element",) * column.facet.dim)
+            for child in column.record.fields if column.record is not None else ():
+                yield from child.rest_paths((*inside, child.key))
             if column.value is not None:
                 yield from column.value.rest_paths((*inside, "value"))
 
@@ -122,9 +122,11 @@ class FieldRoute:
         path = tuple(step for step in path if step != "element")
         if not path or not self.columns:
             return bool(self.columns)
-        below = [f for c in self.columns if c.record is not None for f in c.record.fields if f.key == path[0]]
-        below += [column.value for column in self.columns if column.value is not None]
-        return any(field.has_columns(path[1:]) for field in below)
+        fields = [
+            f for c in self.columns if c.record is not None for f in c.record.fields if f.key == path[0]
+        ]
+        fields += [column.value for column in self.columns if column.value is not None]
+        return any(field.has_columns(path[1:]) for field in fields)
 
 
 @pickled_by_fields
@@ -196,16 +198,16 @@ class Plan:
 
 def facet_of(type_: Type) -> Facet:
     """A column's type as a facet."""
-    dim, inner = peel(type_)
-    match inner:
+    dim, base = peel(type_)
+    match base:
         case Struct():
             return Facet(dim, RECORD)
         case Map(key=Primitive() as key):
             return Facet(dim, MapOf(key))
         case Primitive():
-            return Facet(dim, inner)
+            return Facet(dim, base)
         case _:
-            raise DataError(f"a map with keys of type {inner} cannot be filled")
+            raise DataError(f"a map with keys of type {base} cannot be filled")
 
 
 def by_name(old: Struct, new: Struct) -> RecordRoute:
@@ -214,7 +216,7 @@ def by_name(old: Struct, new: Struct) -> RecordRoute:
     for f in old.fields:
         column = new.get(f.name)
         assert column is not None, f.name
-        shape = FieldShape(Place(), {facet_of(f.type): Seen(Place(), typed=True)})
+        shape = FieldShape(Place(), {facet_of(f.type): Profile(Place(), typed=True)})
         fields.append(FieldRoute(f.name, shape, (_into(f.name, f.type, column.type),)))
     return RecordRoute(tuple(fields))
 
@@ -225,7 +227,7 @@ def _into(column: str, old: Type, new: Type) -> ColumnRoute:
         case Struct() as was, Struct() as becomes:
             record = by_name(was, becomes)
         case Map() as was, Map() as becomes:
-            shape = FieldShape(Place(), {facet_of(was.value): Seen(Place(), typed=True)})
+            shape = FieldShape(Place(), {facet_of(was.value): Profile(Place(), typed=True)})
             value = FieldRoute("value", shape, (_into("value", was.value, becomes.value),))
     return ColumnRoute(column, new, (facet_of(old),), record, value)
 
@@ -238,7 +240,9 @@ def lean(route: RecordRoute) -> RecordRoute:
 
 
 def _lean_field(field: FieldRoute) -> FieldRoute:
-    facets = {facet: replace(seen, record=None, value=None) for facet, seen in field.shape.facets.items()}
+    facets = {
+        facet: replace(profile, record=None, value=None) for facet, profile in field.shape.facets.items()
+    }
     columns = (
         replace(
             c,
@@ -259,19 +263,19 @@ def same_rows(route: RecordRoute, guess: RecordRoute) -> bool:
 
 
 def _same_field(field: FieldRoute, guess: FieldRoute) -> bool:
-    seen, guessed = frozenset(field.shape.facets), {c.name: c for c in guess.columns}
-    if not field.beyond <= guess.beyond:
+    facets, guessed = frozenset(field.shape.facets), {c.name: c for c in guess.columns}
+    if not field.to_rest <= guess.to_rest:
         return False
     return len(field.columns) == len(guessed) and all(
-        c.name in guessed and _same_column(c, guessed[c.name], seen) for c in field.columns
+        c.name in guessed and _same_column(c, guessed[c.name], facets) for c in field.columns
     )
 
 
-def _same_column(column: ColumnRoute, guess: ColumnRoute, seen: frozenset[Facet]) -> bool:
-    """Compare two columns. ``seen``: the field's observed types."""
+def _same_column(column: ColumnRoute, guess: ColumnRoute, facets: frozenset[Facet]) -> bool:
+    """Compare two columns. ``facets``: the field's observed types."""
     if (column.type, column.unit) != (guess.type, guess.unit):
         return False
-    if frozenset(column.takes) != seen.intersection(guess.takes):
+    if frozenset(column.takes) != facets.intersection(guess.takes):
         return False
     record, value = column.record, column.value
     return (record is None or (guess.record is not None and same_rows(record, guess.record))) and (

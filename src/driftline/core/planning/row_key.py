@@ -107,13 +107,13 @@ def _paths(condition: Condition) -> Iterator[Path]:
             yield condition.path
 
 
-def check_kept(table: str, now: Mapping[str, str], asked: Mapping[str, str]) -> None:
+def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str]) -> None:
     """Raise UsageError where an existing table would get another key or order.
 
-    ``now``: its properties; ``asked``: those of a batch.
+    ``now``: its properties; ``requested``: those of a batch.
     """
     for name, flag in ((KEY_PROPERTY, "key"), (ORDER_PROPERTY, "order_by")):
-        if name in asked and asked[name] != now.get(name, ""):
+        if name in requested and requested[name] != now.get(name, ""):
             has = f"{flag} = {now[name]!r}" if now.get(name) else f"no {flag}"
             raise UsageError(
                 f"{table} has {has}: {flag} is set when a table is made",
@@ -121,10 +121,10 @@ def check_kept(table: str, now: Mapping[str, str], asked: Mapping[str, str]) -> 
             )
 
 
-def refuse_key(table: str, properties: Mapping[str, str], what: str, instead: str | None = None) -> None:
-    """Raise DataError for a table with a key, for which ``what`` is not possible."""
+def refuse_key(table: str, properties: Mapping[str, str], reason: str, instead: str | None = None) -> None:
+    """Raise DataError with the ``reason`` if the table has a key; ``instead``: what to do."""
     if properties.get(KEY_PROPERTY):
-        raise DataError(f"{table} has a key ({properties[KEY_PROPERTY]}): {what}", instead)
+        raise DataError(f"{table} has a key ({properties[KEY_PROPERTY]}): {reason}", instead)
 
 
 _TOKEN = re.compile(
@@ -149,13 +149,13 @@ def parse_condition(text: str) -> Condition:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    at, end = 0, len(text.rstrip())
-    while at < end:
-        match = _TOKEN.match(text, at)
+    position, end = 0, len(text.rstrip())
+    while position < end:
+        match = _TOKEN.match(text, position)
         if match is None or match.lastgroup is None:
-            raise ValueError(f"{text[at:].strip()!r} is not understood in {text!r}")
+            raise ValueError(f"{text[position:].strip()!r} is not understood in {text!r}")
         yield match.lastgroup, match[match.lastgroup]
-        at = match.end()
+        position = match.end()
 
 
 @dataclass(slots=True)
@@ -183,9 +183,9 @@ class _ConditionParser:
         if self._word("not"):
             return Negation(self.single())
         if self._word("("):
-            inner = self.alternatives()
+            condition = self.alternatives()
             self.expect(")")
-            return inner
+            return condition
         return self._test()
 
     def _test(self) -> Condition:

@@ -66,8 +66,8 @@ class Facet:
 
 @pickled_by_fields
 @dataclass(slots=True)
-class Seen:
-    """The annotations of a facet beyond its type.
+class Profile:
+    """The profile of a facet's values: its annotations beyond the type.
 
     ``wide``: a long beyond ±2^53. ``fraction``: digits of a second's fraction, 0, 3 or 6. ``far``: an instant
     outside 1970..2199. ``ragged``: a list of mixed depth. ``digits``: text of a number that no number type
@@ -88,12 +88,12 @@ class Seen:
     record: RecordShape | None = None
     value: FieldShape | None = None
 
-    def bare(self) -> Seen:
+    def bare(self) -> Profile:
         """A copy without the shapes below it."""
         marks = (self.wide, self.fraction, self.far, self.ragged, self.digits, self.typed, self.lossy)
-        return Seen(self.place, self.sample, *marks, None if self.record is None else RecordShape())
+        return Profile(self.place, self.sample, *marks, None if self.record is None else RecordShape())
 
-    def covers(self, other: Seen) -> bool:
+    def covers(self, other: Profile) -> bool:
         """True if the other one adds nothing, places and samples aside."""
         marks = ("wide", "fraction", "far", "ragged", "digits", "typed", "lossy")
         return (
@@ -102,10 +102,10 @@ class Seen:
             and _covers(self.value, other.value)
         )
 
-    def merge(self, other: Seen) -> Seen:
+    def merge(self, other: Profile) -> Profile:
         """The annotations of both, with the first place and its sample."""
         first = min(self, other, key=lambda s: (s.place, not s.sample, s.sample))
-        return Seen(
+        return Profile(
             first.place,
             first.sample,
             self.wide or other.wide,
@@ -131,7 +131,7 @@ class FieldShape:
     """
 
     place: Place
-    facets: dict[Facet, Seen] = field(default_factory=dict)
+    facets: dict[Facet, Profile] = field(default_factory=dict)
     empty_lists: int = 0
     empty_record: bool = False
     missing: bool = False
@@ -142,10 +142,10 @@ class FieldShape:
         """A copy without its facets."""
         return replace(self, facets={})
 
-    def add(self, facet: Facet, seen: Seen) -> None:
+    def add(self, facet: Facet, profile: Profile) -> None:
         """Add a facet, or merge its annotations into those it has."""
-        known = self.facets.get(facet)
-        self.facets[facet] = seen if known is None else known.merge(seen)
+        existing = self.facets.get(facet)
+        self.facets[facet] = profile if existing is None else existing.merge(profile)
 
     def covers(self, other: FieldShape) -> bool:
         """True if the other one adds nothing, places and samples aside."""
@@ -155,8 +155,8 @@ class FieldShape:
             and self.missing >= other.missing
             and self.absent <= other.absent
             and all(
-                (own := self.facets.get(facet)) is not None and own.covers(seen)
-                for facet, seen in other.facets.items()
+                (profile := self.facets.get(facet)) is not None and profile.covers(other_profile)
+                for facet, other_profile in other.facets.items()
             )
         )
 
@@ -164,15 +164,15 @@ class FieldShape:
     def has_maps(self) -> bool:
         """True if it is a map, or one is below it."""
         return any(
-            seen.value is not None or (seen.record is not None and seen.record.has_maps)
-            for seen in self.facets.values()
+            profile.value is not None or (profile.record is not None and profile.record.has_maps)
+            for profile in self.facets.values()
         )
 
     @property
     def most_keys(self) -> int:
         """The number of keys of the largest record, at any depth."""
-        records = (seen.record.most_keys for seen in self.facets.values() if seen.record is not None)
-        values = (seen.value.most_keys for seen in self.facets.values() if seen.value is not None)
+        records = (profile.record.most_keys for profile in self.facets.values() if profile.record is not None)
+        values = (profile.value.most_keys for profile in self.facets.values() if profile.value is not None)
         return max((*records, *values), default=0)
 
     def merge(self, other: FieldShape) -> FieldShape:
@@ -186,8 +186,8 @@ class FieldShape:
             self.absent and other.absent,
             min(self.comment, other.comment),
         )
-        for facet, seen in other.facets.items():
-            out.add(facet, seen)
+        for facet, profile in other.facets.items():
+            out.add(facet, profile)
         return out
 
 
@@ -214,7 +214,7 @@ class RecordShape:
         """
         if empty_names or "" not in self.fields:
             return self.fields
-        typed = any(seen.typed for seen in self.fields[""].facets.values())
+        typed = any(profile.typed for profile in self.fields[""].facets.values())
         return self.fields if typed else {key: shape for key, shape in self.fields.items() if key}
 
     def having(self, takes: Callable[[str], bool]) -> RecordShape:
@@ -224,7 +224,7 @@ class RecordShape:
     def covers(self, other: RecordShape) -> bool:
         """True if the other one adds nothing, places and samples aside."""
         return all(
-            (own := self.fields.get(key)) is not None and own.covers(field)
+            (shape := self.fields.get(key)) is not None and shape.covers(field)
             for key, field in other.fields.items()
         )
 

@@ -24,23 +24,23 @@ def inside(path: Path, type_: Type) -> Path:
     return path + ("element",) * peel(type_)[0]
 
 
-def with_inner(type_: Type, inner: Type) -> Type:
+def with_base(type_: Type, base: Type) -> Type:
     """Replace the type inside a type's lists."""
-    return replace(type_, element=with_inner(type_.element, inner)) if isinstance(type_, List) else inner
+    return replace(type_, element=with_base(type_.element, base)) if isinstance(type_, List) else base
 
 
 def value_of(type_: Type) -> Type:
     """The type of the values of a map inside lists."""
-    inner = peel(type_)[1]
-    assert isinstance(inner, Map)
-    return inner.value
+    base = peel(type_)[1]
+    assert isinstance(base, Map)
+    return base.value
 
 
 def with_value(type_: Type, value: Type) -> Type:
     """Replace the type of the values of a map inside lists."""
-    inner = peel(type_)[1]
-    assert isinstance(inner, Map)
-    return with_inner(type_, replace(inner, value=value))
+    base = peel(type_)[1]
+    assert isinstance(base, Map)
+    return with_base(type_, replace(base, value=value))
 
 
 def hollow(type_: Type) -> bool:

@@ -49,13 +49,13 @@ def suffix(type_: Type) -> str:
     >>> suffix(wrap(LONG, 3)), suffix(wrap(Struct(), 1)), suffix(decimal(38, 0)), suffix(Map(STRING, LONG))
     ('_array3_long', '_array_record', '_decimal_38_0', '_map_long')
     """
-    dim, inner = peel(type_)
+    dim, base = peel(type_)
     array = "" if dim == 0 else "_array" if dim == 1 else f"_array{dim}"
-    match inner:
+    match base:
         case Primitive(name, args):
             return f"{array}_{'_'.join([name, *map(str, args)])}"
         case Map():
-            return f"{array}_map{suffix(inner.value)}"
+            return f"{array}_map{suffix(base.value)}"
         case _:
             return f"{array}_record"
 
@@ -120,10 +120,10 @@ def unmarked(doc: str | None, prefix: str = MARK) -> str | None:
 _DOTTED_I = re.compile("i\u0307+")
 
 
-def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str | None:
-    """A hint at the ``known`` word that was probably meant; None if none is similar enough (1: equal)."""
-    by_case = [k for k in known if caseless(k) == caseless(word)]
-    near = by_case or difflib.get_close_matches(word, known, 1, cutoff)
+def nearest(word: str, candidates: list[str], cutoff: float = 0.6) -> str | None:
+    """A hint at the candidate that was probably meant; None if none is similar enough (1: equal)."""
+    by_case = [k for k in candidates if caseless(k) == caseless(word)]
+    near = by_case or difflib.get_close_matches(word, candidates, 1, cutoff)
     return f"did you mean {near[0]}?" if near else None
 
 

@@ -22,9 +22,9 @@ def pickled_by_fields(cls: type[_Class]) -> type[_Class]:
     names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
     values = attrgetter(*names)
 
-    def reduced(one: Any) -> tuple[type, tuple[Any, ...]]:
+    def reduced(instance: Any) -> tuple[type, tuple[Any, ...]]:
         """The call that makes an equal object: the class, and the values of its fields."""
-        return cls, values(one) if len(names) > 1 else (values(one),)
+        return cls, values(instance) if len(names) > 1 else (values(instance),)
 
     cls.__reduce__ = reduced  # type: ignore[assignment]
     return cls

@@ -90,21 +90,21 @@ def parse_type(text: str) -> Type:
     return type_
 
 
-def held(type_: Type) -> Type:
-    """The driftline type that holds it, also inside nested types.
+def storable(type_: Type) -> Type:
+    """The driftline type that stores values of a type, at any depth.
 
-    >>> str(held(List(Primitive("int16"))))
+    >>> str(storable(List(Primitive("int16"))))
     'list<int>'
     """
     match type_:
         case Primitive(name):
             return HOLDS.get(name, type_)
         case Struct(fields):
-            return Struct(tuple(replace(f, type=held(f.type)) for f in fields))
+            return Struct(tuple(replace(f, type=storable(f.type)) for f in fields))
         case List(element):
-            return replace(type_, element=held(element))
+            return replace(type_, element=storable(element))
         case Map(key, value):
-            return replace(type_, key=held(key), value=held(value))
+            return replace(type_, key=storable(key), value=storable(value))
 
 
 class TypeReader(Words):
@@ -112,7 +112,7 @@ class TypeReader(Words):
 
     def type(self) -> Type:
         """Read a type, as the driftline type that holds it."""
-        return held(self.exact_type())
+        return storable(self.exact_type())
 
     def exact_type(self) -> Type:
         """The type of exactly this name, though driftline may have none so narrow."""
@@ -149,14 +149,14 @@ class TypeReader(Words):
         close = self.open()
         if word in ("struct", "row"):
             return self.struct(close)
-        inner = self.exact_type()
+        first_type = self.exact_type()
         if word != "map":
             self.need(close)
-            return List(inner)
+            return List(first_type)
         self.need(",")
         value = self.exact_type()
         self.need(close)
-        return Map(inner, value)
+        return Map(first_type, value)
 
     def _named(self, word: str, token: Word) -> Type:
         """The type of this name. Raises UsageError if there is none."""

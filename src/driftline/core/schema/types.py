@@ -157,9 +157,9 @@ Path: TypeAlias = tuple[str, ...]
 
 def _walk(type_: Type, path: Path) -> Iterator[tuple[Path, Field]]:
     for child in children(type_):
-        inner = (*path, child.name)
-        yield inner, child
-        yield from _walk(child.type, inner)
+        child_path = (*path, child.name)
+        yield child_path, child
+        yield from _walk(child.type, child_path)
 
 
 def children(type_: Type) -> tuple[Field, ...]:
@@ -227,8 +227,8 @@ def wrap(type_: Type, dim: int) -> Type:
 
 def leaves(type_: Type) -> int:
     """Count the leaf columns of a type."""
-    below = children(type_)
-    return sum(leaves(f.type) for f in below) if below else int(not isinstance(type_, Struct))
+    fields = children(type_)
+    return sum(leaves(f.type) for f in fields) if fields else int(not isinstance(type_, Struct))
 
 
 def dotted(path: Path) -> str:

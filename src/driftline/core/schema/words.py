@@ -56,14 +56,14 @@ def tokens(sql: str) -> list[Word]:
     >>> [t.value for t in tokens("DROP COLUMN `a``b`.\\"c\\" -- gone")]
     ['DROP', 'COLUMN', 'a`b', '.', 'c', '']
     """
-    out, at = [], 0
-    while at < len(sql):
-        match = _TOKENS.match(sql, at)
+    out, position = [], 0
+    while position < len(sql):
+        match = _TOKENS.match(sql, position)
         if match is None:
-            quotes, thing = sql[at], "text" if sql[at] == "'" else "name"
+            quotes, thing = sql[position], "text" if sql[position] == "'" else "name"
             message = f"a {thing} that begins with {quotes} has no end; inside it, {quotes} is written twice"
-            raise UsageError(f"{message}\n{pointed(sql, at, at + 1)}")
-        at = match.end()
+            raise UsageError(f"{message}\n{pointed(sql, position, position + 1)}")
+        position = match.end()
         kind, value = match.lastgroup, match.group()
         assert kind is not None
         if kind in ("text", "quoted"):
@@ -72,7 +72,7 @@ def tokens(sql: str) -> list[Word]:
         elif kind == "bytes":
             value = value[2:-1]
         if kind != "skip":
-            out.append(Word(TokenKind[kind], value, match.start(), at))
+            out.append(Word(TokenKind[kind], value, match.start(), position))
     out.append(Word(TokenKind.end, "", len(sql.rstrip()), len(sql.rstrip()) + 1))
     return out
 

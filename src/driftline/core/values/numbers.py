@@ -135,8 +135,11 @@ def simple_fractions(declared: Collection[Primitive]) -> tuple[Primitive, str]:
         return FLOAT, r"-?[0-9]{1,3}\.[0-9]{1,3}\Z"
     narrow = decimals[0]
     scale = min(narrow.args[1], 7)
-    whole = min(_whole_digits(narrow), 8)
-    return narrow, rf"-?[0-9]{{1,{whole}}}\.[0-9]{{1,{scale}}}\Z" if whole and scale else r"(?!)"
+    integer_digits = min(_whole_digits(narrow), 8)
+    return (
+        narrow,
+        rf"-?[0-9]{{1,{integer_digits}}}\.[0-9]{{1,{scale}}}\Z" if integer_digits and scale else r"(?!)",
+    )
 
 
 def _whole(text: str) -> bool:
@@ -146,8 +149,8 @@ def _whole(text: str) -> bool:
 def _written(text: str) -> tuple[str, int]:
     """The significant digits, and the power of ten of the last one; no digits for zero."""
     mantissa, _, power = text.lstrip("-").lower().partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = whole + fraction
+    integer, _, fraction = mantissa.partition(".")
+    digits = integer + fraction
     significant = digits.rstrip("0")
     exponent = _FAR if len(power) > 4000 else int(power or 0)
     if power.startswith("-") and exponent == _FAR:
@@ -162,9 +165,11 @@ def _rounds_to(value: float, digits: str, power: int, most: int) -> bool:
     """
     if len(digits) > most or not math.isfinite(value) or value == 0:
         return False
-    above, below = abs(value).as_integer_ratio()
-    above, below = (above, below * 10**power) if power > 0 else (above * 10**-power, below)
-    return abs(int(digits) * below - above) * 2 <= below
+    numerator, denominator = abs(value).as_integer_ratio()
+    numerator, denominator = (
+        (numerator, denominator * 10**power) if power > 0 else (numerator * 10**-power, denominator)
+    )
+    return abs(int(digits) * denominator - numerator) * 2 <= denominator
 
 
 def _float(value: float) -> float:

@@ -22,17 +22,17 @@ from driftline.core.schema.partitioning import SortExpression
 from driftline.core.schema.types import Path, Schema, dotted
 from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
-from driftline.formats.ducklake.commit import commit, landed, rename
+from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.rows import CommitMessage, TableCommit
-from driftline.formats.ducklake.snapshot import LakeState, split
+from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.sorting import check
 from driftline.formats.ducklake.transaction import AUTHOR
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from driftline.formats.ducklake.table import DuckLakeTable
+    from driftline.formats.ducklake.read import DuckLakeReader
 
 
 def nulls(connection: Connection, table: int, at: int, column: Field) -> NullCount:
@@ -63,7 +63,7 @@ FORMAT = 3  # what Iceberg's third version has, DuckLake has: defaults among it
 class DuckLakeAlteration:
     """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
 
-    def __init__(self, table: DuckLakeTable, state: LakeState, layout_: CatalogLayout) -> None:
+    def __init__(self, table: DuckLakeReader, state: LakeState, layout_: CatalogLayout) -> None:
         self.table = table
         self.state = state
         self.layout = layout_
@@ -183,17 +183,3 @@ def _same_inside(before: Definition, after: Definition, key: SortExpression, tab
                 f"{table}: {dotted(p)} cannot be renamed or dropped: the sort expression {text} is made of {p[0]}",
                 f"ALTER TABLE {table} RESET SORTED BY first",
             )
-
-
-def rename_table(table: DuckLakeTable, name: str) -> None:
-    """Give the table another name, ``namespace.table``. Raises UsageError, DataError."""
-    namespace, _ = split(name)
-    if namespace != split(table.name)[0]:
-        raise DataError(
-            f"table {table.name} cannot be renamed to {name}: DuckLake moves no table to another namespace",
-            hint="keep the namespace, and change the table's own name",
-        )
-    message = CommitMessage(AUTHOR, f"renames {table.name} to {name}", {})
-    table.catalog.write(
-        lambda connection: rename(connection, table.name, name, message), partial(landed, message=message)
-    )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict, UnknownError
 from driftline.formats.ducklake.engine import instance, literal
+from driftline.runtime.failure import ASK_DOCTOR
 
 if TYPE_CHECKING:
     import duckdb
@@ -237,7 +238,7 @@ class CatalogDatabase:
             )
         return SetupError(
             f"the DuckLake catalog {self.shown} does not answer: {_told(error)}",
-            hint="`driftline doctor` looks for the cause",
+            hint=ASK_DOCTOR,
         )
 
 

@@ -10,13 +10,13 @@ from driftline.core.changes.values import Literal
 from driftline.core.schema.types import Default, Expression, Field, Primitive, Schema, Struct, Type
 from driftline.errors import DataError
 from driftline.formats.ducklake.engine import literal as sql_text
-from driftline.formats.ducklake.types import READ, read_type, spark_name
+from driftline.formats.ducklake.types import TYPES, read_type, spark_name
 from driftline.sql.quoting import literal
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
 
-_WHOLE = ("int", "long", *(name for name in READ if "int" in name))
+_WHOLE = ("int", "long", *(name for name, type_ in TYPES.items() if "int" in name and not type_.refused))
 
 _NUMBER, _MOMENT = r"-?\d+(\.\d+)?", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
 # Text that means the same to DuckDB, to Spark and here.

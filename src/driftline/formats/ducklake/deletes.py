@@ -67,21 +67,18 @@ class RowDeletes:
             )
         self._scan = catalog.read(lambda connection: scan(connection, self._state))
         _check(self._scan)
-        wanted = {*keys.ids, order}
-        columns = (f for _, f in self._state.schema.walk() if f.id in wanted)
+        ids = {*keys.ids, order}
+        columns = (f for _, f in self._state.schema.walk() if f.id in ids)
         constants = {f.id: value for f in columns if (value := initial_default(f)) is not None}
         finder = KeyFinder(keys, order, _opened)
         files = [(size, KeyFile(path, constants)) for path, size in self._scan.files.items()]
-        found = find_rows(self._spark.sparkContext, finder, files)
-        live = [hits for hits in map(self._live, found) if len(hits.positions)]
-        return [
-            *live,
-            *chain.from_iterable(_in_catalog(finder, rows, constants) for rows in self._scan.inlined),
-        ]
+        in_files = map(self._live, find_rows(self._spark.sparkContext, finder, files))
+        in_catalog = chain.from_iterable(_in_catalog(finder, rows, constants) for rows in self._scan.inlined)
+        return [*(hits for hits in in_files if len(hits.positions)), *in_catalog]
 
-    def _live(self, found: Found) -> Found:
-        dead = self._dead_in(found.file)
-        return found.only(~np.isin(found.positions, np.array(dead.to_array(), np.int64))) if dead else found
+    def _live(self, hits: Found) -> Found:
+        dead = self._dead_in(hits.file)
+        return hits.only(~np.isin(hits.positions, np.array(dead.to_array(), np.int64))) if dead else hits
 
     def _dead_in(self, path: str) -> BitMap64:
         """The deleted rows of a data file."""
@@ -116,9 +113,9 @@ class RowDeletes:
         return DeleteFile(path, data_file, len(rows), len(content), footer)
 
 
-def _check(found: Scan) -> None:
+def _check(contents: Scan) -> None:
     """Raise DataError for files without field ids: their columns are known by other names."""
-    for group, paths in found.shelves.items():
+    for group, paths in contents.shelves.items():
         if group.mapping is not None:
             raise DataError(
                 f"{paths[0]}: its columns have no field ids, so keys cannot be looked up in it",
@@ -134,9 +131,9 @@ def _in_catalog(
     finder: KeyFinder, inlined: InlinedRows, constants: Mapping[int, pa.Scalar]
 ) -> Iterator[Found]:
     """The rows with keys of the batch among those that the catalog keeps; their positions are row ids."""
-    for found in finder.find_in(KeyFile(inlined.table, constants), _by_id(inlined)):
-        ids = inlined.ids.take(pa.array(found.positions)).to_numpy().astype(np.int64)
-        yield replace(found, positions=ids)
+    for hits in finder.find_in(KeyFile(inlined.table, constants), _by_id(inlined)):
+        ids = inlined.ids.take(pa.array(hits.positions)).to_numpy().astype(np.int64)
+        yield replace(hits, positions=ids)
 
 
 def _by_id(inlined: InlinedRows) -> pa.Table:

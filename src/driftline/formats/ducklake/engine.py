@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 HINT = "pip install 'driftline[ducklake]'"
 
 _lock = RLock()
-_shared: list[Any] = []
 
 
 @contextmanager
@@ -25,9 +25,7 @@ def instance(*extensions: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB with these extensions, for one thread at a time: two instances of a process would not see each
     other's locks on a catalog's file."""
     with _lock:
-        if not _shared:
-            _shared.append(_started())
-        cursor = _shared[0].cursor()
+        cursor = database().cursor()
         try:
             for extension in extensions:
                 cursor.execute(f"LOAD {literal(extension_path(extension))}")
@@ -36,7 +34,9 @@ def instance(*extensions: str) -> Iterator[duckdb.DuckDBPyConnection]:
             cursor.close()
 
 
-def _started() -> Any:
+@cache
+def database() -> Any:
+    """This process's DuckDB. Raises SetupError if it is not installed."""
     try:
         import duckdb
     except ImportError as error:
@@ -62,7 +62,7 @@ def extension_path(name: str) -> str:
             return str(path)
     installed = {
         row[0]
-        for row in _shared[0].cursor().execute(
+        for row in database().cursor().execute(
             "SELECT extension_name FROM duckdb_extensions() WHERE installed"
         ).fetchall()
     }  # fmt: skip

@@ -10,46 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from driftline.core.schema.words import quoted
 from driftline.formats.ducklake.columns import ColumnRow
 from driftline.formats.ducklake.snapshot import columns_of
-from driftline.formats.ducklake.types import read_type, why_unreadable
+from driftline.formats.ducklake.types import duckdb_name, handed_over_as, stored_name
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
-
-# DuckDB's own names, where they are not DuckLake's in capitals.
-_DUCKDB = {
-    "int8": "TINYINT",
-    "int16": "SMALLINT",
-    "int32": "INTEGER",
-    "int64": "BIGINT",
-    "int128": "HUGEINT",
-    "uint8": "UTINYINT",
-    "uint16": "USMALLINT",
-    "uint32": "UINTEGER",
-    "uint64": "UBIGINT",
-    "uint128": "UHUGEINT",
-    "float32": "FLOAT",
-    "float64": "DOUBLE",
-    "timestamp_us": "TIMESTAMP",
-}
-# What a catalog of the kind holds otherwise than DuckDB does, as DuckLake's extension makes its tables.
-_SQLITE = {"float32": "VARCHAR", "float64": "VARCHAR", "timestamptz": "TIMESTAMP WITH TIME ZONE"}
-_POSTGRES = {
-    "float64": "DOUBLE PRECISION",
-    "int8": "SMALLINT",
-    "uint8": "INTEGER",
-    "uint16": "INTEGER",
-    "uint32": "BIGINT",
-    "float32": "REAL",
-    "blob": "BYTEA",
-    "varchar": "BYTEA",
-    "json": "BYTEA",
-    **dict.fromkeys(
-        ("uint64", "int128", "uint128", "date", "timestamp", "timestamp_us", "timestamptz", "timestamp_s",
-         "timestamp_ms", "timestamp_ns"), "VARCHAR",
-    ),
-}  # fmt: skip
 
 _RESERVED = (
     "row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_snapshot_id", "_ducklake_internal_row_id",
@@ -84,7 +51,7 @@ def inlined_rows(connection: Connection, table: int, at: int) -> list[InlinedRow
         "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
     ):
         live = f"begin_snapshot <= {at} AND (end_snapshot IS NULL OR end_snapshot > {at})"
-        if not connection.rows(f"SELECT 1 FROM meta.{_quoted(name)} WHERE {live} LIMIT 1"):
+        if not connection.rows(f"SELECT 1 FROM meta.{quoted(name)} WHERE {live} LIMIT 1"):
             continue
         began = connection.one(
             "SELECT max(begin_snapshot) FROM meta.ducklake_schema_versions WHERE table_id = ? AND schema_version <= ?",
@@ -102,14 +69,14 @@ def inlined_rows(connection: Connection, table: int, at: int) -> list[InlinedRow
             f"{_read(row, below, connection.kind, types[row.name])} AS __f{row.id}" for row in below[None]
         )
         rows = connection.arrow(
-            f"SELECT row_id, {selected} FROM meta.{_quoted(name)} WHERE {live} ORDER BY row_id"
+            f"SELECT row_id, {selected} FROM meta.{quoted(name)} WHERE {live} ORDER BY row_id"
         )
         out.append(InlinedRows(tuple(columns), rows.drop_columns(["row_id"]), name, rows.column("row_id")))
     return out
 
 
 def _read(row: ColumnRow, below: dict[int | None, list[ColumnRow]], kind: str, stored: str) -> str:
-    x = _quoted(row.name)
+    x = quoted(row.name)
     if stored == "BLOB" and row.type.lower() in ("varchar", "json"):
         x = f"decode({x})"
     if kind != "duckdb":
@@ -127,7 +94,7 @@ def for_spark(x: str, row: ColumnRow, below: dict[int | None, list[ColumnRow]], 
     match row.type.lower():
         case "struct":
             fields = ", ".join(
-                f"'__f{f.id}': {for_spark(f'{x}.{_quoted(f.name)}', f, below, depth + 1)}" for f in inner
+                f"'__f{f.id}': {for_spark(f'{x}.{quoted(f.name)}', f, below, depth + 1)}" for f in inner
             )
             return f"CASE WHEN {x} IS NULL THEN NULL ELSE {{{fields}}} END"
         case "list":
@@ -136,20 +103,9 @@ def for_spark(x: str, row: ColumnRow, below: dict[int | None, list[ColumnRow]], 
             key, value = sorted(inner, key=lambda f: f.name != "key")
             entry = f"{{'key': {for_spark(f'{e}.key', key, below, depth + 1)}, 'value': {for_spark(f'{e}.value', value, below, depth + 1)}}}"
             return f"map_from_entries(list_transform(map_entries({x}), lambda {e}: {entry}))"
-        case "uuid" | "json":
-            return f"CAST({x} AS VARCHAR)"
-        case "uint8":
-            return f"CAST({x} AS SMALLINT)"
-        case "uint16":
-            return f"CAST({x} AS INTEGER)"
-        case "uint32":
-            return f"CAST({x} AS BIGINT)"
-        case "uint64":
-            return f"CAST({x} AS DECIMAL(20,0))"
-        case "timestamp_s" | "timestamp_ms":
-            return f"CAST({x} AS TIMESTAMP)"
         case name:
-            return f"CAST({x} AS VARCHAR)" if why_unreadable(read_type(name)) else x
+            taken_as = handed_over_as(name)
+            return x if taken_as is None else f"CAST({x} AS {taken_as})"
 
 
 def duckdb_type(row: ColumnRow, below: dict[int | None, list[ColumnRow]]) -> str:
@@ -157,7 +113,7 @@ def duckdb_type(row: ColumnRow, below: dict[int | None, list[ColumnRow]]) -> str
     inner = below.get(row.id, [])
     match row.type.lower():
         case "struct":
-            return f"STRUCT({', '.join(f'{_quoted(f.name)} {duckdb_type(f, below)}' for f in inner)})"
+            return f"STRUCT({', '.join(f'{quoted(f.name)} {duckdb_type(f, below)}' for f in inner)})"
         case "list":
             return f"{duckdb_type(inner[0], below)}[]"
         case "map":
@@ -167,11 +123,6 @@ def duckdb_type(row: ColumnRow, below: dict[int | None, list[ColumnRow]]) -> str
             return duckdb_name(name)
 
 
-def duckdb_name(name: str) -> str:
-    """DuckDB's name of one of DuckLake's types without children."""
-    return _DUCKDB.get(name, name.upper())
-
-
 def renew_inlined_table(
     connection: Connection, table: int, schema: int, version: int, columns: Sequence[ColumnRow]
 ) -> None:
@@ -179,19 +130,19 @@ def renew_inlined_table(
     for name, old in connection.rows(
         "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
     ):
-        if not connection.rows(f"SELECT 1 FROM meta.{_quoted(name)} LIMIT 1"):
+        if not connection.rows(f"SELECT 1 FROM meta.{quoted(name)} LIMIT 1"):
             connection.execute(
                 "DELETE FROM meta.ducklake_inlined_data_tables WHERE table_id = ? AND schema_version = ?",
                 [table, old],
             )
-            connection.execute(f"DROP TABLE IF EXISTS meta.{_quoted(name)}")
+            connection.execute(f"DROP TABLE IF EXISTS meta.{quoted(name)}")
     below = _below(columns)
     if not _wanted(connection, table, schema) or not _possible(connection.kind, columns, len(below[None])):
         return
     name = f"ducklake_inlined_data_{table}_{version}"
-    listed = ", ".join(f"{_quoted(row.name)} {_stored(row, below, connection.kind)}" for row in below[None])
+    listed = ", ".join(f"{quoted(row.name)} {_stored(row, below, connection.kind)}" for row in below[None])
     connection.execute(
-        f"CREATE TABLE meta.{_quoted(name)}(row_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT, {listed})"
+        f"CREATE TABLE meta.{quoted(name)}(row_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT, {listed})"
     )
     connection.insert(
         "ducklake_inlined_data_tables",
@@ -229,8 +180,7 @@ def _stored(row: ColumnRow, below: dict[int | None, list[ColumnRow]], kind: str)
         return duckdb_type(row, below)
     if row.id in below:
         return "VARCHAR"
-    own = _SQLITE if kind == "sqlite" else _POSTGRES
-    return own.get(row.type.lower()) or duckdb_type(row, below)
+    return stored_name(row.type.lower(), kind)
 
 
 def _below(columns: Sequence[ColumnRow]) -> dict[int | None, list[ColumnRow]]:
@@ -238,7 +188,3 @@ def _below(columns: Sequence[ColumnRow]) -> dict[int | None, list[ColumnRow]]:
     for row in sorted(columns, key=lambda r: (r.order, r.id)):
         out.setdefault(row.parent, []).append(row)
     return out
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

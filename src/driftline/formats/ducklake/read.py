@@ -8,19 +8,24 @@ names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.schema.types import Field, List, Map, Primitive, Struct, Type, children
-from driftline.errors import DataError
+from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, children
+from driftline.errors import DataError, no_table
+from driftline.formats.base import State
+from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
+from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.defaults import to_sql
 from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.hive import hive_values
 from driftline.formats.ducklake.inlined import InlinedRows
-from driftline.formats.ducklake.scan import MapRow, Scan, ScanGroup
-from driftline.formats.ducklake.types import read_type, spark_name
+from driftline.formats.ducklake.layout import CatalogLayout, layout
+from driftline.formats.ducklake.scan import MapRow, Scan, ScanGroup, scan
+from driftline.formats.ducklake.snapshot import LakeState, load, split
+from driftline.formats.ducklake.types import read_type, readable, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
 from driftline.runtime.spark_conf import PLAIN, configured, literally
 from driftline.sql.quoting import each, literal, name, variable
@@ -402,3 +407,98 @@ def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
         return re.sub(_SCHEME, "/", whole)
 
     return said
+
+
+class DuckLakeReader:
+    """Loads and reads one table of one DuckLake, by ``name``, ``namespace.table``."""
+
+    def __init__(self, spark: SparkSession, catalog: CatalogDatabase, name: str) -> None:
+        split(name)
+        self.spark = spark
+        self.catalog = catalog
+        self.name = name
+
+    def load(self, snapshot: int | None = None) -> LakeState:
+        """Load the table as it is now, or was at a snapshot; its schema is empty if it does not exist."""
+        nothing = LakeState(Schema(), {}, None, False)
+        if not self.catalog.exists():
+            return nothing
+        try:
+            return self.catalog.read(lambda connection: load(connection, self.name, snapshot))
+        except NoLakeError:
+            if self.catalog.kind != "postgres":
+                raise
+            return nothing  # a database that is yet to become a lake
+
+    def with_layout(self, connection: Connection) -> tuple[LakeState, CatalogLayout]:
+        """The table as it is now, and the layout of its files."""
+        state = load(connection, self.name)
+        if state.table is None or state.snapshot is None:
+            return state, CatalogLayout()
+        return state, layout(connection, state.table.id, state.snapshot, state.schema)
+
+    def read(self, snapshot: int | None = None) -> DataFrame:
+        """The table's rows, as they are now or were at a snapshot."""
+
+        def look(connection: Connection) -> Scan:
+            """The scan of the table at the snapshot."""
+            state = load(connection, self.name, snapshot)
+            if not state.exists:
+                raise no_table(self.name)
+            return scan(connection, state)
+
+        return read(self.spark, self.catalog.read(look), self.name)
+
+    def read_files(self, paths: Sequence[str], snapshot: int) -> DataFrame:
+        """The rows of some of the table's files, whose ``paths`` are below its folder."""
+
+        def look(connection: Connection) -> Scan:
+            """The scan of these files alone."""
+            state = load(connection, self.name, snapshot)
+            if state.table is None:
+                raise no_table(self.name)
+            return scan(connection, state).of({state.table.folder + path for path in paths})
+
+        return read(self.spark, self.catalog.read(look), self.name)
+
+    def read_readable(self) -> DataFrame:
+        """The table's rows as they are now, without what Spark cannot read."""
+        return self.read_as(readable(self.load().schema))
+
+    def read_as(self, schema: Schema) -> DataFrame:
+        """The table's rows, as they would be with another schema."""
+
+        def look(connection: Connection) -> Scan:
+            """The scan of the table's files under the other schema."""
+            state = load(connection, self.name)
+            rows = rows_of(schema, state.schema, state.columns, self.name)
+            return scan(connection, replace(state, schema=schema, columns=tuple(rows)))
+
+        return read(self.spark, self.catalog.read(look), self.name)
+
+    def appended(self, before: State, now: State) -> DataFrame | None:
+        """The rows that others appended between two states of the table; None if they did more."""
+
+        def look(connection: Connection) -> Scan | None:
+            """The scan of the files added between the snapshots; None if there were other changes."""
+            first, last = (scan(connection, load(connection, self.name, s.snapshot)) for s in (before, now))
+            return last.beyond(first)
+
+        found = self.catalog.read(look)
+        return None if found is None else read(self.spark, found, self.name)
+
+    def holds(self, paths: Sequence[str]) -> bool:
+        """True if the table has all of these files now."""
+        state = self.load()
+        if state.table is None:
+            return not paths
+        listed = ", ".join("?" * len(paths))
+        table = state.table.id
+        rows = self.catalog.read(
+            lambda connection: connection.rows(
+                f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table} AND end_snapshot IS NULL "
+                f"AND path IN ({listed})",
+                paths,
+            )
+        )
+        return len(rows) == len(paths)

@@ -2,69 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from driftline.core.changelog import record
+from driftline.core.changelog.entries import Snapshot, Version, Versions
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import UUID, Primitive, Schema
 from driftline.core.schema.words import quoted
-from driftline.errors import no_table
-from driftline.formats.base import CommitConflict, State
-from driftline.formats.ducklake.alteration import FORMAT, DuckLakeAlteration, new_layout, rename_table
-from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
-from driftline.formats.ducklake.columns import rows_of
-from driftline.formats.ducklake.commit import folder_of
+from driftline.errors import DataError, no_table
+from driftline.formats.base import State
+from driftline.formats.ducklake.alteration import FORMAT, DuckLakeAlteration, definition, new_layout
+from driftline.formats.ducklake.catalog import Connection
+from driftline.formats.ducklake.commit import folder_of, landed, rename
 from driftline.formats.ducklake.defaults import defaults_ever
 from driftline.formats.ducklake.layout import CatalogLayout, laid, layout
 from driftline.formats.ducklake.ledger import taken
-from driftline.formats.ducklake.read import read
-from driftline.formats.ducklake.scan import Scan, scan
-from driftline.formats.ducklake.snapshot import LakeState, load, split
+from driftline.formats.ducklake.read import DuckLakeReader
+from driftline.formats.ducklake.rows import CommitMessage
+from driftline.formats.ducklake.snapshot import LakeState, find, latest, load, split, state_of
 from driftline.formats.ducklake.sorting import parts_of
 from driftline.formats.ducklake.table_statistics import table_statistics
-from driftline.formats.ducklake.transaction import DuckLakeTransaction
+from driftline.formats.ducklake.transaction import AUTHOR, DuckLakeTransaction
 from driftline.formats.ducklake.types import readable
-from driftline.formats.ducklake.versions import snapshots, versions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from driftline.core.changelog.entries import Snapshot, Versions
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
 
 
-class DuckLakeTable:
-    """One table of one DuckLake.
-
-    ``name`` is ``namespace.table``; nothing is created before the first commit.
-    """
+class DuckLakeTable(DuckLakeReader):
+    """One table of one DuckLake, by ``name``, ``namespace.table``; nothing is created before a commit."""
 
     blank = Definition(format_version=FORMAT)
     parts_of = staticmethod(parts_of)
 
-    def __init__(self, spark: SparkSession, catalog: CatalogDatabase, name: str) -> None:
-        split(name)
-        self.spark = spark
-        self.catalog = catalog
-        self.name = name
-
     def sibling(self, name: str) -> DuckLakeTable:
         """Another table of the same lake."""
         return DuckLakeTable(self.spark, self.catalog, name)
-
-    def load(self, snapshot: int | None = None) -> LakeState:
-        """Load the table as it is now, or was at a snapshot; its schema is empty if it does not exist."""
-        nothing = LakeState(Schema(), {}, None, False)
-        if not self.catalog.exists():
-            return nothing
-        try:
-            return self.catalog.read(lambda connection: load(connection, self.name, snapshot))
-        except NoLakeError:
-            if self.catalog.kind != "postgres":
-                raise
-            return nothing  # a database that is yet to become a lake
 
     def taken(self, state: State, files: Collection[int]) -> set[int]:
         """The source files among these, by their fingerprints, that the table has taken."""
@@ -74,32 +53,21 @@ class DuckLakeTable:
         table = state.table.id
         return self.catalog.read(lambda connection: taken(connection, table, files))
 
-    def transaction(
-        self, state: State, made_as: Definition | None = None, *, pinned: bool = False
-    ) -> DuckLakeTransaction:
+    def transaction(self, state: State, made_as: Definition | None = None) -> DuckLakeTransaction:
         """A transaction on the table; one that does not exist is created by its definition."""
         assert isinstance(state, LakeState)
         if state.exists:
-            now, keys = self.catalog.read(self._as_it_is)
-            if now.table is None or not state.fits(now):
-                raise CommitConflict(f"table {self.name} was changed meanwhile")
-            return DuckLakeTransaction(self, now, now.schema, now.table.folder, keys, pinned=pinned)
+            return DuckLakeTransaction.on(self, state)
         assert made_as is not None
         keys = new_layout(made_as, self.name)
         self.catalog.make()
         folder = self.catalog.read(lambda connection: folder_of(connection, self.name))
         return DuckLakeTransaction(self, None, made_as.schema, folder, keys)
 
-    def _as_it_is(self, connection: Connection) -> tuple[LakeState, CatalogLayout]:
-        state = load(connection, self.name)
-        if state.table is None or state.snapshot is None:
-            return state, CatalogLayout()
-        return state, layout(connection, state.table.id, state.snapshot, state.schema)
-
     def alteration(self) -> DuckLakeAlteration:
         """A change of the table's definition, from what it is now."""
         state, keys = (
-            self.catalog.read(self._as_it_is) if self.catalog.exists() else (self.load(), CatalogLayout())
+            self.catalog.read(self.with_layout) if self.catalog.exists() else (self.load(), CatalogLayout())
         )
         if not state.exists:
             raise no_table(self.name)
@@ -110,16 +78,36 @@ class DuckLakeTable:
         return self.alteration().before
 
     def versions(self) -> Versions:
-        """The versions of the table's definition. Raises UsageError if there is no table."""
-        return versions(self)
+        """The versions of the table's definition, which the catalog keeps as long as their snapshots.
+
+        Raises UsageError if there is no table.
+        """
+        if not self.catalog.exists():
+            raise no_table(self.name)
+        return self.catalog.read(lambda connection: _versions(connection, self.name))
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
-        """A snapshot and its known ancestors."""
-        return snapshots(self, latest)
+        """A snapshot and its known ancestors. ``schema``: the table's version then."""
+        if latest is None:
+            return
+        state = self.load()
+        assert state.table is not None
+        id_ = state.table.id
+        rows = self.catalog.read(
+            lambda connection: connection.rows(
+                "SELECT s.snapshot_id, (SELECT max(v.schema_version) FROM meta.ducklake_schema_versions v "
+                "WHERE v.table_id = ? AND v.begin_snapshot <= s.snapshot_id) "
+                "FROM meta.ducklake_snapshot s WHERE s.snapshot_id <= ? ORDER BY s.snapshot_id DESC",
+                [id_, latest],
+            )
+        )
+        for snapshot, version in rows:
+            if version is not None:
+                yield Snapshot(int(snapshot), int(version))
 
     def statistics(self, schema: Schema) -> TableStatistics:
         """The catalog's statistics for the columns of ``schema``. Raises UsageError if there is no table."""
-        return table_statistics(self, schema)
+        return self.catalog.read(lambda connection: table_statistics(connection, self.name, schema))
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
         """None: files of a DuckLake may be merged since."""
@@ -151,31 +139,16 @@ class DuckLakeTable:
 
     def rename(self, name: str) -> None:
         """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
-        rename_table(self, name)
-
-    def read(self, snapshot: int | None = None) -> DataFrame:
-        """The table's rows, as they are now or were at a snapshot."""
-
-        def look(connection: Connection) -> Scan:
-            """The scan of the table at the snapshot."""
-            state = load(connection, self.name, snapshot)
-            if not state.exists:
-                raise no_table(self.name)
-            return scan(connection, state)
-
-        return read(self.spark, self.catalog.read(look), self.name)
-
-    def read_files(self, paths: Sequence[str], snapshot: int) -> DataFrame:
-        """The rows of some of the table's files, whose ``paths`` are below its folder."""
-
-        def look(connection: Connection) -> Scan:
-            """The scan of these files alone."""
-            state = load(connection, self.name, snapshot)
-            if state.table is None:
-                raise no_table(self.name)
-            return scan(connection, state).of({state.table.folder + path for path in paths})
-
-        return read(self.spark, self.catalog.read(look), self.name)
+        namespace, _ = split(name)
+        if namespace != split(self.name)[0]:
+            raise DataError(
+                f"table {self.name} cannot be renamed to {name}: DuckLake moves no table to another namespace",
+                hint="keep the namespace, and change the table's own name",
+            )
+        message = CommitMessage(AUTHOR, f"renames {self.name} to {name}", {})
+        self.catalog.write(
+            lambda connection: rename(connection, self.name, name, message), partial(landed, message=message)
+        )
 
     @property
     def as_text(self) -> frozenset[Primitive]:
@@ -199,49 +172,32 @@ class DuckLakeTable:
         """The schema without the columns, and fields in them, of types that Spark cannot read."""
         return readable(schema)
 
-    def read_readable(self) -> DataFrame:
-        """The table's rows as they are now, without what Spark cannot read."""
-        return self.read_as(readable(self.load().schema))
-
-    def read_as(self, schema: Schema) -> DataFrame:
-        """The table's rows, as they would be with another schema."""
-
-        def look(connection: Connection) -> Scan:
-            """The scan of the table's files under the other schema."""
-            state = load(connection, self.name)
-            rows = rows_of(schema, state.schema, state.columns, self.name)
-            return scan(connection, replace(state, schema=schema, columns=tuple(rows)))
-
-        return read(self.spark, self.catalog.read(look), self.name)
-
-    def appended(self, before: State, now: State) -> DataFrame | None:
-        """The rows that others appended between two states of the table; None if they did more."""
-
-        def look(connection: Connection) -> Scan | None:
-            """The scan of the files added between the snapshots; None if there were other changes."""
-            first, last = (scan(connection, load(connection, self.name, s.snapshot)) for s in (before, now))
-            return last.beyond(first)
-
-        found = self.catalog.read(look)
-        return None if found is None else read(self.spark, found, self.name)
-
     def delete(self, column: str, value: str) -> None:
         """Delete the rows whose ``column`` holds this text."""
         namespace, table = (quoted(part) for part in split(self.name))
         self.catalog.by_duckdb(f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?", [value])
 
-    def holds(self, paths: Sequence[str]) -> bool:
-        """True if the table has all of these files now."""
-        state = self.load()
-        if state.table is None:
-            return not paths
-        listed = ", ".join("?" * len(paths))
-        table = state.table.id
-        rows = self.catalog.read(
-            lambda connection: connection.rows(
-                f"SELECT path FROM meta.ducklake_data_file WHERE table_id = {table} AND end_snapshot IS NULL "
-                f"AND path IN ({listed})",
-                paths,
-            )
-        )
-        return len(rows) == len(paths)
+
+def _versions(connection: Connection, name: str) -> Versions:
+    newest = latest(connection)
+    table = find(connection, name, newest)
+    if table is None:
+        raise no_table(name)
+    rows = connection.rows(
+        "SELECT v.begin_snapshot, v.schema_version, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)) "
+        "FROM meta.ducklake_schema_versions v LEFT JOIN meta.ducklake_snapshot s ON s.snapshot_id = v.begin_snapshot "
+        "WHERE v.table_id = ? ORDER BY v.begin_snapshot",
+        [table.id],
+    )
+    dated = [(int(begin), int(version), int(at)) for begin, version, at in rows if at is not None]
+    out: list[Version] = []
+    for i, (begin, version, at) in enumerate(dated):
+        state = state_of(connection, table, begin)
+        definition_ = definition(state, layout(connection, table.id, begin, state.schema))
+        before = dict(state_of(connection, table, begin - 1).properties) if begin else {}
+        end = dated[i + 1][0] - 1 if i + 1 < len(dated) else newest
+        properties = dict(state_of(connection, table, end).properties)
+        definition_ = replace(definition_, schema=replace(state.schema, id=version), properties=properties)
+        out.append(Version(at, definition_, begin, record.read(dict(state.properties), before)))
+    schemas = {v.definition.schema.id: v.definition.schema for v in out}
+    return Versions(tuple(out), schemas, len(dated) == len(rows))

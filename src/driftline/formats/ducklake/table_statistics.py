@@ -35,17 +35,12 @@ from driftline.formats.ducklake.snapshot import LIVE, load
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
-    from driftline.formats.ducklake.table import DuckLakeTable
 
 _FILES = f"(SELECT * FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE})"
 
 
-def table_statistics(table: DuckLakeTable, schema: Schema) -> TableStatistics:
-    """Read the catalog."""
-    return table.catalog.read(lambda connection: _read(connection, table.name, schema))
-
-
-def _read(connection: Connection, name: str, schema: Schema) -> TableStatistics:
+def table_statistics(connection: Connection, name: str, schema: Schema) -> TableStatistics:
+    """Read the statistics of the columns of ``schema``. Raises UsageError if there is no table."""
     state = load(connection, name)
     if state.table is None or state.snapshot is None:
         raise no_table(name)

@@ -35,19 +35,18 @@ from driftline.core.schema.types import (
     Struct,
 )
 from driftline.errors import DataError
-from driftline.formats.base import Added, Moved, State, UnknownError, carried
+from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.defaults import value_of
 from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.engine import literal
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
-from driftline.formats.ducklake.inlined import duckdb_name
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder
 from driftline.formats.ducklake.rows import CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import LakeState
 from driftline.formats.ducklake.sorting import top_column
-from driftline.formats.ducklake.types import write_type
+from driftline.formats.ducklake.types import duckdb_name, write_type
 from driftline.formats.ducklake.write import check_required, write
 from driftline.write import (
     BatchFolder,
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.formats.base import Carry
-    from driftline.formats.ducklake.table import DuckLakeTable
+    from driftline.formats.ducklake.read import DuckLakeReader
     from driftline.keys.identity import BatchKeys
     from driftline.keys.settle import Found
     from driftline.write import RowTasks
@@ -219,20 +218,18 @@ class DuckLakeTransaction:
 
     def __init__(
         self,
-        table: DuckLakeTable,
+        table: DuckLakeReader,
         base: LakeState | None,
         schema: Schema,
         folder: str,
         keys: CatalogLayout,
-        *,
-        pinned: bool = False,
     ) -> None:
         self.table = table
         self.base = base
         self.committed = False
         self.snapshot: int | None = None
         self.uncommitted = True
-        self._intent = TableCommit(table.name, base, schema, folder, pinned, keys)
+        self._intent = TableCommit(table.name, base, schema, folder, pinned=True, keys=keys)
         if base is None:
             self._intent.layout = CatalogLayout(), keys
         self._summary: Mapping[str, str] = {}
@@ -244,6 +241,17 @@ class DuckLakeTransaction:
         self._carry: Carry | None = None
         self._values: dict[int, Default] | None = None
         self._found: RowDeletes | None = None  # rows looked up by key
+
+    @classmethod
+    def on(cls, table: DuckLakeReader, state: State) -> DuckLakeTransaction:
+        """A transaction on an existing table.
+
+        Raises CommitConflict if the table is no longer in this ``state``.
+        """
+        now, keys = table.catalog.read(table.with_layout)
+        if now.table is None or not state.fits(now):
+            raise CommitConflict(f"table {table.name} was changed meanwhile")
+        return cls(table, now, now.schema, now.table.folder, keys)
 
     @property
     def schema(self) -> Schema:
@@ -335,7 +343,6 @@ class DuckLakeTransaction:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
-        self._intent.pinned = True
         self._found = RowDeletes(self.table.spark, self.base, self._intent.folder)
         return self._found.find(self.table.catalog, keys, order)
 
@@ -353,7 +360,7 @@ class DuckLakeTransaction:
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Replace all rows of the table by those of the frame; returns their number."""
-        self._intent.replaces = self._intent.pinned = True
+        self._intent.replaces = True
         self._carry = carry
         return self.append(frame, summary)
 
@@ -401,7 +408,7 @@ class DuckLakeTransaction:
             raise Moved(f"{self.table.name} has changed since the batch was planned")
         if self._found is not None:
             raise Moved(f"{self.table.name} has changed since its rows were looked up")
-        other = self.table.transaction(now)
+        other = DuckLakeTransaction.on(self.table, now)
         if intent.replaces:
             self._carry_over(other)
             return

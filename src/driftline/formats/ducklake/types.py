@@ -5,7 +5,7 @@ are literal; docs/ducklake.md prints them.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from driftline.core.schema.types import (
     BINARY,
@@ -28,53 +28,83 @@ from driftline.core.schema.types import (
 )
 from driftline.errors import DataError
 
-# Written and read.
-BOTH: dict[str, Primitive] = {
-    "boolean": BOOLEAN,
-    "int32": INT,
-    "int64": LONG,
-    "float32": FLOAT,
-    "float64": DOUBLE,
-    "date": DATE,
-    "timestamp": TIMESTAMP_NTZ,
-    "timestamptz": TIMESTAMP,
-    "varchar": STRING,
-    "blob": BINARY,
+
+@dataclass(frozen=True, slots=True)
+class DuckLakeType:
+    """One of DuckLake's types: how each engine has it.
+
+    Args:
+        duckdb: DuckDB's name.
+        ours: the driftline type that is written and read as this one.
+        spark: the Spark type, as DDL, that holds all of its values.
+        held_as: another of DuckLake's types, in which Spark holds all of its values. Ours have nothing of the
+            kind, so that no value of a batch goes there: it gets a column beside.
+        refused: why Spark cannot read it.
+        promotions: what a column of it may become, by DuckLake's documentation; DuckDB takes more, which lose
+            values.
+        sqlite: how a SQLite catalog keeps its inlined values, where that is not as DuckDB.
+        postgres: the same of a PostgreSQL catalog.
+    """
+
+    duckdb: str
+    ours: Primitive | None = None
+    spark: str = ""
+    held_as: str = ""
+    refused: str = ""
+    promotions: tuple[str, ...] = ()
+    sqlite: str = ""
+    postgres: str = ""
+
+
+TYPES: dict[str, DuckLakeType] = {
+    "boolean": DuckLakeType("BOOLEAN", BOOLEAN, "boolean"),
+    "int8": DuckLakeType(
+        "TINYINT", spark="tinyint", promotions=("int16", "int32", "int64"), postgres="SMALLINT"
+    ),
+    "int16": DuckLakeType("SMALLINT", spark="smallint", promotions=("int32", "int64")),
+    "int32": DuckLakeType("INTEGER", INT, "int", promotions=("int64",)),
+    "int64": DuckLakeType("BIGINT", LONG, "bigint"),
+    "int128": DuckLakeType(
+        "HUGEINT", refused="its files hold doubles, which are not exact", postgres="VARCHAR"
+    ),
+    "uint8": DuckLakeType(
+        "UTINYINT", held_as="int16", promotions=("uint16", "uint32", "uint64"), postgres="INTEGER"
+    ),
+    "uint16": DuckLakeType("USMALLINT", held_as="int32", promotions=("uint32", "uint64"), postgres="INTEGER"),
+    "uint32": DuckLakeType("UINTEGER", held_as="int64", promotions=("uint64",), postgres="BIGINT"),
+    "uint64": DuckLakeType("UBIGINT", held_as="decimal(20,0)", postgres="VARCHAR"),
+    "uint128": DuckLakeType(
+        "UHUGEINT", refused="its files hold doubles, which are not exact", postgres="VARCHAR"
+    ),
+    "float32": DuckLakeType(
+        "FLOAT", FLOAT, "float", promotions=("float64",), sqlite="VARCHAR", postgres="REAL"
+    ),
+    "float64": DuckLakeType("DOUBLE", DOUBLE, "double", sqlite="VARCHAR", postgres="DOUBLE PRECISION"),
+    "date": DuckLakeType("DATE", DATE, "date", postgres="VARCHAR"),
+    "time": DuckLakeType("TIME", refused="Spark's Parquet reader has no type for it"),
+    "time_ns": DuckLakeType("TIME_NS", refused="Spark has no type for it"),
+    "timetz": DuckLakeType("TIMETZ", refused="Spark has no type for it"),
+    "timestamp": DuckLakeType("TIMESTAMP", TIMESTAMP_NTZ, "timestamp_ntz", postgres="VARCHAR"),
+    "timestamptz": DuckLakeType(
+        "TIMESTAMPTZ", TIMESTAMP, "timestamp", sqlite="TIMESTAMP WITH TIME ZONE", postgres="VARCHAR"
+    ),
+    "timestamp_s": DuckLakeType("TIMESTAMP_S", held_as="timestamp", postgres="VARCHAR"),
+    "timestamp_ms": DuckLakeType("TIMESTAMP_MS", held_as="timestamp", postgres="VARCHAR"),
+    "timestamp_ns": DuckLakeType(
+        "TIMESTAMP_NS", refused="Spark's timestamps have microseconds", postgres="VARCHAR"
+    ),
+    "interval": DuckLakeType(
+        "INTERVAL", refused="Spark has no type that holds months, days and microseconds together"
+    ),
+    "varchar": DuckLakeType("VARCHAR", STRING, "string", postgres="BYTEA"),
+    "blob": DuckLakeType("BLOB", BINARY, "binary", postgres="BYTEA"),
+    "json": DuckLakeType("JSON", held_as="varchar", postgres="BYTEA"),
+    "uuid": DuckLakeType("UUID", held_as="varchar"),
+    "variant": DuckLakeType("VARIANT", refused="Spark and DuckDB write it differently"),
+    "geometry": DuckLakeType("GEOMETRY", refused="Spark has no type for it"),
+    "unknown": DuckLakeType("UNKNOWN", refused="it has no values"),
 }
 SYNONYMS = {"timestamp_us": "timestamp"}
-# DuckLake's types whose names ours have too, though they are not the same thing to Spark.
-OTHER = {
-    name: f"duckdb_{name}" for name in ("uuid", "time", "variant", "timestamp_ns", "geometry", "unknown")
-}
-
-# Read only: what Spark holds all of their values in. Ours have nothing of the kind, so that no value of a
-# batch goes there: it gets a column beside.
-READ: dict[str, str] = {
-    "int8": "tinyint",
-    "int16": "smallint",
-    "uint8": "smallint",
-    "uint16": "int",
-    "uint32": "bigint",
-    "uint64": "decimal(20,0)",
-    "timestamp_s": "timestamp_ntz",
-    "timestamp_ms": "timestamp_ntz",
-    "json": "string",
-    "uuid": "string",
-}
-
-# Neither: why.
-REFUSED: dict[str, str] = {
-    "int128": "its files hold doubles, which are not exact",
-    "uint128": "its files hold doubles, which are not exact",
-    "time": "Spark's Parquet reader has no type for it",
-    "time_ns": "Spark has no type for it",
-    "timetz": "Spark has no type for it",
-    "timestamp_ns": "Spark's timestamps have microseconds",
-    "interval": "Spark has no type that holds months, days and microseconds together",
-    "variant": "Spark and DuckDB write it differently",
-    "geometry": "Spark has no type for it",
-    "unknown": "it has no values",
-}
 
 # Ours that DuckLake has no type for.
 UNWRITTEN: dict[str, str] = {
@@ -85,20 +115,16 @@ UNWRITTEN: dict[str, str] = {
     "variant": "Spark and DuckDB write it differently",
 }
 
-# The promotions of DuckLake's documentation, and decimals of one scale; DuckDB takes more, which lose values.
-PROMOTIONS: dict[str, tuple[str, ...]] = {
-    "int8": ("int16", "int32", "int64"),
-    "int16": ("int32", "int64"),
-    "int32": ("int64",),
-    "uint8": ("uint16", "uint32", "uint64"),
-    "uint16": ("uint32", "uint64"),
-    "uint32": ("uint64",),
-    "float32": ("float64",),
-}
-
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_NAMES = {ours: theirs for theirs, ours in BOTH.items()}
-_THEIRS = {ours: theirs for theirs, ours in OTHER.items()} | {name: name for name in (*READ, *REFUSED)}
+_BY_OURS = {type_.ours: name for name, type_ in TYPES.items() if type_.ours is not None}
+# DuckLake's types whose names ours have too, though they are not the same thing to Spark.
+_OTHER = {
+    name: f"duckdb_{name}" for name in ("uuid", "time", "variant", "timestamp_ns", "geometry", "unknown")
+}
+# Those without a type of ours, by the names that a schema has for them.
+_FOREIGN = {ours: theirs for theirs, ours in _OTHER.items()} | {
+    name: name for name, type_ in TYPES.items() if type_.ours is None
+}
 
 
 def read_type(text: str) -> Primitive:
@@ -110,7 +136,8 @@ def read_type(text: str) -> Primitive:
     text = SYNONYMS.get(text.lower(), text.lower())
     if match := _DECIMAL.fullmatch(text):
         return decimal(int(match[1]), int(match[2]))
-    return BOTH.get(text) or Primitive(OTHER.get(text, text))
+    known = TYPES.get(text)
+    return (known and known.ours) or Primitive(_OTHER.get(text, text))
 
 
 def write_type(type_: Primitive, where: str) -> str:
@@ -123,14 +150,14 @@ def write_type(type_: Primitive, where: str) -> str:
     """
     if type_.name == "decimal":
         return f"decimal({type_.args[0]},{type_.args[1]})"
-    if type_ in _NAMES:
-        return _NAMES[type_]
-    if type_.name in UNWRITTEN or type_.name not in _THEIRS:
+    if type_ in _BY_OURS:
+        return _BY_OURS[type_]
+    if type_.name in UNWRITTEN or type_.name not in _FOREIGN:
         raise DataError(
             f"{where}: a DuckLake table has no column of type {type_}: {UNWRITTEN.get(type_.name, 'unknown to it')}",
             hint="docs/ducklake.md lists the types that it has",
         )
-    return _THEIRS[type_.name]
+    return _FOREIGN[type_.name]
 
 
 def spark_name(type_: Primitive, where: str) -> str:
@@ -140,15 +167,18 @@ def spark_name(type_: Primitive, where: str) -> str:
     """
     if type_.name == "decimal":
         return f"decimal({type_.args[0]},{type_.args[1]})"
-    if type_ in _NAMES:
-        return "bigint" if type_ == LONG else type_.name
-    theirs = _THEIRS.get(type_.name, type_.name)
-    if theirs not in READ:
+    theirs = _theirs(type_)
+    known = TYPES.get(theirs)
+    if known is None or known.refused:
         raise DataError(
-            f"{where}: Spark cannot read DuckLake's {theirs}: {REFUSED.get(theirs, 'unknown to it')}",
+            f"{where}: Spark cannot read DuckLake's {theirs}: {known.refused if known else 'unknown to it'}",
             hint="change the column's type with DuckDB, or read the table with it",
         )
-    return READ[theirs]
+    return known.spark or spark_name(read_type(known.held_as), where)
+
+
+def _theirs(type_: Primitive) -> str:
+    return _BY_OURS.get(type_) or _FOREIGN.get(type_.name, type_.name)
 
 
 def written_as(type_: Primitive) -> str:
@@ -195,7 +225,45 @@ def readable(schema: Schema) -> Schema:
 
 def why_unreadable(type_: Primitive) -> str | None:
     """The reason Spark cannot read the type; None if it can."""
-    return REFUSED.get(_THEIRS.get(type_.name, type_.name))
+    known = TYPES.get(_theirs(type_))
+    return (known and known.refused) or None
+
+
+def duckdb_name(name: str) -> str:
+    """DuckDB's name of one of DuckLake's types without children.
+
+    >>> duckdb_name("int8"), duckdb_name("timestamp_us"), duckdb_name("decimal(9,2)")
+    ('TINYINT', 'TIMESTAMP', 'DECIMAL(9,2)')
+    """
+    known = _known(name)
+    return known.duckdb if known else name.upper()
+
+
+def stored_name(name: str, kind: str) -> str:
+    """The type in which a catalog of this kind keeps inlined values of one of DuckLake's types.
+
+    >>> stored_name("int8", "postgres"), stored_name("int8", "sqlite")
+    ('SMALLINT', 'TINYINT')
+    """
+    known = _known(name)
+    own = "" if known is None else known.sqlite if kind == "sqlite" else known.postgres
+    return own or duckdb_name(name)
+
+
+def handed_over_as(name: str) -> str | None:
+    """DuckDB's type in which Spark takes values over from it; None for their own.
+
+    >>> handed_over_as("uint8"), handed_over_as("interval"), handed_over_as("int8")
+    ('SMALLINT', 'VARCHAR', None)
+    """
+    known = _known(name)
+    if known is None or not (known.refused or known.held_as):
+        return None
+    return duckdb_name(known.held_as or "varchar")
+
+
+def _known(name: str) -> DuckLakeType | None:
+    return TYPES.get(SYNONYMS.get(name, name))
 
 
 def promotes(old: str, new: str) -> bool:
@@ -207,4 +275,5 @@ def promotes(old: str, new: str) -> bool:
     before, after = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
     if before and after:
         return before[2] == after[2] and int(after[1]) >= int(before[1])
-    return new in PROMOTIONS.get(old, ())
+    known = TYPES.get(old)
+    return known is not None and new in known.promotions

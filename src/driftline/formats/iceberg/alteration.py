@@ -15,12 +15,11 @@ from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import TIMES, PartitionField, SortField, SortKey, Transform
 from driftline.core.schema.schema_json import from_json, to_json
-from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError, no_table
 from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
-from driftline.formats.iceberg.gateway import java_class, short, strings
+from driftline.formats.iceberg.gateway import short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import frame_of, partial, unreadable, warnings
@@ -29,7 +28,7 @@ from driftline.formats.iceberg.upkeep import upkeep
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from driftline.formats.iceberg.table import IcebergTable
+    from driftline.formats.iceberg.reader import IcebergReader
 
 
 def update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition) -> Definition:
@@ -121,7 +120,7 @@ def _term(jvm: Any, transform: Transform, column: str) -> Any:
             return getattr(expressions, name)(column)
 
 
-def nulls(table: IcebergTable, java: Any, column: Field) -> NullCount:
+def nulls(table: IcebergReader, java: Any, column: Field) -> NullCount:
     """The number of nulls in a column of the loaded table, over main and every other branch.
 
     All branches are read with the table's schema.
@@ -173,7 +172,7 @@ def _ids(schema: Any) -> Iterable[int]:
 class IcebergAlteration:
     """One change of a table, from the version that was loaded. ``before`` is what that was."""
 
-    def __init__(self, table: IcebergTable) -> None:
+    def __init__(self, table: IcebergReader) -> None:
         self.table = table
         self._jvm: Any = table.spark._jvm
         java = table.java()
@@ -266,7 +265,7 @@ class IcebergDraft:
     """A table as it would be, invisible to others before `commit`."""
 
     def __init__(
-        self, table: IcebergTable, java: Any, transaction: Any, definition: Definition, before: Definition
+        self, table: IcebergReader, java: Any, transaction: Any, definition: Definition, before: Definition
     ) -> None:
         self.table = table
         self.definition = definition
@@ -319,24 +318,3 @@ def _with_identifiers(changes: tuple[ColumnChange, ...], after: Schema) -> list[
     paths = tuple(path for path, f in after.walk() if f.id in after.identifiers)
     has_own = any(isinstance(c, SetIdentifiers) for c in changes)
     return [*changes, SetIdentifiers(paths)] if changes and paths and not has_own else list(changes)
-
-
-def rename_table(table: IcebergTable, name: str) -> None:
-    """Give the table another name, ``namespace.table``, in its catalog. Raises UsageError, DataError."""
-    jvm: Any = table.spark._jvm
-    to = jvm.org.apache.iceberg.catalog.TableIdentifier.of(strings(table.spark, table_parts(name)))
-    before = table.java()
-    if before is None:
-        raise no_table(table.name)
-    try:
-        table.java_catalog.renameTable(table._identifier, to)
-    except Py4JJavaError as error:
-        now = table.sibling(name).java()
-        if now is not None and now.uuid() == before.uuid():  # its answer was lost
-            return
-        kind = java_class(error)
-        if "NoSuchTable" in kind:
-            raise no_table(table.name) from error
-        if "AlreadyExists" in kind:
-            raise DataError(f"there is a table {name} already") from error
-        raise DataError(f"table {table.name} cannot be renamed to {name}: {short(error)}") from error

@@ -1,14 +1,13 @@
 """The bounds that data files' metrics have of columns, as values.
 
-Bounds are bytes. They are compared by hex digits that sort as the values do, so that Spark finds the lowest
-and the highest of all files in one pass, however many columns there are.
+Bounds are bytes. They are compared by keys that sort as the values do, and only the lowest and the highest
+become values.
 """
 
 from __future__ import annotations
 
-import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,31 +15,13 @@ from uuid import UUID
 
 from driftline.core.columns.statistics import Numbers, shown
 from driftline.core.schema.types import Primitive
-from driftline.sql.quoting import literal
 
 CUT = 16  # characters, at which Iceberg cuts the bounds of texts
 _KINDS = {
     "int": "whole", "long": "whole", "date": "whole", "time": "whole", "timestamp": "whole", "timestamp_ntz": "whole",
     "float": "fraction", "double": "fraction", "decimal": "decimal", "boolean": "bytes", "string": "bytes", "uuid": "bytes",
 }  # fmt: skip
-_DIGITS = "0123456789ABCDEF"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def kinds(columns: Mapping[int, Primitive]) -> str:
-    """SQL of a relation ``id``, ``kind``: how the bounds of columns are to be compared."""
-    listed = [{"id": i, "kind": _KINDS[t.name]} for i, t in columns.items() if t.name in _KINDS]
-    return f"select inline(from_json({literal(json.dumps(listed))}, 'array<struct<id: int, kind: string>>'))"
-
-
-def _sorting(x: str) -> str:
-    """Hex digits of a bound, which sort as its values do."""
-    turned = f"array_join(reverse(regexp_extract_all(hex({x}), '..', 0)), '')"  # little-endian
-    wide = f"lpad(hex({x}), 32, if(hex({x}) >= '8', 'F', '0'))"
-    return (
-        f"case kind when 'bytes' then hex({x}) when 'decimal' then {_signed(wide)} "
-        f"when 'whole' then {_signed(turned)} else if({turned} >= '8', {_inverted(turned)}, {_signed(turned)}) end"
-    )
 
 
 def kind(type_: Primitive) -> str | None:
@@ -66,29 +47,12 @@ def sorting(kind: str | None, raw: bytes) -> Any:
     return raw
 
 
-def _signed(digits: str) -> str:
-    """Two's complement, those below zero first."""
-    return f"concat(translate(left({digits}, 1), '{_DIGITS}', '{_DIGITS[8:]}{_DIGITS[:8]}'), substr({digits}, 2))"
-
-
-def _inverted(digits: str) -> str:
-    """A negative floating-point number: the larger its digits, the lower it is."""
-    return f"translate({digits}, '{_DIGITS}', '{_DIGITS[::-1]}')"
-
-
-# Of columns ``kind``, ``low`` and ``high``. A column that was widened has
-# bounds of both widths, which do not compare.
-WIDTH = "if(kind in ('whole', 'fraction'), coalesce(length(low), 0), 0) as width"
-LOWEST = f"min_by(low, {_sorting('low')}) as low"
-HIGHEST = f"max_by(high, {_sorting('high')}) as high"
-
-
-def numbers(pairs: Sequence[tuple[bytes | None, bytes | None]], type_: Primitive) -> Numbers:
+def numbers(raw_lows: Iterable[bytes], raw_highs: Iterable[bytes], type_: Primitive) -> Numbers:
     """The bounds of a column, from the lowest and the highest of each width."""
     if kind(type_) is None:
         return Numbers()
-    lows = [value for low, _ in pairs if (value := _value(low, type_)) is not None]
-    highs = [value for _, high in pairs if (value := _value(high, type_)) is not None]
+    lows = [value for low in raw_lows if (value := _value(low, type_)) is not None]
+    highs = [value for high in raw_highs if (value := _value(high, type_)) is not None]
     if not lows or not highs:
         return Numbers()
     low, high = shown(min(lows), type_), shown(max(highs), type_)
@@ -100,8 +64,8 @@ def numbers(pairs: Sequence[tuple[bytes | None, bytes | None]], type_: Primitive
     return Numbers(low=low, high=high, low_cut=low_cut, high_cut=high_cut)
 
 
-def _value(raw: bytes | None, type_: Primitive) -> Any:
-    """A bound's value; None where there is none, or none that Python has.
+def _value(raw: bytes, type_: Primitive) -> Any:
+    """A bound's value; None where Python has none.
 
     >>> from driftline.core.schema.types import DATE, DOUBLE, LONG
     >>> _value(b"\\xfe\\xff\\xff\\xff", LONG), _value(b"\\x00\\x00\\xc0\\x3f", DOUBLE)
@@ -109,8 +73,6 @@ def _value(raw: bytes | None, type_: Primitive) -> Any:
     >>> _value(b"\\x01\\x00\\x00\\x00", DATE)
     '1970-01-02'
     """
-    if raw is None:
-        return None
     match type_.name:
         case "boolean":
             return raw != b"\0"

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
+from driftline.core.changelog.record import LEDGER
 from driftline.errors import DataError, DriftlineError
+from driftline.formats.iceberg import store
 from driftline.formats.iceberg.gateway import items, java_type
-from driftline.formats.iceberg.orphans import clean
+from driftline.formats.iceberg.ledger import WRITTEN_LEDGER, place
+from driftline.formats.iceberg.staging import WRITTEN_BY_SPARK, data_folders
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.formats.lakes import Orphan
+from driftline.formats.leftovers import bare, delete, listed
+from driftline.runtime.stores import is_stored
 from driftline.sql.quoting import name as quoted
+from driftline.write import STAGED, WRITTEN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from driftline.formats.iceberg.reader import IcebergReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +83,7 @@ class IcebergCatalog:
         """Delete the files that driftline's tasks wrote and no snapshot has, last changed more than
         ``older_than`` seconds ago; returns them.
         """
-        return clean(self, older_than, dry_run=dry_run)
+        return clean(self.spark, self.folder, map(self.table, self.tables()), older_than, dry_run=dry_run)
 
     def tables(self) -> list[str]:
         """The names of all tables of the catalog."""
@@ -99,3 +111,74 @@ class IcebergCatalog:
                 if error is not None:
                     return error
         return None
+
+
+def clean(
+    spark: SparkSession,
+    warehouse: str | None,
+    readers: Iterable[IcebergReader],
+    older_than: float,
+    *,
+    dry_run: bool,
+) -> list[Orphan]:
+    """Delete the files that no snapshot has, last changed over ``older_than`` seconds ago; returns them.
+
+    ``warehouse``: the catalog's folder, if it names one; ``readers``: of all tables of the catalog.
+    """
+    before = time.time() - older_than
+    loaded = ((reader, reader.java()) for reader in readers)
+    tables = {reader: table for reader, table in loaded if table is not None}
+    owners: dict[str, list[IcebergReader]] = {}
+    for reader, table in tables.items():
+        for folder in _folders(table):
+            owners.setdefault(folder, []).append(reader)
+    by_path: dict[str, Orphan] = {}
+    stores: dict[str, Any] = {}  # the FileIO of what lies in one
+    if warehouse is not None and not is_stored(warehouse):
+        # A table that was never made would be there, too.
+        by_path |= {bare(f.path): f for f in listed(spark, warehouse, before) if STAGED.search(f.path)}
+    for folder, sharing in owners.items():
+        table = tables[sharing[0]]
+        remote = store.in_store(table, folder)
+        files = store.listed(table, folder, before) if remote else listed(spark, folder, before)
+        # Listed first: what is committed after that is younger than any file of the list.
+        written = {bare(f.path): f for f in files if _is_ours(f.path, remote=remote)}
+        _leave_out({reader: tables[reader] for reader in sharing}, written)
+        by_path |= written
+        stores |= dict.fromkeys(written, table.io()) if remote else {}
+    # A table may lie in another's folder, or have had its files where others have theirs.
+    _leave_out(tables, by_path)
+    if not dry_run:
+        delete(spark, [file for path, file in by_path.items() if path not in stores])
+        for path, io in stores.items():
+            if path in by_path:
+                io.deleteFile(by_path[path].path)
+    return [by_path[path] for path in sorted(by_path)]
+
+
+def _is_ours(path: str, *, remote: bool) -> bool:
+    patterns = (WRITTEN, WRITTEN_BY_SPARK, WRITTEN_LEDGER, *([STAGED] if remote else []))
+    return any(pattern.search(path) for pattern in patterns)
+
+
+def _folders(table: Any) -> Iterator[str]:
+    """The possible folders of the table's data files, and that of its ledger."""
+    yield from data_folders(table)
+    yield place(table, "any").rpartition("/")[0]
+
+
+def _leave_out(tables: Mapping[IcebergReader, Any], files: dict[str, Orphan]) -> None:
+    """Take those out of the ``files``, by their bare paths, that one of the Java ``tables`` has in any
+    snapshot; of a table that cannot be read, all in its folders.
+    """
+    for reader, table in tables.items():
+        files.pop(bare(str(table.properties().get(LEDGER) or "")), None)
+        if not files:
+            return
+        try:
+            for row in reader.metadata_table("all_files").select("file_path").collect():
+                files.pop(bare(row[0]), None)
+        except (PySparkException, Py4JError):
+            theirs = tuple(f"{bare(folder).rstrip('/')}/" for folder in _folders(table))
+            for path in [path for path in files if path.startswith(theirs)]:
+                del files[path]

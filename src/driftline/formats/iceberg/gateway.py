@@ -12,6 +12,7 @@ from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict
+from driftline.runtime.failure import ASK_DOCTOR, is_away
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,13 +24,6 @@ _CONFLICTS = (
     "ValidationException",
     "NoSuchTableException",
 )
-_AWAY = (
-    ".RESTException",
-    ".ServiceFailureException",
-    ".ServiceUnavailableException",
-    ".UncheckedSQLException",
-)
-_ASK = "`driftline doctor` looks for the cause"
 
 
 @lru_cache(maxsize=64)
@@ -97,6 +91,6 @@ def failure(error: Py4JJavaError, name: str) -> Exception:
     """The error as ours: a conflict, a catalog that does not answer, or the table's refusal."""
     if any(conflict in java_class(error) for conflict in _CONFLICTS):
         return CommitConflict(f"{name}: {short(error)}")
-    if java_class(error).endswith(_AWAY):
-        return SetupError(f"the catalog does not answer for table {name}: {short(error)}", _ASK)
+    if is_away(java_class(error)):
+        return SetupError(f"the catalog does not answer for table {name}: {short(error)}", ASK_DOCTOR)
     return DataError(f"table {name} refused the batch: {short(error)}")

@@ -1,124 +1,222 @@
-"""Sums of a table's file metrics from its manifests, without Spark; `table_statistics` has them from
-Spark.
-"""
+"""Sums of the metrics that a table's manifests have of its data files."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from driftline.core.columns.statistics import RECORDS, KnownSnapshot
 from driftline.core.schema.types import Primitive
 from driftline.formats.iceberg.bounds import kind, sorting
-from driftline.formats.iceberg.table_statistics import Forgotten, Summed
 
-Bound = bytes | None
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_ROWS = 256
+_FIELDS = ("record_count", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
 
 
 class ManifestEntry(NamedTuple):
-    """A file of a table. ``snapshot``: the commit that added it; ``sequence``: its sequence number."""
+    """A file of a table, with its metrics by column id.
+
+    ``snapshot``: the commit that added it; ``sequence``: its sequence number.
+    """
 
     snapshot: int
     sequence: int
-    file: dict[str, Any]
+    records: int
+    values: Mapping[int, int]
+    nulls: Mapping[int, int]
+    lows: Mapping[int, bytes]
+    highs: Mapping[int, bytes]
+    is_data: bool = True
+
+    def metrics(self) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+        """The values and bounds of each column, by its id; as column 0, the records of the file."""
+        for id_, count in ({RECORDS: self.records} | dict(self.values)).items():
+            yield id_, count - self.nulls.get(id_, 0), self.lows.get(id_), self.highs.get(id_)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Commits that are no longer known.
+
+    ``schemas``: those of their files by sequence number, from the changes that the table remembers, the
+    latest first. ``appended``: all of them only added records.
+    """
+
+    schemas: Sequence[tuple[int, int | None]]
+    appended: bool
+
+    def schema(self, sequence: int) -> int | None:
+        """The schema of a file with this sequence number; None if unknown."""
+        return next((schema for since, schema in self.schemas if sequence >= since), None)
+
+
+Bound = tuple[Any, bytes]  # with its sort key in front
+
+
+class SumKey(NamedTuple):
+    """The files whose metrics of a column are summed: by schema, slot, and width of bounds.
+
+    A column that was widened has bounds of both widths, which do not compare.
+    """
+
+    column: int
+    schema: int | None
+    slot: int | None
+    width: int
 
 
 @dataclass(slots=True)
-class _Sum:
-    """The sum of metrics for one column, schema, slot and width of bounds."""
+class MetricSum:
+    """The sum of metrics of one column over files.
 
-    v: int = 0
+    ``first`` and ``last``: the commits with values, by their indexes; ``last_born``: the last that only
+    added records. ``missing``: a file with values has no bounds. ``earliest``: the first of these commits,
+    with the bounds of one of its files.
+    """
+
+    values: int = 0
     files: int = 0
-    seen: list[int] = field(default_factory=list)
-    born: list[int] = field(default_factory=list)
     foreign: int = 0
     rewritten: int = 0
-    lows: list[bytes] = field(default_factory=list)
-    highs: list[bytes] = field(default_factory=list)
     missing: bool = False
-    earliest: tuple[int, Bound, Bound] | None = None
+    low: Bound | None = None
+    high: Bound | None = None
+    earliest: tuple[int, bytes | None, bytes | None] | None = None
+    last: int | None = None
+    last_born: int | None = None
 
-    def add(self, v: int, low: Bound, high: Bound, place: int | None, *, born: bool) -> None:
-        """Add the metrics of one file.
+    @property
+    def first(self) -> int | None:
+        """The first commit with values, by its index."""
+        return None if self.earliest is None else self.earliest[0]
 
-        Args:
-            v: the number of values.
-            low: the lower bound; None if the file has none.
-            high: the upper bound; None if the file has none.
-            place: the commit that added the file, as an index; None if unknown.
-            born: the file contains only records that this commit added.
-        """
-        self.v += v
+    def add(self, values: int, low: bytes | None, high: bytes | None, kind: str | None) -> None:
+        """Add the values of one file, and its bounds if it has any; they are compared by ``kind``."""
+        self.values += values
         self.files += 1
-        self.foreign += 0 if born else v
-        self.missing |= v > 0 and (low is None or high is None)
-        self.lows += [] if low is None else [low]
-        self.highs += [] if high is None else [high]
-        if v > 0 and place is not None:
-            self.seen.append(place)
-            self.born += [place] if born else []
-            if self.earliest is None or place < self.earliest[0]:
-                self.earliest = place, low, high
+        self.missing |= values > 0 and (low is None or high is None)
+        if low is not None:
+            self.low = _least(self.low, (sorting(kind, low), low))
+        if high is not None:
+            self.high = _most(self.high, (sorting(kind, high), high))
 
-    def told(self, key: tuple[Any, ...], kind: str | None) -> Summed:
-        """The sum as a row of `summed`; bounds are compared by ``kind``."""
-        order = partial(sorting, kind)
-        return {
-            "id": key[0], "schema": key[1], "slot": key[2],
-            "v": self.v, "files": self.files, "foreign": self.foreign, "rewritten": self.rewritten,
-            "missing": self.missing,
-            "first": min(self.seen, default=None), "last": max(self.seen, default=None),
-            "last_born": max(self.born, default=None),
-            "low": min(self.lows, key=order, default=None), "high": max(self.highs, key=order, default=None),
-            "earliest": (None, None) if self.earliest is None else self.earliest[1:],
-        }  # fmt: skip
+    def met(self, place: int, low: bytes | None, high: bytes | None, *, born: bool) -> None:
+        """Note a file with values of a known commit. ``born``: the commit only added records."""
+        if self.earliest is None or place < self.earliest[0]:
+            self.earliest = place, low, high
+        if self.last is None or place > self.last:
+            self.last = place
+        if born and (self.last_born is None or place > self.last_born):
+            self.last_born = place
+
+    def merge(self, later: MetricSum) -> None:
+        """Add the sum over other files."""
+        self.values += later.values
+        self.files += later.files
+        self.foreign += later.foreign
+        self.rewritten += later.rewritten
+        self.missing |= later.missing
+        self.low = _least(self.low, later.low)
+        self.high = _most(self.high, later.high)
+        if later.earliest is not None and (self.first is None or later.earliest[0] < self.first):
+            self.earliest = later.earliest
+        self.last = _latest(self.last, later.last)
+        self.last_born = _latest(self.last_born, later.last_born)
 
 
-def rows(
-    entries: Iterable[ManifestEntry],
-    snapshots: Sequence[KnownSnapshot],
-    plain: Mapping[int, Primitive],
-    forgotten: Forgotten,
-) -> list[Summed]:
-    """Sum the metrics of data files by column, schema, slot and width of bounds, as `summed` takes them.
+def _least(known: Bound | None, bound: Bound | None) -> Bound | None:
+    return known if bound is None else bound if known is None else min(known, bound)
+
+
+def _most(known: Bound | None, bound: Bound | None) -> Bound | None:
+    return known if bound is None else bound if known is None else max(known, bound)
+
+
+def _latest(known: int | None, place: int | None) -> int | None:
+    return known if place is None else place if known is None else max(known, place)
+
+
+Sums = dict[SumKey, MetricSum]
+
+
+@dataclass(frozen=True, slots=True)
+class Summation:
+    """How the metrics of a table's data files are summed.
 
     Args:
-        entries: the table's files; delete files are passed over.
         snapshots: the known commits, oldest first.
         plain: the columns that may have bounds, by id.
         forgotten: the commits that are no longer known.
     """
-    kinds = {id_: kind(type_) for id_, type_ in plain.items()}
-    places = {s.id: (place, s) for place, s in enumerate(snapshots)}
-    sums: dict[tuple[Any, ...], _Sum] = {}
-    for entry in entries:
-        if entry.file.get("content", 0) != 0:
-            continue
-        place, snapshot = places.get(entry.snapshot, (None, None))
-        schema = None if snapshot is None else snapshot.schema
-        if schema is None:
-            schema = forgotten.schema(entry.sequence)
-        slot = None if snapshot is None else snapshot.slot
-        appended = forgotten.appended if snapshot is None else snapshot.born
-        for id_, v, low, high in _metrics(entry.file):
-            width = len(low or b"") if kinds.get(id_) in ("whole", "fraction") else 0
-            one = sums.setdefault((id_, schema, slot, width), _Sum())
-            one.add(v, low, high, place, born=snapshot is not None and snapshot.born)
-            one.rewritten += 0 if appended else v
-    return [one.told(key, kinds.get(key[0])) for key, one in sums.items()]
+
+    snapshots: Sequence[KnownSnapshot]
+    plain: Mapping[int, Primitive]
+    forgotten: Forgotten
+
+    def sums(self, entries: Iterable[ManifestEntry]) -> Sums:
+        """Sum the metrics of the data files among the entries."""
+        kinds = {id_: kind(type_) for id_, type_ in self.plain.items()}
+        places = {s.id: (place, s) for place, s in enumerate(self.snapshots)}
+        sums: Sums = {}
+        for entry in entries:
+            if not entry.is_data:
+                continue
+            place, snapshot = places.get(entry.snapshot, (None, None))
+            schema = None if snapshot is None else snapshot.schema
+            if schema is None:
+                schema = self.forgotten.schema(entry.sequence)
+            slot = None if snapshot is None else snapshot.slot
+            born = snapshot is not None and snapshot.born
+            appended = self.forgotten.appended if snapshot is None else snapshot.born
+            for id_, values, low, high in entry.metrics():
+                kind_ = kinds.get(id_)
+                width = len(low) if low is not None and kind_ in ("whole", "fraction") else 0
+                key = (id_, schema, slot, width)  # equal to a `SumKey`, and made faster
+                if (total := sums.get(key)) is None:  # type: ignore[call-overload]
+                    total = sums[SumKey(*key)] = MetricSum()
+                total.add(values, low, high, kind_)
+                total.foreign += 0 if born else values
+                total.rewritten += 0 if appended else values
+                if values > 0 and place is not None:
+                    total.met(place, low, high, born=born)
+        return sums
 
 
-def _metrics(file: Mapping[str, Any]) -> Iterator[tuple[int, int, Bound, Bound]]:
-    """By column id: its values and bounds; as column 0, the records of the file."""
-    nulls, lows, highs = (
-        _map(file.get(name)) for name in ("null_value_counts", "lower_bounds", "upper_bounds")
+def merged(parts: Iterable[Sums]) -> Sums:
+    """Merge the sums over several parts of the entries."""
+    sums: Sums = {}
+    for part in parts:
+        for key, total in part.items():
+            sums.setdefault(key, MetricSum()).merge(total)
+    return sums
+
+
+def sums_by_spark(summation: Summation, entries: DataFrame) -> Sums:
+    """Sum the metrics of a table's data files in tasks. ``entries``: the metadata table of that name."""
+    files = entries.where("status <> 2 and data_file.content = 0").selectExpr(
+        "snapshot_id", "file_sequence_number", *(f"data_file.{name}" for name in _FIELDS)
     )
-    for id_, n in ({RECORDS: file["record_count"]} | _map(file.get("value_counts"))).items():
-        yield id_, n - nulls.get(id_, 0), lows.get(id_), highs.get(id_)
+    parts = files.mapInArrow(partial(_sums_of_task, summation), "sums binary").collect()  # one row a task
+    return merged(pickle.loads(row.sums) for row in parts)  # noqa: S301  our own bytes
 
 
-def _map(pairs: Iterable[Mapping[str, Any]] | None) -> dict[int, Any]:
-    """Avro has no maps with numbers as keys."""
-    return {pair["key"]: pair["value"] for pair in pairs or ()}
+def _sums_of_task(summation: Summation, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    sums = summation.sums(entry for batch in batches for entry in _entries(batch))
+    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(sums)], pa.binary())], ["sums"])
+
+
+def _entries(batch: pa.RecordBatch) -> Iterator[ManifestEntry]:
+    for start in range(0, batch.num_rows, _ROWS):  # the maps of many columns are large as Python's objects
+        columns = (column.to_pylist() for column in batch.slice(start, _ROWS).columns)
+        for snapshot, sequence, records, *maps in zip(*columns, strict=True):
+            values, nulls, lows, highs = (dict(pairs or ()) for pairs in maps)
+            yield ManifestEntry(snapshot, sequence or 0, records, values, nulls, lows, highs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from driftline.core.schema.types import Schema
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.log import Metadata
-from driftline.formats.iceberg.manifests import ManifestEntry, rows
-from driftline.formats.iceberg.table_statistics import forgotten, plain, snapshots, summed
+from driftline.formats.iceberg.manifests import ManifestEntry
+from driftline.formats.iceberg.table_statistics import table_statistics
 from driftline.formats.iceberg.versions import current_snapshot, past
 
 _TABLE = """
@@ -76,9 +76,7 @@ class OfflineIcebergTable:
         entries = self.entries()
         if entries is None:
             return None
-        metadata = self._metadata
-        per_column = rows(entries, tuple(snapshots(metadata)), plain(schema), forgotten(metadata))
-        return summed(metadata, schema, per_column)
+        return table_statistics(self._metadata, schema, lambda summation: summation.sums(entries))
 
     def entries(self) -> list[ManifestEntry] | None:
         """The files of the current snapshot, delete files too; None if there are too many manifests, or
@@ -111,11 +109,21 @@ def _entries(manifests: str) -> Iterator[ManifestEntry]:
             if entry["status"] != _DELETED:
                 # What was not known when the manifest was written is the same for all of it.
                 snapshot, sequence = entry["snapshot_id"], entry.get("file_sequence_number")
-                yield ManifestEntry(
+                yield _manifest_entry(
                     manifest["added_snapshot_id"] if snapshot is None else snapshot,
                     manifest.get("sequence_number", 0) if sequence is None else sequence,
                     entry["data_file"],
                 )
+
+
+def _manifest_entry(snapshot: int, sequence: int, file: Mapping[str, Any]) -> ManifestEntry:
+    # Avro has no maps with numbers as keys.
+    values, nulls, lows, highs = (
+        {pair["key"]: pair["value"] for pair in file.get(name) or ()}
+        for name in ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
+    )
+    is_data = file.get("content", 0) == 0
+    return ManifestEntry(snapshot, sequence, file["record_count"], values, nulls, lows, highs, is_data)
 
 
 def _avro(location: str) -> list[Any]:

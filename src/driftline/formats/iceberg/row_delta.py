@@ -91,30 +91,30 @@ class RowDelta:
             )
         files = list(self._planned(keys, [*keys.ids, *([] if order is None else [order])]))
         finder = KeyFinder(keys, order, partial(_opened, self._options))
-        found = find_rows(self._spark.sparkContext, finder, files)
-        return [hits for hits in map(self._live, found) if len(hits.positions)]
+        live = map(self._live, find_rows(self._spark.sparkContext, finder, files))
+        return [hits for hits in live if len(hits.positions)]
 
-    def _planned(self, keys: BatchKeys, wanted: Sequence[int]) -> Iterator[tuple[int, KeyFile]]:
-        """The data files whose bounds do not rule out the keys, each with the bytes of the wanted columns."""
+    def _planned(self, keys: BatchKeys, ids: Sequence[int]) -> Iterator[tuple[int, KeyFile]]:
+        """The data files that bounds do not rule out, each with the bytes of the columns ``ids``."""
         schema, names = self._base.schema(), self._jvm.java.util.ArrayList()
-        for name in filter(None, (schema.findColumnName(id_) for id_ in wanted)):
+        for name in filter(None, (schema.findColumnName(id_) for id_ in ids)):
             names.add(name)
         parser = java_type(self._jvm, "org.apache.iceberg.ScanTaskParser")
         constants = {
             id_: default
-            for id_ in wanted
+            for id_ in ids
             if id_ in self._columns and (default := initial_default(self._columns[id_])) is not None
         }
         for task in items(self._base.newScan().includeColumnStats(names).planFiles()):
-            told = json.loads(parser.toJson(task))
-            file = told["data-file"]
+            planned = json.loads(parser.toJson(task))
+            file = planned["data-file"]
             if not keys.may_be_in(_bounds(file, [self._columns.get(id_) for id_ in keys.ids])):
                 continue
             path = file["file-path"]
             self._check(file)
-            self._files[path] = {**file, "deletes": told.get("delete-files", [])}
+            self._files[path] = {**file, "deletes": planned.get("delete-files", [])}
             sizes = _by_id(file, "column-sizes")
-            size = sum(sizes.get(id_, 0) for id_ in wanted) or file["file-size-in-bytes"]
+            size = sum(sizes.get(id_, 0) for id_ in ids) or file["file-size-in-bytes"]
             yield size, KeyFile(path, constants)
 
     def _check(self, file: Mapping[str, Any]) -> None:
@@ -125,28 +125,30 @@ class RowDelta:
                 "write the table anew in Parquet first: CALL … rewrite_data_files",
             )
 
-    def _live(self, found: Found) -> Found:
+    def _live(self, hits: Found) -> Found:
         """The rows that are not deleted yet."""
-        dead = self._dead_before(found.file)
+        dead = self._dead_before(hits.file)
         if not dead:
-            return found
-        return found.only(~np.isin(found.positions, np.array(dead.to_array(), np.int64)))
+            return hits
+        return hits.only(~np.isin(hits.positions, np.array(dead.to_array(), np.int64)))
 
     def _dead_before(self, path: str) -> BitMap64:
         """The rows of a data file that its delete files name."""
         if path in self._dead:
             return self._dead[path]
         dead = self._dead[path] = BitMap64()
-        for told in self._files[path]["deletes"]:
-            if told["content"] == "equality-deletes":
+        for delete_file in self._files[path]["deletes"]:
+            if delete_file["content"] == "equality-deletes":
                 raise DataError(
                     f"{path}: rows of it are deleted by equality, which is not looked up",
                     "compact the table first: CALL … rewrite_data_files(options => map('delete-file-threshold', '1'))",
                 )
-            with _opened(self._options, told["file-path"]) as stream:
-                if told["file-format"].lower() == "puffin":
-                    stream.seek(told["content-offset"])
-                    dead |= read_vector(stream.read(told["content-size-in-bytes"]), told["file-path"])
+            with _opened(self._options, delete_file["file-path"]) as stream:
+                if delete_file["file-format"].lower() == "puffin":
+                    stream.seek(delete_file["content-offset"])
+                    dead |= read_vector(
+                        stream.read(delete_file["content-size-in-bytes"]), delete_file["file-path"]
+                    )
                 else:
                     dead |= read_positions(stream, path)
         return dead
@@ -158,20 +160,20 @@ class RowDelta:
     def update(self) -> Any:
         """A row delta of the transaction that removes the rows; rows may be added to it."""
         delta, refer = self._java.newRowDelta(), self._jvm.java.util.ArrayList()
-        for told in self._written():
-            delta.addDeletes(self._as_java(told))
-            refer.add(told[_REFERENCED])
-            for old in self._files[told[_REFERENCED]]["deletes"]:
+        for delete_file in self._written():
+            delta.addDeletes(self._as_java(delete_file))
+            refer.add(delete_file[_REFERENCED])
+            for old in self._files[delete_file[_REFERENCED]]["deletes"]:
                 if _REFERENCED in old:  # others serve more data files
                     delta.removeDeletes(self._as_java(old))
         delta.validateFromSnapshot(int(self._base.currentSnapshot().snapshotId()))
         delta.validateDataFilesExist(refer).validateDeletedFiles()
         return delta.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
 
-    def _as_java(self, told: Mapping[str, Any]) -> Any:
+    def _as_java(self, file: Mapping[str, Any]) -> Any:
         parser = java_type(self._jvm, "org.apache.iceberg.ContentFileParser")
         mapper = java_type(self._jvm, "org.apache.iceberg.util.JsonUtil").mapper()
-        return parser.fromJson(mapper.readTree(json.dumps(told)), self._java.table().specs())
+        return parser.fromJson(mapper.readTree(json.dumps(file)), self._java.table().specs())
 
     def _written(self) -> Iterable[dict[str, Any]]:
         """Write the delete files; returns each as Iceberg's JSON has it."""
@@ -242,8 +244,8 @@ def _bounds(file: Mapping[str, Any], columns: Iterable[Field | None]) -> dict[in
         id_, type_ = column.id, column.type
         if id_ in values and values[id_] == nulls.get(id_):
             continue  # nothing but null
-        known = id_ in lows and id_ in highs and isinstance(type_, Primitive)
-        name = type_.name if known and isinstance(type_, Primitive) else ""
+        has_both = id_ in lows and id_ in highs and isinstance(type_, Primitive)
+        name = type_.name if has_both and isinstance(type_, Primitive) else ""
         bounds[id_] = None
         if name in ("int", "long"):
             low, high = (int.from_bytes(bytes.fromhex(b[id_]), "little", signed=True) for b in (lows, highs))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -27,7 +28,7 @@ from driftline.core.changes import (
 from driftline.core.changes.defaults import default_json
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Field, Path, Schema, Struct, Type, children, dotted
-from driftline.formats.iceberg.gateway import failure, schema_of
+from driftline.formats.iceberg.gateway import failure, java_type, schema_of
 
 
 def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], name: str) -> None:
@@ -43,8 +44,9 @@ def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], n
         pending = list(_expanded(jvm, transaction, pending))
         update = transaction.updateSchema()
         types = dict(_types(jvm, transaction, pending))
+        java_type_of = cache(partial(_java_type, jvm))  # a batch may add thousands of columns of few types
         for change in pending:
-            _update(jvm, update, change, types)
+            _update(jvm, update, change, types, java_type_of)
         update.commit()
     except Py4JJavaError as error:
         raise failure(error, name) from error
@@ -76,15 +78,22 @@ def _types(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> Itera
         yield from ((c.path, c.type) for c in changes if isinstance(c, AddColumn))
 
 
-def _update(jvm: Any, update: Any, change: ColumnChange, types: Mapping[Path, Type]) -> None:
+def _update(
+    jvm: Any,
+    update: Any,
+    change: ColumnChange,
+    types: Mapping[Path, Type],
+    java_type_of: Callable[[Type], Any],
+) -> None:
     match change:
         case AddColumn(parent, column):
             add = update.addRequiredColumn if column.required else update.addColumn
-            field = _field(jvm, column)
-            default = field.initialDefaultLiteral()
-            add(dotted(parent) or None, column.name, field.type(), column.doc, default)
+            default = None
+            if column.initial_default is not None:
+                default = _field(jvm, column).initialDefaultLiteral()
+            add(dotted(parent) or None, column.name, java_type_of(column.type), column.doc, default)
         case WidenColumn(path, type_):
-            update.updateColumn(dotted(path), _field(jvm, Field("x", type_)).type())
+            update.updateColumn(dotted(path), java_type_of(type_))
         case RelaxColumn(path):
             update.makeColumnOptional(dotted(path))
         case RequireColumn(path):
@@ -110,7 +119,16 @@ def _update(jvm: Any, update: Any, change: ColumnChange, types: Mapping[Path, Ty
             raise AssertionError(change)
 
 
+def _java_type(jvm: Any, type_: Type) -> Any:
+    return _field(jvm, Field("x", type_)).type()
+
+
 def _field(jvm: Any, column: Field) -> Any:
     """The column as Iceberg's own."""
     holder = Schema(Struct((fresh(column, 0),)))
-    return jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(holder))).columns().get(0)
+    return (
+        java_type(jvm, "org.apache.iceberg.SchemaParser")
+        .fromJson(json.dumps(to_json(holder)))
+        .columns()
+        .get(0)
+    )

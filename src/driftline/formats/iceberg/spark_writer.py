@@ -32,13 +32,6 @@ class SparkWriter:
         """Append the rows."""
         self._run(self._of("SparkTable")(table), frame, summary, self._java(f"{_PLANS}AppendData").byName)
 
-    def overwrite(self, table: Any, frame: DataFrame, summary: Mapping[str, str]) -> None:
-        """Put the rows in place of all that there are."""
-        all_rows = self._java("org.apache.spark.sql.catalyst.expressions.Literal").TrueLiteral()
-        by_name = self._java(f"{_PLANS}OverwriteByExpression").byName
-        target = self._of("SparkTable")(table)
-        self._run(target, frame, summary, lambda into, rows, options: by_name(into, rows, all_rows, options))
-
     def files_with_ids(self, table: Any, frame: DataFrame) -> list[Any]:
         """The rows as files that are to be committed. The frame has ids, which no other writer takes
         than the one that compacts tables.

@@ -9,6 +9,7 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
+from driftline.formats import leftovers
 from driftline.formats.iceberg.gateway import items, text_map
 from driftline.formats.lakes import Orphan
 from driftline.runtime import file_io
@@ -47,6 +48,14 @@ def remove_all(io: Any, prefix: str) -> None:
     with suppress(Py4JJavaError):
         for file in items(io.listPrefix(prefix)):
             io.deleteFile(file.location())
+
+
+def delete_folder(spark: Any, table: Any, folder: str) -> None:
+    """Delete a folder of a table's files; any that cannot be deleted are orphans."""
+    if in_store(table, folder):
+        remove_all(table.io(), f"{folder}/")
+    else:
+        leftovers.delete_folder(spark, folder)
 
 
 def _class(io: Any, location: str) -> str:

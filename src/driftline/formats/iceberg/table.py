@@ -3,59 +3,52 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException, UnsupportedOperationException
+from pyspark.errors import PySparkException
 
-from driftline.core.changelog.record import LEDGER
+from driftline.core.changelog.entries import Snapshot
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
-from driftline.core.schema.schema_json import to_json
-from driftline.core.schema.table_name import table_parts
+from driftline.core.schema.partitioning import Laid
+from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import Primitive, Schema
-from driftline.errors import DataError, SetupError, UsageError, no_table
-from driftline.formats.base import CommitConflict, State
-from driftline.formats.iceberg.alteration import IcebergAlteration, rename_table
-from driftline.formats.iceberg.committing import begin
-from driftline.formats.iceberg.definition import definition, order_json, spec_json
+from driftline.errors import DataError, SetupError, no_table
+from driftline.formats.base import State
+from driftline.formats.iceberg.alteration import IcebergAlteration
+from driftline.formats.iceberg.definition import definition, order_json, partition_fields, spec_json
 from driftline.formats.iceberg.gateway import (
     failure,
     items,
     java_class,
     java_type,
-    schema_of,
     short,
     strings,
-    text_map,
 )
-from driftline.formats.iceberg.ledger import read_ledger, undone
+from driftline.formats.iceberg.ledger import undone
+from driftline.formats.iceberg.manifests import sums_by_spark
 from driftline.formats.iceberg.metrics import metrics_of_all
+from driftline.formats.iceberg.reader import IcebergReader
 from driftline.formats.iceberg.spark_writer import COMMITTED_IN, ROW_ID
 from driftline.formats.iceberg.table_statistics import table_statistics
 from driftline.formats.iceberg.transaction import IcebergTransaction
-from driftline.formats.iceberg.unread import fillable, partial, readable, unreadable
-from driftline.formats.iceberg.versions import branches, laid, schemas, snapshots, versions
-from driftline.runtime.spark_conf import activate
+from driftline.formats.iceberg.unread import fillable, readable
+from driftline.formats.iceberg.versions import past, schemas
+from driftline.runtime.spark_conf import SMALL, configured
 from driftline.sql.quoting import literal
 from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from driftline.core.changelog.entries import Snapshot, Versions
+    from driftline.core.changelog.entries import Versions
     from driftline.core.columns.statistics import TableStatistics
-    from driftline.core.schema.partitioning import Laid
-
-# With these set, Iceberg writes rows that are not visible yet, to be audited first.
-_UNSEEN = ("spark.wap.id", "spark.wap.branch")
+    from driftline.core.schema.partitioning import PartitionField
 
 _WITH_ROW_IDS = 3  # the format version
 
-_OF_METADATA = "org.apache.iceberg.BaseMetadataTable"
 _NEW_TABLE = {
     "write.parquet.compression-codec": "zstd",
     # The table remembers its changes; the files of old versions would only pile up.
@@ -63,80 +56,11 @@ _NEW_TABLE = {
 }
 
 
-class IcebergTable:
+class IcebergTable(IcebergReader):
     """One table of one catalog, by ``name``, ``namespace.table``; nothing is created before a commit."""
 
     blank = Definition(format_version=2)
     parts_of = None  # an Iceberg table is sorted by no expressions
-
-    def __init__(self, spark: SparkSession, catalog: str, name: str) -> None:
-        self.spark = spark
-        self.catalog = catalog
-        self.name = name
-        parts = table_parts(name)
-        jvm: Any = spark._jvm
-        self._jvm = jvm
-        self._identifier: Any = java_type(jvm, "org.apache.iceberg.catalog.TableIdentifier").of(
-            strings(spark, parts)
-        )
-        self._parsed: tuple[Any, Schema] | None = None
-        self._ledger: tuple[str, dict[int, int]] = ("", {})
-
-    @property
-    def full_name(self) -> str:
-        """The name for Spark SQL, quoted."""
-        return ".".join(f"`{part.replace('`', '``')}`" for part in [self.catalog, *self.name.split(".")])
-
-    @property
-    def plugin(self) -> Any:
-        """Spark's object for the catalog. Raises SetupError if the catalog does not answer."""
-        session: Any = self.spark._jsparkSession
-        activate(self.spark)  # what belongs to a session is looked up by the active one
-        try:
-            plugin = session.sessionState().catalogManager().catalog(self.catalog)
-            plugin.icebergCatalog()
-        except Exception as error:
-            raise SetupError(
-                f"catalog {self.catalog!r} of this Spark session is not an Iceberg catalog that answers: {short(error)}",
-                hint=f"set spark.sql.catalog.{self.catalog} and its properties",
-            ) from error
-        return plugin
-
-    @property
-    def java_catalog(self) -> Any:
-        """Java's object for the catalog."""
-        return self.plugin.icebergCatalog()
-
-    def load(self) -> State:
-        """The present state of the table; its schema is empty if it does not exist."""
-        table = self.java()
-        if table is None:
-            return State(Schema(), {}, None, False)
-        return self._state(table.operations().current())
-
-    def _state(self, metadata: Any) -> State:
-        snapshot = metadata.currentSnapshot()
-        uuid, schema = str(metadata.uuid()), int(metadata.currentSchemaId())
-        if self._parsed is None or self._parsed[0] != (uuid, schema):  # a wide one takes its time
-            self._parsed = (uuid, schema), schema_of(self._jvm, metadata)
-        return State(
-            self._parsed[1],
-            text_map(self._jvm, metadata.properties()),
-            None if snapshot is None else int(snapshot.snapshotId()),
-            True,
-            uuid,
-            int(metadata.lastColumnId()),
-            str(metadata.metadataFileLocation()),
-        )
-
-    def ledger(self, properties: Mapping[str, str]) -> dict[int, int]:
-        """The snapshot that took each source file, by the file's fingerprint, as the properties have it."""
-        path = properties.get(LEDGER)
-        if path is None:
-            return {}
-        if self._ledger[0] != path:
-            self._ledger = path, read_ledger(path, lambda: self.java().io())
-        return self._ledger[1]
 
     def taken(self, state: State, files: Collection[int]) -> set[int]:
         """Which of these source files the table has taken, in snapshots that were not rolled back."""
@@ -149,31 +73,18 @@ class IcebergTable:
 
     def definition(self) -> Definition:
         """The table's present definition. Raises UsageError if there is no table."""
-        table = self.java()
-        if table is None:
-            raise no_table(self.name)
-        return definition(self._jvm, table.operations().current())
+        return definition(self._jvm, self._existing().operations().current())
 
-    def java(self) -> Any:
-        """Iceberg's own table, freshly loaded; None if there is none."""
-        try:
-            table = self.java_catalog.loadTable(self._identifier)
-            table.refresh()  # a catalog may cache
-        except Py4JJavaError as error:
-            if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
-                return None
-            raise SetupError(f"table {self.name} cannot be loaded: {short(error)}") from error
-        gateway: Any = self.spark.sparkContext._gateway
-        if self.name.count(".") > 1 and is_instance_of(gateway, table, _OF_METADATA):
-            raise UsageError(
-                f"{self.name} is what Iceberg tells of {self.name.rpartition('.')[0]}, no table of its own",
-                hint="`driftline query` reads it",
-            )
-        return table
+    def _existing(self) -> Any:
+        """Iceberg's own table. Raises UsageError if there is none."""
+        java = self.java()
+        if java is None:
+            raise no_table(self.name)
+        return java
 
     def delete(self, column: str, value: str) -> None:
         """Delete the rows whose ``column`` holds this text."""
-        self._must_be_seen()
+        self.check_seen()
         self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
 
     def alteration(self) -> IcebergAlteration:
@@ -181,41 +92,36 @@ class IcebergTable:
         return IcebergAlteration(self)
 
     def versions(self) -> Versions:
-        """The versions of the table's definition. Raises UsageError if there is no table."""
-        return versions(self)
+        """The versions of the table, by its log. Raises UsageError if there is no table."""
+        java = self._existing()
+        parser = java_type(self._jvm, "org.apache.iceberg.TableMetadataParser")
+
+        def read(location: str) -> Any:
+            """Read a metadata file; None if it was cleaned away."""
+            try:
+                return json.loads(parser.toJson(parser.read(java.io(), location)))
+            except Py4JJavaError:  # cleaned away
+                return None
+
+        return past(json.loads(parser.toJson(java.operations().current())), read)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
         """A snapshot and its known ancestors."""
-        return snapshots(self, latest)
+        java = self.java()
+        while latest is not None:
+            snapshot = java.snapshot(latest)
+            if snapshot is None:
+                return
+            yield Snapshot(latest, int(snapshot.schemaId() or 0))
+            latest = snapshot.parentId()
 
     def statistics(self, schema: Schema) -> TableStatistics:
         """The statistics of the columns of ``schema``, by metadata. Raises UsageError without a table."""
-        return table_statistics(self, schema)
-
-    def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
-        """The rows that a snapshot appended; None if Spark cannot read all columns."""
-        schema = self.load().schema
-        if readable(schema) != schema:
-            return None
-        between = {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
-        return self.spark.read.options(**between).table(self.full_name)
-
-    def appended(self, before: State, now: State) -> DataFrame | None:
-        """The rows that others appended between two states of the table.
-
-        None if others did more than append, or if that is unknown.
-        """
-        java, at = self.java(), now.snapshot
-        while at != before.snapshot:
-            snapshot = None if java is None or at is None else java.snapshot(at)
-            if snapshot is None or str(snapshot.operation()) != "append":
-                return None
-            at = snapshot.parentId()
-        if before.snapshot is None or now.snapshot is None:
-            return None
-        if before.snapshot == now.snapshot:
-            return self.read().limit(0)
-        return self.read_appended(before.snapshot, now.snapshot)
+        parser = self._jvm.org.apache.iceberg.TableMetadataParser
+        metadata = json.loads(parser.toJson(self._existing().operations().current()))
+        with configured(self.spark, SMALL):
+            entries = self.metadata_table("entries")
+            return table_statistics(metadata, schema, partial(sums_by_spark, entries=entries))
 
     def defaults(self) -> dict[int, frozenset[Any]]:
         """The known defaults that columns have had, by column id."""
@@ -224,31 +130,67 @@ class IcebergTable:
 
     def branches(self) -> dict[str, set[int]]:
         """The branches beside main, each with the ids of the columns that it was written with."""
-        return branches(self)
+        java = self.java()
+        out = {}
+        for ref_name in items(java.refs().keySet()):
+            ref = java.refs().get(ref_name)
+            if ref.isBranch() and ref_name != "main":
+                schema = java.schemas().get(java.snapshot(ref.snapshotId()).schemaId()) or java.schema()
+                parsed = from_json(json.loads(self._jvm.org.apache.iceberg.SchemaParser.toJson(schema)))
+                out[str(ref_name)] = {f.id for _, f in parsed.walk()}
+        return out
 
     def laid(self) -> list[Laid]:
-        """The data files by partition spec."""
-        return laid(self)
+        """The data files by partition spec; specs without files are left out, but for the current one."""
+        java = self.java()
+        rows = (
+            self.metadata_table("files")
+            .where("content = 0")
+            .groupBy("spec_id")
+            .agg({"*": "count", "record_count": "sum", "file_size_in_bytes": "sum"})
+            .selectExpr(
+                "spec_id",
+                "`count(1)` as files",
+                "`sum(record_count)` as n",
+                "`sum(file_size_in_bytes)` as size",
+            )
+        )
+        counts = {row.spec_id: (row.files, row.n, row.size) for row in rows.collect()}
+        current = int(java.spec().specId())
+        return [
+            Laid(spec, fields, *counts.get(spec, (0, 0, 0)), spec == current)
+            for spec, fields in sorted(self._partition_specs(java).items())
+            if spec in counts or spec == current
+        ]
+
+    def _partition_specs(self, java: Any) -> dict[int, tuple[PartitionField, ...]]:
+        """All partition specs by id."""
+        parse = self._jvm.org.apache.iceberg.PartitionSpecParser.toJson
+        version = int(java.operations().current().formatVersion())
+        return {
+            int(spec.specId()): partition_fields(json.loads(parse(spec)), version)
+            for spec in list(java.specs().values())
+        }
 
     def rename(self, name: str) -> None:
         """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
-        rename_table(self, name)
+        renamed, before = self.sibling(name), self._existing()
+        try:
+            self.java_catalog.renameTable(self.identifier, renamed.identifier)
+        except Py4JJavaError as error:
+            now = renamed.java()
+            if now is not None and now.uuid() == before.uuid():  # its answer was lost
+                return
+            kind = java_class(error)
+            if "NoSuchTable" in kind:
+                raise no_table(self.name) from error
+            if "AlreadyExists" in kind:
+                raise DataError(f"there is a table {name} already") from error
+            raise DataError(f"table {self.name} cannot be renamed to {name}: {short(error)}") from error
 
     def sibling(self, name: str) -> IcebergTable:
         """Another table of the same catalog."""
         return IcebergTable(self.spark, self.catalog, name)
-
-    def read(self, snapshot: int | None = None) -> DataFrame:
-        """The table's rows, as they are now or were at a snapshot.
-
-        Raises DataError where Spark cannot read a column's type.
-        """
-        try:
-            if snapshot is not None:
-                return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")
-            return self.spark.table(self.full_name)
-        except UnsupportedOperationException as error:
-            raise unreadable(self.name, self.load().schema) or error from error
 
     @property
     def as_text(self) -> frozenset[Primitive]:
@@ -274,38 +216,15 @@ class IcebergTable:
         """The schema without the columns that Spark cannot read."""
         return readable(schema)
 
-    def read_readable(self) -> DataFrame:
-        """The table's rows as they are now, without the columns that Spark cannot read."""
-        schema = self.load().schema
-        if unreadable(self.name, schema) is None:
-            return self.read()
-        return partial(self.spark, self.java(), self.name, schema)
-
-    def metadata_table(self, kind: str) -> DataFrame:
-        """One of Iceberg's metadata tables: ``files``, ``entries``."""
-        schema = self.load().schema
-        if readable(schema) == schema:
-            return self.spark.table(f"{self.full_name}.{kind}")
-        return partial(self.spark, self.java(), self.name, schema, kind)
-
-    def transaction(
-        self, state: State, made_as: Definition | None = None, *, pinned: bool = False
-    ) -> IcebergTransaction:
-        """A transaction on the table, always ``pinned``; a missing table is created by its definition.
+    def transaction(self, state: State, made_as: Definition | None = None) -> IcebergTransaction:
+        """A transaction on the table; a missing table is created by its definition.
 
         Raises CommitConflict if the table is no longer in this ``state``, UsageError if its writes would be
         visible to nobody.
         """
-        self._must_be_seen()
         if state.exists:
-            table = self.java()
-            if table is None:
-                raise CommitConflict(f"table {self.name} was dropped meanwhile")
-            java = begin(self, table)
-            base = self._state(java.startMetadata())
-            if not state.fits(base):
-                raise CommitConflict(f"table {self.name} was changed meanwhile")
-            return IcebergTransaction(self, java, base)
+            return IcebergTransaction.on(self, state)
+        self.check_seen()
         self._make_namespace()
         assert made_as is not None
         try:
@@ -319,7 +238,7 @@ class IcebergTable:
         java_schema = iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
         spec, order = json.dumps(spec_json(definition)), json.dumps(order_json(definition))
         properties = {VERSION: str(definition.format_version), **_NEW_TABLE, **metrics_of_all(schema, {})}
-        builder = self.java_catalog.buildTable(self._identifier, java_schema)
+        builder = self.java_catalog.buildTable(self.identifier, java_schema)
         builder = builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(java_schema, spec))
         builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order))
         java = builder.withProperties(properties).createTransaction()
@@ -348,14 +267,6 @@ class IcebergTable:
             f"{self.name} cannot be made: its folder would lie {where}, and what cleans up the one may delete the other",
             hint="give it another name, or another namespace",
         )
-
-    def _must_be_seen(self) -> None:
-        for key in _UNSEEN:
-            if (value := self.spark.conf.get(key, None)) is not None:
-                raise UsageError(
-                    f"{key} is {value!r} in this Spark session, and driftline writes to no branch",
-                    hint=f'take it back first: spark.conf.unset("{key}")',
-                )
 
     def _make_namespace(self) -> None:
         namespace = strings(self.spark, self.name.split(".")[:-1])

@@ -6,11 +6,11 @@ of a table's first 100 columns: all others are unknown here.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any
 
 from driftline.core.changelog import last_changes
 from driftline.core.changelog.record import BATCH, EXPIRED
@@ -25,58 +25,22 @@ from driftline.core.columns.statistics import (
 )
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Primitive, Schema
-from driftline.errors import no_table
-from driftline.formats.iceberg.bounds import HIGHEST, LOWEST, WIDTH, kinds, numbers
-from driftline.runtime.spark_conf import SMALL, configured
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from driftline.formats.iceberg.table import IcebergTable
-
-_NEW = "status <> 2 and data_file.content = 0"  # entries of data files that are in the table
-# A row for each file and column; as column 0, the records of the file.
-_METRICS = (
-    "snapshot_id",
-    "file_sequence_number",
-    """explode(map_zip_with(
-        map_zip_with(
-            map_concat(map(0, data_file.record_count), coalesce(data_file.value_counts, map())),
-            coalesce(data_file.null_value_counts, map()), (id, n, nulls) -> n - coalesce(nulls, 0)),
-        map_zip_with(
-            coalesce(data_file.lower_bounds, map()), coalesce(data_file.upper_bounds, map()),
-            (id, low, high) -> struct(low, high)),
-        (id, v, bounds) -> struct(v, bounds.low, bounds.high))) as (id, m)""",
-)
-
-Summed: TypeAlias = Mapping[str, Any]  # a row of `_rows`: one column, schema, slot and width of bounds
+from driftline.formats.iceberg.bounds import numbers
+from driftline.formats.iceberg.manifests import Forgotten, MetricSum, Summation, Sums
 
 
-def table_statistics(table: IcebergTable, schema: Schema) -> TableStatistics:
-    """Read the statistics from a table's metadata, with Spark."""
-    java = table.java()
-    if java is None:
-        raise no_table(table.name)
-    jvm: Any = table.spark._jvm
-    metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
-    with configured(table.spark, SMALL):
-        rows = _rows(table, tuple(snapshots(metadata)), plain(schema), forgotten(metadata))
-    return summed(metadata, schema, rows)
+def table_statistics(
+    metadata: Mapping[str, Any], schema: Schema, sum_up: Callable[[Summation], Sums]
+) -> TableStatistics:
+    """The statistics of the columns of ``schema``.
 
-
-def plain(schema: Schema) -> dict[int, Primitive]:
-    """The columns that may have bounds, by their ids."""
-    return {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
-
-
-def summed(metadata: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) -> TableStatistics:
-    """The statistics in a table's metadata file and in the summed metrics of its files.
-
-    ``rows``: the sums by column, schema, slot and width of bounds.
+    ``metadata``: the table's, in JSON form; ``sum_up``: sums the metrics of the table's data files.
     """
+    known, columns = tuple(snapshots(metadata)), plain(schema)
+    sums = sum_up(Summation(known, columns, forgotten(metadata)))
     counts = Counts(
-        tuple(snapshots(metadata)),
-        _counts(rows),
+        known,
+        _counts(sums),
         {int(s["schema-id"]): frozenset(f.id for _, f in from_json(s).walk()) for s in metadata["schemas"]},
         frozenset(f.id for _, f in schema.walk() if f.initial_default is not None),
         int(metadata.get("properties", {}).get(EXPIRED, 0)),
@@ -88,8 +52,13 @@ def summed(metadata: Mapping[str, Any], schema: Schema, rows: Sequence[Summed]) 
         int(summary.get("total-files-size", 0)),
         int(summary.get("total-position-deletes", 0)) + int(summary.get("total-equality-deletes", 0)),
         counts,
-        *_bounds(rows, plain(schema)),
+        *_bounds(sums, columns),
     )
+
+
+def plain(schema: Schema) -> dict[int, Primitive]:
+    """The columns that may have bounds, by their ids."""
+    return {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
 
 
 def _summary(metadata: Mapping[str, Any]) -> Mapping[str, str]:
@@ -118,22 +87,6 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
         yield replace(s, slot=last.index(i)) if i in last else s
 
 
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    """Commits that are no longer known.
-
-    ``schemas``: those of their files by sequence number, from the changes that the table remembers, the
-    latest first. ``appended``: all of them only added records.
-    """
-
-    schemas: Sequence[tuple[int, int | None]]
-    appended: bool
-
-    def schema(self, sequence: int) -> int | None:
-        """The schema of a file with this sequence number; None if unknown."""
-        return next((schema for since, schema in self.schemas if sequence >= since), None)
-
-
 def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
     """Find out about the commits that are no longer known.
 
@@ -147,94 +100,42 @@ def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
     return Forgotten(schemas, 0 <= missing <= int(properties.get(EXPIRED, 0)))
 
 
-def _rows(
-    table: IcebergTable,
-    snapshots: Sequence[KnownSnapshot],
-    plain: Mapping[int, Primitive],
-    forgotten: Forgotten,
-) -> Sequence[Summed]:
-    """Sum the metrics of all files by column, schema, slot and width of bounds."""
-    from pyspark.sql import functions as F
-
-    cases = [
-        f"when file_sequence_number >= {n} then {'null' if s is None else s}" for n, s in forgotten.schemas
-    ]
-    schema = f"cast(case {' '.join(cases or ['when false then 0'])} end as int)"
-
-    spark = table.spark
-    collected = (
-        table.metadata_table("entries")
-        .where(_NEW)
-        .selectExpr(*_METRICS)
-        .selectExpr("snapshot_id", f"{schema} as forgotten", "id", "m.v", "m.low", "m.high")
-        .where("v is not null")
-        .join(F.broadcast(_known(spark, snapshots)), "snapshot_id", "left")
-        .join(F.broadcast(spark.sql(kinds(plain))), "id", "left")
-        .selectExpr(
-            "id", "coalesce(schema, forgotten) as schema", "slot", "kind", WIDTH, "v", "coalesce(born, false) as born", "low", "high",
-            f"coalesce(born, {str(forgotten.appended).lower()}) as appended",
-            "if(v > 0, place, null) as seen",
-        )
-        .groupBy("id", "schema", "slot", "width")
-        .agg(
-            F.expr("sum(v) as v"),
-            F.expr("count(*) as files"),
-            F.expr("min(seen) as first"),
-            F.expr("max(seen) as last"),
-            F.expr("max(if(born, seen, null)) as last_born"),
-            F.expr("sum(if(born, 0, v)) as foreign"),
-            F.expr("sum(if(appended, 0, v)) as rewritten"),
-            F.expr(LOWEST),
-            F.expr(HIGHEST),
-            F.expr("bool_or(v > 0 and (low is null or high is null)) as missing"),
-            F.expr("min_by(struct(low, high), seen) as earliest"),
-        )
-        .collect()
-    )  # fmt: skip
-    return [row.asDict() for row in collected]
+def _counts(sums: Sums) -> dict[int, dict[int | None, Count]]:
+    counts: dict[int, dict[int | None, Count]] = defaultdict(dict)
+    for key, total in sums.items():
+        count = counts[key.column].setdefault(key.schema, Count())
+        count.values += total.values
+        count.files += total.files
+        count.foreign += total.foreign
+        count.rewritten += total.rewritten
+        count.first = _of(min, count.first, total.first)
+        count.last = _of(max, count.last, total.last)
+        count.last_born = _of(max, count.last_born, total.last_born)
+        if key.slot is not None:
+            count.slots[key.slot] = count.slots.get(key.slot, 0) + total.values
+    return dict(counts)
 
 
-def _counts(rows: Iterable[Summed]) -> dict[int, dict[int | None, Count]]:
-    out: dict[int, dict[int | None, Count]] = defaultdict(dict)
-    for row in rows:
-        count = out[row["id"]].setdefault(row["schema"], Count())
-        count.values += row["v"]
-        count.files += row["files"]
-        count.foreign += row["foreign"]
-        count.rewritten += row["rewritten"]
-        count.first = _of(min, count.first, row["first"])
-        count.last = _of(max, count.last, row["last"])
-        count.last_born = _of(max, count.last_born, row["last_born"])
-        if (slot := row["slot"]) is not None:
-            count.slots[slot] = count.slots.get(slot, 0) + row["v"]
-    return dict(out)
-
-
-def _bounds(
-    rows: Iterable[Summed], plain: Mapping[int, Primitive]
-) -> tuple[dict[int, Numbers], dict[int, Numbers]]:
+def _bounds(sums: Sums, columns: Mapping[int, Primitive]) -> tuple[dict[int, Numbers], dict[int, Numbers]]:
     """By column id: the bounds over all files, and in one of the first that have a value."""
-    by_id: dict[int, list[Summed]] = defaultdict(list)
-    for row in rows:
-        if row["id"] in plain and row["v"]:
-            by_id[row["id"]].append(row)
+    by_id: dict[int, list[MetricSum]] = defaultdict(list)
+    for key, total in sums.items():
+        if key.column in columns and total.values:
+            by_id[key.column].append(total)
     bounds, firsts = {}, {}
-    for i, some in by_id.items():
-        whole = not any(row["missing"] for row in some)
-        bounds[i] = numbers([(row["low"], row["high"]) for row in some], plain[i]) if whole else Numbers()
-        seen = [row for row in some if row["first"] is not None]
-        if seen:
-            low, high = min(seen, key=lambda row: row["first"])["earliest"]
-            firsts[i] = numbers([(low, high)], plain[i])
+    for id_, totals in by_id.items():
+        if any(total.missing for total in totals):
+            bounds[id_] = Numbers()
+        else:
+            lows = [total.low[1] for total in totals if total.low is not None]
+            highs = [total.high[1] for total in totals if total.high is not None]
+            bounds[id_] = numbers(lows, highs, columns[id_])
+        starts = [total.earliest for total in totals if total.earliest is not None]
+        if starts:
+            _, low, high = min(starts, key=itemgetter(0))
+            lows, highs = ([] if bound is None else [bound] for bound in (low, high))
+            firsts[id_] = numbers(lows, highs, columns[id_])
     return bounds, firsts
-
-
-def _known(spark: SparkSession, snapshots: Sequence[KnownSnapshot]) -> DataFrame:
-    rows: list[tuple[object, ...]] = [(s.id, i, s.schema, s.slot, s.born) for i, s in enumerate(snapshots)]
-    rows = rows or [(None, None, None, None, False)]
-    listed = ", ".join(f"({', '.join('null' if v is None else str(v).lower() for v in row)})" for row in rows)
-    typed = "cast(a as long) snapshot_id, cast(b as int) place, cast(c as int) schema, cast(d as int) slot, e born"
-    return spark.sql(f"select {typed} from values {listed} as known(a, b, c, d, e)")
 
 
 def _of(which: Any, *values: Any) -> Any:

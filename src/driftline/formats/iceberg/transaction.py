@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
@@ -33,16 +33,15 @@ from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.row_delta import RowDelta
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.spark_writer import ROW_ID, SparkWriter
-from driftline.formats.iceberg.store import options_of
+from driftline.formats.iceberg.staging import new_folder, staging, taken_files
+from driftline.formats.iceberg.store import delete_folder, options_of
 from driftline.formats.iceberg.task_files import location_of, snapshot_properties, write_tasks
 from driftline.formats.iceberg.unread import (
     check_left_out,
     fillable,
     frame_of,
     left_out,
-    taken_files,
     telling,
-    with_schema,
 )
 from driftline.formats.iceberg.upkeep import upkeep
 from driftline.formats.retry import Retry
@@ -52,22 +51,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import Carry
-    from driftline.formats.iceberg.table import IcebergTable
+    from driftline.formats.iceberg.reader import IcebergReader
     from driftline.keys.identity import BatchKeys
     from driftline.keys.settle import Found
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 
-Writer: TypeAlias = "Callable[[Any, DataFrame, Mapping[str, str]], None]"  # into a Java table
-
 
 class IcebergTransaction:
     """The changes of one batch, visible together when committed.
 
-    ``base``: the table that they start from, None for a new one. Each transaction is pinned.
+    ``base``: the table that they start from, None for a new one.
     """
 
-    def __init__(self, table: IcebergTable, java: Any, base: State | None) -> None:
+    def __init__(self, table: IcebergReader, java: Any, base: State | None) -> None:
         self.table = table
         self.base = base
         self.committed = False
@@ -80,12 +77,30 @@ class IcebergTransaction:
         self._properties: dict[str, str] = {}  # and as they were set
         self._summary: Mapping[str, str] = {}
         self._written: list[Any] = []
+        self._folders: list[str] = []  # of files that Spark's own writer made, or was to make
         self._made: int | None = None  # the snapshot of this transaction's own, by its id
         self._replaced = False
         self._files: tuple[int, ...] = ()  # source files that the batch takes
         self._ledger: str | None = None  # the path of the ledger that lists them
         self._delta: RowDelta | None = None  # rows looked up by key
         self.uncommitted = True
+
+    @classmethod
+    def on(cls, table: IcebergReader, state: State) -> IcebergTransaction:
+        """A transaction on an existing table.
+
+        Raises CommitConflict if the table is no longer in this ``state``, UsageError if its writes would be
+        visible to nobody.
+        """
+        table.check_seen()
+        java = table.java()
+        if java is None:
+            raise CommitConflict(f"table {table.name} was dropped meanwhile")
+        begun = begin(table, java)
+        base = table.state(begun.startMetadata())
+        if not state.fits(base):
+            raise CommitConflict(f"table {table.name} was changed meanwhile")
+        return cls(table, begun, base)
 
     @cached_property
     def schema(self) -> Schema:
@@ -131,33 +146,31 @@ class IcebergTransaction:
         """Write the frame's rows, with the columns of `row`; returns their number."""
         if self.row != self.schema.struct:
             return self._append_beside(frame, summary)
-        return self._write(frame, summary, self._writer.append)
+        if self.base is None:
+            return self._create_with(frame, summary)
+        return self._append_by_spark(frame, summary)
 
     def _append_beside(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
         """Append files that Spark wrote for a table without the columns
         that it does not know: the ids are the same.
         """
         check_left_out(self.table.name, self.schema)
-        java = None if self.base is None else self.table.java()
-        if java is None:
+        if self.base is None:
             raise DataError(
                 f"{self.table.name} cannot be made by Spark, which does not know all of its types"
             )
-        try:
-            staged = with_schema(self._jvm, java, fillable(self.schema))
-        except Py4JJavaError as error:
-            raise DataError(f"{self.table.name}: Spark cannot write it: {short(error)}") from error
-        before = staged.table().currentSnapshot()
-        self._writer.append(staged.table(), frame, summary)
-        after = staged.table().currentSnapshot()
-        if after is None or (before is not None and after.snapshotId() == before.snapshotId()):
-            return 0
-        added = int(after.summary().get("added-records") or 0)
-        self._written += taken_files(staged)
-        self._summary = summary
-        if self._written:
+        return self._append_by_spark(frame, summary)
+
+    def _append_by_spark(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+        return self._append_all(self._files_of(frame, fillable(self.schema)), summary)
+
+    def _append_all(self, files: Sequence[Any], summary: Mapping[str, str]) -> int:
+        """Add the files' rows, and remove those of `remove`; returns the number of the former."""
+        self._written += files
+        self._summary = self._snapshot_properties(summary)
+        if files or self._delta:
             self._append_files()
-        return added
+        return sum(int(file.recordCount()) for file in files)
 
     def _append_files(self) -> None:
         if self._delta:
@@ -191,19 +204,13 @@ class IcebergTransaction:
 
     def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
         """Have tasks write Parquet files, or Spark's writer if the table needs it; returns the row count."""
-        spark, written = self.table.spark, None
-        session = session_conf(spark)
+        spark, files = self.table.spark, None
         if folder is not None and self.row == self.schema.struct:
-            written = write_tasks(spark, session, self._java.table(), self.schema, tasks, folder)
-        if written is None and not self._delta:
+            session = session_conf(spark)
+            files = write_tasks(spark, session, self._java.table(), self.schema, tasks, folder)
+        if files is None:
             return self.append(staged(spark, tasks, self.row, folder), summary)
-        if written is None:
-            written = self._files_of(staged(spark, tasks, self.row, folder))
-        self._written += written
-        self._summary = snapshot_properties(spark, session, summary)
-        if written or self._delta:
-            self._append_files()
-        return sum(int(file.recordCount()) for file in written)
+        return self._append_all(files, summary)
 
     def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
@@ -231,7 +238,7 @@ class IcebergTransaction:
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Replace all rows of the table by those of the frame; returns their number.
 
-        The transaction must be pinned. Behind the table's columns the frame may have those of
+        Behind the table's columns the frame may have those of
         `IcebergTable.row_ids`, which the rows then keep. Raises DataError if values would be lost that Spark
         cannot write.
         """
@@ -240,14 +247,8 @@ class IcebergTransaction:
                 f"{self.table.name}: its rows cannot be written anew: Spark has no values of {lost[0]}"
             )
         self._replaced, self._carry, self._steps = True, carry, len(self._evolved)
-        if ROW_ID in frame.columns:
-            return self._replace_with_ids(frame, summary)
-        return self._write(frame, summary, self._writer.overwrite)
-
-    def _replace_with_ids(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
-        self._written += self._writer.files_with_ids(self._java.table(), frame)
-        spark = self.table.spark
-        self._summary = snapshot_properties(spark, session_conf(spark), summary)
+        self._written += self._files_of(frame, self.schema)
+        self._summary = self._snapshot_properties(summary)
         self._replace_files()
         return sum(int(file.recordCount()) for file in self._written)
 
@@ -256,9 +257,10 @@ class IcebergTransaction:
         all_rows = java_type(self._jvm, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
         self._add_files(overwrite.overwriteByRowFilter(all_rows), overwrite.addFile)
 
-    def _write(self, frame: DataFrame, summary: Mapping[str, str], writer: Writer) -> int:
+    def _create_with(self, frame: DataFrame, summary: Mapping[str, str]) -> int:
+        """Have Spark append the rows to a new table."""
         before = self.snapshot
-        writer(self._java.table(), frame, summary)
+        self._writer.append(self._java.table(), frame, summary)
         if self.snapshot == before:
             return 0
         table = self._java.table()
@@ -266,6 +268,10 @@ class IcebergTransaction:
         self._summary, self._made = summary, int(snapshot.snapshotId())
         self._written += items(snapshot.addedDataFiles(table.io()))
         return int(snapshot.summary().get("added-records") or 0)
+
+    def _snapshot_properties(self, summary: Mapping[str, str]) -> dict[str, str]:
+        spark = self.table.spark
+        return snapshot_properties(spark, session_conf(spark), summary)
 
     @property
     def _writer(self) -> SparkWriter:
@@ -325,7 +331,8 @@ class IcebergTransaction:
             raise Moved(f"{self.table.name} has changed since the batch was planned")
         if self._delta is not None:
             raise Moved(f"{self.table.name} has changed since its rows were looked up")
-        other = self.table.transaction(now)
+        other = IcebergTransaction.on(self.table, now)
+        other._folders = self._folders
         steps = self._steps if self._replaced else len(self._evolved)
         for changes, after in self._evolved[:steps]:
             other.evolve(changes, after)
@@ -354,7 +361,7 @@ class IcebergTransaction:
 
         def write(rows: DataFrame) -> int:
             """Write the rows into files of the other transaction; returns the number of rows in them."""
-            files.extend(other._files_of(rows))
+            files.extend(other._files_of(rows, other.schema))
             return sum(int(file.recordCount()) for file in files)
 
         assert self.base is not None
@@ -367,21 +374,31 @@ class IcebergTransaction:
             raise
         return files
 
-    def _files_of(self, rows: DataFrame) -> list[Any]:
-        """The rows as data files that are in no snapshot yet."""
+    def _files_of(self, rows: DataFrame, schema: Schema) -> list[Any]:
+        """The rows as data files that are in no snapshot yet, in a folder of their own.
+
+        ``schema``: the table's, or that without columns which the rows lack.
+        """
+        java, inside = self.table.java(), self._java.table()
+        if java is None:
+            raise CommitConflict(f"{self.table.name} is gone")
+        folder = new_folder(inside)
+        self._folders.append(folder)
+        try:
+            staged = staging(self._jvm, java, inside, schema, folder)
+        except Py4JJavaError as error:
+            raise DataError(f"{self.table.name}: Spark cannot write it: {short(error)}") from error
         if ROW_ID in rows.columns:
-            return self._writer.files_with_ids(self._java.table(), rows)
-        staged = with_schema(self._jvm, self.table.java(), self.schema)
-        before = staged.table().currentSnapshot()
+            return self._writer.files_with_ids(staged.table(), rows)
         self._writer.append(staged.table(), rows, {})
-        if staged.table().currentSnapshot().snapshotId() == before.snapshotId():
-            return []
-        return taken_files(staged)
+        return taken_files(staged.table(), inside.currentSnapshot())
 
     def abandon(self) -> None:
         """Delete the files that were written, unless they are the table's, or may be."""
         if self.uncommitted:
             self._delete([*(str(file.location()) for file in self._written), *self._metadata_files()])
+            for folder in self._folders:
+                delete_folder(self.table.spark, self._java.table(), folder)
 
     def _metadata_files(self) -> list[str]:
         """The files beside the data that the transaction has written."""

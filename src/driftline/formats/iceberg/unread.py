@@ -150,15 +150,6 @@ def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata:
     return frame_of(spark, view)
 
 
-def taken_files(transaction: Any) -> list[Any]:
-    """The data files added in a transaction that is never committed; its metadata files are deleted."""
-    table = transaction.table()
-    files = items(table.currentSnapshot().addedDataFiles(table.io()))
-    for path in telling(table):
-        table.io().deleteFile(path)
-    return files
-
-
 def telling(table: Any) -> list[str]:
     """The metadata files that the latest snapshot of a Java table has of its own."""
     snapshot, io = table.currentSnapshot(), table.io()

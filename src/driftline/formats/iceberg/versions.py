@@ -5,43 +5,22 @@ by the changes that the table remembers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-
 from driftline.core.changelog import last_changes
-from driftline.core.changelog.entries import Snapshot, Version, Versions
+from driftline.core.changelog.entries import Version, Versions
 from driftline.core.changelog.last_changes import Ids
 from driftline.core.schema.definition import Definition
-from driftline.core.schema.partitioning import Laid, PartitionField
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Schema
-from driftline.errors import no_table
 from driftline.formats.iceberg.definition import ids_of_json, of_json, partition_fields, sort_fields
-from driftline.formats.iceberg.gateway import items, java_type
+from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.log import Metadata, changes_in_log
 
 if TYPE_CHECKING:
-    from driftline.formats.iceberg.table import IcebergTable
-
-
-def versions(table: IcebergTable) -> Versions:
-    """The versions of the table, by its log. Raises UsageError if there is no table."""
-    java = table.java()
-    if java is None:
-        raise no_table(table.name)
-    parser = java_type(table.spark._jvm, "org.apache.iceberg.TableMetadataParser")
-
-    def read(location: str) -> Any:
-        """Read a metadata file; None if it was cleaned away."""
-        try:
-            return json.loads(parser.toJson(parser.read(java.io(), location)))
-        except Py4JJavaError:  # cleaned away
-            return None
-
-    return past(json.loads(parser.toJson(java.operations().current())), read)
+    pass
 
 
 def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
@@ -164,62 +143,3 @@ def schemas(jvm: Any, metadata: Any) -> dict[int, Schema]:
     return {
         int(schema.schemaId()): from_json(json.loads(parse(schema))) for schema in items(metadata.schemas())
     }
-
-
-def snapshots(table: IcebergTable, latest: int | None) -> Iterator[Snapshot]:
-    """A snapshot and its known ancestors."""
-    java = table.java()
-    while latest is not None:
-        snapshot = java.snapshot(latest)
-        if snapshot is None:
-            return
-        yield Snapshot(latest, int(snapshot.schemaId() or 0))
-        latest = snapshot.parentId()
-
-
-def branches(table: IcebergTable) -> dict[str, set[int]]:
-    """The branches beside main, each with the ids of the columns that it was written with."""
-    java = table.java()
-    jvm: Any = table.spark._jvm
-    out = {}
-    for ref_name in items(java.refs().keySet()):
-        ref = java.refs().get(ref_name)
-        if ref.isBranch() and ref_name != "main":
-            schema = java.schemas().get(java.snapshot(ref.snapshotId()).schemaId())
-            parsed = from_json(
-                json.loads(jvm.org.apache.iceberg.SchemaParser.toJson(schema or java.schema()))
-            )
-            out[str(ref_name)] = {f.id for _, f in parsed.walk()}
-    return out
-
-
-def laid(table: IcebergTable) -> list[Laid]:
-    """The data files by partition spec; specs without files are left out, but for the current one."""
-    specs, current = _partition_specs(table)
-    rows = (
-        table.metadata_table("files")
-        .where("content = 0")
-        .groupBy("spec_id")
-        .agg({"*": "count", "record_count": "sum", "file_size_in_bytes": "sum"})
-        .selectExpr(
-            "spec_id", "`count(1)` as files", "`sum(record_count)` as n", "`sum(file_size_in_bytes)` as size"
-        )
-    )
-    counts = {row.spec_id: (row.files, row.n, row.size) for row in rows.collect()}
-    return [
-        Laid(spec, fields, *counts.get(spec, (0, 0, 0)), spec == current)
-        for spec, fields in sorted(specs.items())
-        if spec in counts or spec == current
-    ]
-
-
-def _partition_specs(table: IcebergTable) -> tuple[dict[int, tuple[PartitionField, ...]], int]:
-    """All partition specs by id, and which is the current one."""
-    java = table.java()
-    jvm: Any = table.spark._jvm
-    parse = jvm.org.apache.iceberg.PartitionSpecParser.toJson
-    version = int(java.operations().current().formatVersion())
-    specs = {
-        int(s.specId()): partition_fields(json.loads(parse(s)), version) for s in list(java.specs().values())
-    }
-    return specs, int(java.spec().specId())

@@ -20,7 +20,7 @@ from driftline.core.changes import (
 )
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, RecordShape, Seen
+from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.naming import data_key, marked_key
 from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
@@ -78,7 +78,7 @@ def _value(column: Field, path: Path, mark: str) -> FieldShape:
     while isinstance(inner, List):
         dim, inner, path = dim + 1, inner.element, path[1:]
     base: Base = inner if isinstance(inner, Primitive) and inner != VARIANT else RECORD
-    seen = Seen(Place(), typed=True)
+    seen = Profile(Place(), typed=True)
     match inner:
         case Struct(fields):
             onward = [f for f in fields if not path or f.name == path[0]]

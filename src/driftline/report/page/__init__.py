@@ -31,7 +31,7 @@ _PLAIN = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")
 
 def page(stats: Stats, index: str | None = None) -> str:
     """The page, as the text of an HTML file. ``index``: the name of that with all tables."""
-    fields = [rows.card(one) for one in stats.drifted]
+    fields = [rows.card(field) for field in stats.drifted]
     return _rendered(
         "page", stats=stats, fields=fields, columns=_inert(rows.packed(rows.columns(stats))), index=index
     )
@@ -41,9 +41,9 @@ def pages(lake: LakeStats) -> Iterator[tuple[str, str]]:
     """The pages of a whole lake, each with the name of its file. The page of all tables is last, after
     those it links to.
     """
-    names = {one.table: _file_name(one.table) for one in lake.tables}
-    for one in lake.tables:
-        yield names[one.table], page(one, INDEX)
+    names = {table.table: _file_name(table.table) for table in lake.tables}
+    for table in lake.tables:
+        yield names[table.table], page(table, INDEX)
     yield INDEX, _rendered("index", lake=lake, names=names, days=DAYS)
 
 

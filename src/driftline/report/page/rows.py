@@ -34,15 +34,15 @@ _BY = {"outside": "another writer", "unknown": "its metadata were cleaned away"}
 
 def card(field: DriftedField) -> dict[str, Any]:
     """One drifted field: its types, most frequent first, and a bar."""
-    known = [part for part in field.parts if part.share]
+    measured = [part for part in field.parts if part.share]
     shades = _shades(field.parts)
-    spoken = ", ".join(f"{percent(part.share)} {part.name}" for part in known) or "shares are not known"
+    spoken = ", ".join(f"{percent(part.share)} {part.name}" for part in measured) or "shares are not known"
     return {
         "path": clean(dotted(field.path)),
         "spoken": spoken,
         "bar": [
             {"shade": shades[id(part)], "width": round((part.share or 0) * 100, 3), "name": part.name}
-            for part in known
+            for part in measured
         ],
         "parts": [_part(part, shades[id(part)]) for part in field.parts],
     }  # fmt: skip
@@ -53,9 +53,9 @@ def _shades(parts: Sequence[TypeShare]) -> dict[int, str]:
     met: list[str] = []
     out = {}
     for part in parts:
-        own = kind(part.types[0])
-        out[id(part)] = f"k-{own}" + (f" again-{min(met.count(own), 2)}" if own in met else "")
-        met.append(own)
+        colour = kind(part.types[0])
+        out[id(part)] = f"k-{colour}" + (f" again-{min(met.count(colour), 2)}" if colour in met else "")
+        met.append(colour)
     return out
 
 
@@ -77,7 +77,7 @@ def _part(part: TypeShare, shade: str) -> dict[str, Any]:
 
 def columns(stats: Stats) -> list[dict[str, Any]]:
     """The columns for the script, parents before what is inside them; what is not known is left out."""
-    drifted = {path for one in stats.drifted for part in one.parts for path in part.columns}
+    drifted = {path for field in stats.drifted for part in field.parts for path in part.columns}
     place: dict[Path, int] = {}
     out = []
     for i, column in enumerate(stats.columns):
@@ -102,8 +102,8 @@ def packed(columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for column in columns:
         shared = [texts.setdefault(column[key], len(texts)) if key in column else None for key in _SHARED]
         row = [*shared, *(column.get(key) for key in _OWN)]
-        above = f"{columns[column['up']]['path']}." if column["up"] >= 0 else ""
-        if column["path"] == above + column["name"]:
+        prefix = f"{columns[column['up']]['path']}." if column["up"] >= 0 else ""
+        if column["path"] == prefix + column["name"]:
             row[len(_SHARED) + _OWN.index("path")] = None
         while row[-1] is None:
             row.pop()
@@ -139,10 +139,10 @@ def _column(column: ColumnStatistics, parent: int, drifted: bool) -> dict[str, A
 
 def kind(type_: Type) -> str:
     """The kind by which a type is coloured and filtered."""
-    dim, inner = peel(type_)
+    dim, base = peel(type_)
     if dim:
         return "list"
-    return _KINDS.get(inner.name, "other") if isinstance(inner, Primitive) else "record"
+    return _KINDS.get(base.name, "other") if isinstance(base, Primitive) else "record"
 
 
 def value(bound: Value | None, cut: bool) -> str | None:
@@ -158,9 +158,9 @@ def seen(moment: SeenIn | None) -> str:
     return "" if moment is None else when(moment.at) + (f" · {short(moment.batch)}" if moment.batch else "")
 
 
-def when(at: int | None) -> str:
+def when(millis: int | None) -> str:
     """A time, to the minute."""
-    return "at some time before" if at is None else iso(at)[:16].replace("T", " ")
+    return "at some time before" if millis is None else iso(millis)[:16].replace("T", " ")
 
 
 def short(batch: str | None) -> str:
@@ -201,12 +201,12 @@ def size(n: int | None) -> str:
     """Bytes, as people read them."""
     if n is None:
         return "?"
-    left = float(n)
+    amount = float(n)
     for unit in ("B", "kB", "MB", "GB"):
-        if left < 1000:
-            return f"{left:.0f} {unit}"
-        left /= 1000
-    return f"{left:.1f} TB"
+        if amount < 1000:
+            return f"{amount:.0f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
 
 
 def tallest(numbers: Sequence[int]) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from driftline.core.planning.conversions import NUMBERS, exact
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.policies.policy import Decision, Facets, FieldState, New, Refusal, Retyped
-from driftline.core.planning.shape import Facet, Seen
+from driftline.core.planning.shape import Facet, Profile
 from driftline.core.schema.types import STRING, Primitive
 
 MOMENTS = ("date", "timestamp", "timestamp_ntz")
@@ -59,13 +59,13 @@ class ByKind:
     keeps_all = False
     makes_columns = True
 
-    def read(self, facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Seen]:
+    def read(self, facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Profile]:
         """The types of the values as they count here: texts of a key are no dates, whatever the batch has.
 
         Those of an order are moments where the table is ordered by moments, or by nothing yet.
         """
         if self.one and (not columns or any(c.base in preserve.DATELIKE for c in columns)):
-            return preserve.dates_settled(facets, columns)
+            return preserve.dates_normalised(facets, columns)
         return preserve.dates_as_text(facets)
 
     def decide(self, field: FieldState) -> Decision:
@@ -95,7 +95,9 @@ class ByKind:
             field,
             columns=[field.columns[i] for i in places],
             pinned=[field.pinned[i] for i in places],
-            facets={facet: seen for facet, seen in field.facets.items() if self._kind_of(facet) == kind},
+            facets={
+                facet: profile for facet, profile in field.facets.items() if self._kind_of(facet) == kind
+            },
         )
         if kind == "number":
             return places, preserve.decide(part)
@@ -103,9 +105,9 @@ class ByKind:
 
     def _missing(self, field: FieldState) -> Iterator[New]:
         """A column for each type that no column takes."""
-        for facet, seen in field.facets.items():
-            if not any(self.accepts(column, facet, seen, field.unit) for column in field.columns):
-                yield New(facet, "first-sight", "first seen", seen)
+        for facet, profile in field.facets.items():
+            if not any(self.accepts(column, facet, profile, field.unit) for column in field.columns):
+                yield New(facet, "first-sight", "first seen", profile)
 
     def _refused(self, facets: Facets, kinds: Sequence[str]) -> Iterator[Refusal]:
         for facet in facets:
@@ -115,9 +117,9 @@ class ByKind:
             elif kind not in kinds:
                 yield Refusal(facet, f"{self.role}: a {kind}, and the table is ordered by a {kinds[0]}")
 
-    def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+    def takes(self, column: Facet, facet: Facet, profile: Profile) -> bool:
         """True if the column has values of this kind, and the facet's are exact in it as a rule."""
-        del seen
+        del profile
         kind = self._kind_of(facet)
         if kind is None or kind != self._kind_of(column):
             return False
@@ -125,13 +127,13 @@ class ByKind:
             return preserve.takes(column, facet, routing=False)
         return column.base in (facet.base, STRING) or kind == "binary"
 
-    def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+    def accepts(self, column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
         """True if the column takes every value of the facet exactly."""
         return (
-            self.takes(column, facet, seen)
+            self.takes(column, facet, profile)
             and isinstance(facet.base, Primitive)
             and isinstance(column.base, Primitive)
-            and exact(facet.base, column.base, seen, unit)
+            and exact(facet.base, column.base, profile, unit)
         )
 
     def keeps_required(self, *, absent: bool) -> str:

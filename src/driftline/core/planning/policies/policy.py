@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from driftline.core.planning.shape import Facet, Seen
+from driftline.core.planning.shape import Facet, Profile
 
-Facets = Mapping[Facet, Seen]
+Facets = Mapping[Facet, Profile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class New:
     facet: Facet
     rule: str
     why: str
-    cause: Seen
+    cause: Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Retyped:
 
     facet: Facet
     why: str
-    cause: Seen
+    cause: Profile
     rewrite: bool = False
 
 
@@ -88,10 +88,10 @@ class Policy(Protocol):
     def decide(self, field: FieldState) -> Decision:
         """Decide which columns the field gets, and what is refused."""
 
-    def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+    def takes(self, column: Facet, facet: Facet, profile: Profile) -> bool:
         """True if values of the facet are routed to the column."""
 
-    def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+    def accepts(self, column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
         """True if the column takes every value of the facet exactly."""
 
     def keeps_required(self, *, absent: bool) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from driftline.core.planning.conversions import ROUTES_TOO, exact, fits, join, widens_in_place, widest
 from driftline.core.planning.policies.policy import Decision, Facets, FieldState, New, Retyped
-from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, MapOf, Seen
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, MapOf, Profile
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import (
     DATE,
@@ -36,14 +36,14 @@ class Preserve:
         """Decide the field by `decide`."""
         return decide(field)
 
-    def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+    def takes(self, column: Facet, facet: Facet, profile: Profile) -> bool:
         """True if `takes` routes the facet to the column, whatever its values."""
-        del seen
+        del profile
         return takes(column, facet)
 
-    def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+    def accepts(self, column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
         """True if `accepts` finds each value exact in the column."""
-        return accepts(column, facet, seen, unit)
+        return accepts(column, facet, profile, unit)
 
     def keeps_required(self, *, absent: bool) -> str:
         """Never a reason: a required column without a value becomes optional."""
@@ -56,7 +56,7 @@ def decide(field: FieldState) -> Decision:
 
     Pinned columns are never widened. Maps are not decided here, but by the types of their values.
     """
-    facets = {f: seen for f, seen in field.facets.items() if not isinstance(f.base, MapOf)}
+    facets = {f: profile for f, profile in field.facets.items() if not isinstance(f.base, MapOf)}
     now = list(field.columns)
     changed: list[Retyped | None] = [None] * len(now)
     for i, column in enumerate(field.columns):
@@ -73,14 +73,14 @@ def decide(field: FieldState) -> Decision:
     return Decision(changed, new, first)
 
 
-def accepts(column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+def accepts(column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
     """True if the column takes every value of the facet exactly."""
     if column.base == VARIANT:
-        return takes(column, facet) and not _beyond_numbers(facet, seen)
+        return takes(column, facet) and not _beyond_numbers(facet, profile)
     return takes(column, facet, routing=False) and (
         not isinstance(facet.base, Primitive)
         or not isinstance(column.base, Primitive)
-        or exact(facet.base, column.base, seen, unit)
+        or exact(facet.base, column.base, profile, unit)
     )
 
 
@@ -99,13 +99,16 @@ def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
     return facet.base == column.base
 
 
-def _beyond_numbers(facet: Facet, seen: Seen) -> bool:
+def _beyond_numbers(facet: Facet, profile: Profile) -> bool:
     """True if there is, at any depth, a number that no number type holds."""
-    fields = [*(seen.record.fields.values() if seen.record else ()), *([seen.value] if seen.value else ())]
+    fields = [
+        *(profile.record.fields.values() if profile.record else ()),
+        *([profile.value] if profile.value else ()),
+    ]
     return (
         facet.base == NUMBER_TEXT
-        or seen.digits
-        or any(_beyond_numbers(*inner) for field in fields for inner in field.facets.items())
+        or profile.digits
+        or any(_beyond_numbers(*nested) for field in fields for nested in field.facets.items())
     )
 
 
@@ -126,19 +129,19 @@ def widening(column: Facet, facets: Iterable[Facet]) -> Facet | None:
     return None if widest is column else widest
 
 
-def collapse(facets: Facets) -> dict[Facet, Seen]:
+def collapse(facets: Facets) -> dict[Facet, Profile]:
     """The facets, each with the widest type of its family that a column of its dimension would get."""
-    out: dict[Facet, Seen] = {}
-    for facet, seen in facets.items():
+    out: dict[Facet, Profile] = {}
+    for facet, profile in facets.items():
         wide = Facet(facet.dim, (widening(facet, facets) or facet).base)
-        out[wide] = out[wide].merge(seen) if wide in out else seen
+        out[wide] = out[wide].merge(profile) if wide in out else profile
     return out
 
 
 def first_sight(facets: Facets) -> tuple[list[New], Facet]:
     """The columns of a field that has none yet, and the one with the original name (seed rules 1, 4, 9)."""
     facets = drop_longs(collapse(facets))
-    new = [New(facet, "first-sight", "first seen", seen) for facet, seen in facets.items()]
+    new = [New(facet, "first-sight", "first seen", profile) for facet, profile in facets.items()]
     common = common_denominator(facets)
     if common is not None and common not in facets:
         last = max((s for f, s in facets.items() if isinstance(f.base, Primitive)), key=lambda s: s.place)
@@ -150,12 +153,12 @@ def first_sight(facets: Facets) -> tuple[list[New], Facet]:
     return new, original(plain or [n.facet for n in new])
 
 
-def drop_longs(facets: dict[Facet, Seen]) -> dict[Facet, Seen]:
+def drop_longs(facets: dict[Facet, Profile]) -> dict[Facet, Profile]:
     """Drop the longs that doubles of the same dimension hold exactly (seed rule 9)."""
     out = dict(facets)
-    for facet, seen in facets.items():
+    for facet, profile in facets.items():
         double = Facet(facet.dim, DOUBLE)
-        if facet.base == LONG and double in out and not seen.wide:
+        if facet.base == LONG and double in out and not profile.wide:
             out[double] = out[double].merge(out.pop(facet))
     return out
 
@@ -163,7 +166,7 @@ def drop_longs(facets: dict[Facet, Seen]) -> dict[Facet, Seen]:
 def later(columns: Sequence[Facet], facets: Facets, unit: str) -> list[New]:
     """The columns that a field with ``columns`` gets for ``facets``: those that fit none, and the join."""
     facets = collapse(facets)
-    missing = [f for f, seen in facets.items() if not any(accepts(c, f, seen, unit) for c in columns)]
+    missing = [f for f, profile in facets.items() if not any(accepts(c, f, profile, unit) for c in columns)]
     if not missing:
         return []
     new = [New(f, "sibling", unfit(f, columns), facets[f]) for f in missing]
@@ -195,23 +198,23 @@ def original(columns: Sequence[Facet]) -> Facet:
     return Facet(dim, widest(f.base for f in columns if f.dim == dim and isinstance(f.base, Primitive)))
 
 
-def dates_settled(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Seen]:
+def dates_normalised(facets: Facets, columns: Sequence[Facet]) -> dict[Facet, Profile]:
     """Count dates and timestamps as strings, unless the field has such a column or all its strings are dates
     (2.2).
     """
-    known = any(c.base in DATELIKE for c in columns)
-    if known or not any(f.base == STRING for f in facets):
+    has_dates = any(c.base in DATELIKE for c in columns)
+    if has_dates or not any(f.base == STRING for f in facets):
         return dict(facets)
     return dates_as_text(facets)
 
 
-def dates_as_text(facets: Facets) -> dict[Facet, Seen]:
+def dates_as_text(facets: Facets) -> dict[Facet, Profile]:
     """Count dates and timestamps as strings, unless the source declares them."""
-    out: dict[Facet, Seen] = {}
-    for facet, seen in facets.items():
-        guessed = facet.base in DATELIKE and not seen.typed
+    out: dict[Facet, Profile] = {}
+    for facet, profile in facets.items():
+        guessed = facet.base in DATELIKE and not profile.typed
         target = Facet(facet.dim, STRING) if guessed else facet
-        out[target] = out[target].merge(seen) if target in out else seen
+        out[target] = out[target].merge(profile) if target in out else profile
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.policies.policy import Decision, FieldState, Refusal
-from driftline.core.planning.shape import Facet, Seen
+from driftline.core.planning.shape import Facet, Profile
 
 _FROZEN = "the schema is frozen"
 
@@ -20,14 +20,14 @@ class Strict:
         """Decide the field by `decide`, without new columns."""
         return decide(field)
 
-    def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+    def takes(self, column: Facet, facet: Facet, profile: Profile) -> bool:
         """True if `preserve` would route the facet to the column."""
-        del seen
+        del profile
         return preserve.takes(column, facet)
 
-    def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+    def accepts(self, column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
         """True if the column holds each value exactly, as in `preserve`."""
-        return preserve.accepts(column, facet, seen, unit)
+        return preserve.accepts(column, facet, profile, unit)
 
     def keeps_required(self, *, absent: bool) -> str:
         """The reason to refuse records without a value: the schema is frozen."""
@@ -38,8 +38,8 @@ class Strict:
 def decide(field: FieldState, why: str = _FROZEN) -> Decision:
     """Add no columns; refuse each facet with values that fit none."""
     columns, refused = field.columns, []
-    for facet, seen in field.facets.items():
-        if any(preserve.accepts(c, facet, seen, field.unit) for c in columns):
+    for facet, profile in field.facets.items():
+        if any(preserve.accepts(c, facet, profile, field.unit) for c in columns):
             continue
         holder = next((c for c in columns if preserve.takes(c, facet, routing=False)), None)
         refusal = why if not columns else f"{preserve.unfit(facet, columns)}; {why}"

@@ -13,7 +13,7 @@ from driftline.core.planning.conversions import widens_in_place
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Refusal, Retyped
 from driftline.core.planning.policies.preserve import DATELIKE
-from driftline.core.planning.shape import Facet, Seen
+from driftline.core.planning.shape import Facet, Profile
 from driftline.core.schema.types import BIG_DECIMAL, BIG_INTEGER, BINARY, STRING, VARIANT, Primitive
 
 X = None
@@ -42,14 +42,14 @@ class Widen:
             return Decision((), refused=[Refusal(facet, why) for facet in field.facets])
         return decide(field)
 
-    def takes(self, column: Facet, facet: Facet, seen: Seen) -> bool:
+    def takes(self, column: Facet, facet: Facet, profile: Profile) -> bool:
         """True if `takes` allows it by the matrix, for the values as observed."""
-        return takes(column, facet, seen)
+        return takes(column, facet, profile)
 
-    def accepts(self, column: Facet, facet: Facet, seen: Seen, unit: str) -> bool:
+    def accepts(self, column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
         """True if `accepts` finds each value exact in the column; the epoch unit does not matter."""
         del unit
-        return accepts(column, facet, seen)
+        return accepts(column, facet, profile)
 
     def keeps_required(self, *, absent: bool) -> str:
         """The reason to refuse records without a value if all lack the key; else the column becomes
@@ -58,20 +58,20 @@ class Widen:
         return "a required column that no record of the batch has" if absent else ""
 
 
-def takes(column: Facet, facet: Facet, seen: Seen) -> bool:
+def takes(column: Facet, facet: Facet, profile: Profile) -> bool:
     """True if the column stores values of the facet as it is."""
     if column.base == VARIANT:
-        return preserve.accepts(column, facet, seen, "ms")
-    if seen.ragged or column.dim != facet.dim:
+        return preserve.accepts(column, facet, profile, "ms")
+    if profile.ragged or column.dim != facet.dim:
         return False
-    if column.base == facet.base or _json_text(column, facet, seen):
+    if column.base == facet.base or _json_text(column, facet, profile):
         return True
     return _cell(column, facet) == column
 
 
-def accepts(column: Facet, facet: Facet, seen: Seen) -> bool:
+def accepts(column: Facet, facet: Facet, profile: Profile) -> bool:
     """True if the column stores every value of the facet exactly."""
-    return takes(column, facet, seen) and _exact(column, facet, seen)
+    return takes(column, facet, profile) and _exact(column, facet, profile)
 
 
 def decide(field: FieldState) -> Decision:
@@ -93,36 +93,36 @@ def _widened(field: FieldState) -> tuple[list[Facet], list[Retyped | None], list
     now = list(field.columns)
     changed: list[Retyped | None] = [None] * len(now)
     refused: dict[Facet, Refusal] = {}
-    for facet, seen in field.facets.items():
-        if any(takes(column, facet, seen) for column in now):
+    for facet, profile in field.facets.items():
+        if any(takes(column, facet, profile) for column in now):
             continue
-        i, wider = _target(now, field.pinned, facet, seen)
+        i, wider = _target(now, field.pinned, facet, profile)
         if wider is None or not ((field.rewrite and not field.fixed) or _in_place(now[i], wider)):
-            why = _why(facet, seen, now, wider, is_fixed=field.rewrite and field.fixed)
+            why = _why(facet, profile, now, wider, is_fixed=field.rewrite and field.fixed)
             refused[facet] = Refusal(facet, why)
         else:
             before = changed[i]
             written = (before is not None and before.rewrite) or not _in_place(now[i], wider)
             why = f"{facet.spelled()} into {now[i].spelled()} gives {wider.spelled()}"
-            now[i], changed[i] = wider, Retyped(wider, why, seen, written)
-    inexact = [_inexact(now, f, seen) for f, seen in field.facets.items() if f not in refused]
+            now[i], changed[i] = wider, Retyped(wider, why, profile, written)
+    inexact = [_inexact(now, f, profile) for f, profile in field.facets.items() if f not in refused]
     return now, changed, [*refused.values(), *(refusal for refusal in inexact if refusal is not None)]
 
 
-def _inexact(columns: Sequence[Facet], facet: Facet, seen: Seen) -> Refusal | None:
+def _inexact(columns: Sequence[Facet], facet: Facet, profile: Profile) -> Refusal | None:
     """Refuse the values that are not exact in the column that takes the facet."""
-    if any(accepts(column, facet, seen) for column in columns):
+    if any(accepts(column, facet, profile) for column in columns):
         return None
-    holder = next(column for column in columns if takes(column, facet, seen))
+    holder = next(column for column in columns if takes(column, facet, profile))
     return Refusal(facet, f"a value of {facet.spelled()} is not exact in {holder.spelled()}", holder)
 
 
 def _target(
-    columns: Sequence[Facet], pinned: Sequence[bool], facet: Facet, seen: Seen
+    columns: Sequence[Facet], pinned: Sequence[bool], facet: Facet, profile: Profile
 ) -> tuple[int, Facet | None]:
     """The column that the facet would change, and its new type."""
     for i, column in enumerate(columns):
-        if not pinned[i] and not seen.ragged and column.dim == facet.dim:
+        if not pinned[i] and not profile.ragged and column.dim == facet.dim:
             wider = _cell(column, facet)
             if wider is not None:
                 return i, wider
@@ -144,35 +144,37 @@ def _in_place(column: Facet, wider: Facet) -> bool:
     )
 
 
-def _json_text(column: Facet, facet: Facet, seen: Seen) -> bool:
+def _json_text(column: Facet, facet: Facet, profile: Profile) -> bool:
     """True for JSON text or numbers in a column of text.
 
     JSON has one kind of text and one of number: a text like a date, or a number too large for a long, is no
     type of its own there.
     """
-    if seen.typed:
+    if profile.typed:
         return False
     if facet.base in (BIG_INTEGER, BIG_DECIMAL):
         return column.base == STRING
     return facet.base in DATELIKE and column.base in (STRING, BINARY)
 
 
-def _exact(column: Facet, facet: Facet, seen: Seen) -> bool:
+def _exact(column: Facet, facet: Facet, profile: Profile) -> bool:
     if not (isinstance(column.base, Primitive) and isinstance(facet.base, Primitive)):
         return True
     match facet.base.name, column.base.name:
         case "int" | "long", "float":
-            return seen.typed and not seen.lossy
+            return profile.typed and not profile.lossy
         case "long", "double":
-            return not seen.wide
+            return not profile.wide
         case "binary", "string":
-            return not seen.lossy
+            return not profile.lossy
         case _:
             return True
 
 
-def _why(facet: Facet, seen: Seen, columns: Sequence[Facet], wider: Facet | None, *, is_fixed: bool) -> str:
-    if seen.ragged:
+def _why(
+    facet: Facet, profile: Profile, columns: Sequence[Facet], wider: Facet | None, *, is_fixed: bool
+) -> str:
+    if profile.ragged:
         return f"{facet.spelled()} of mixed depth changes the structure"
     types = ", ".join(c.spelled() for c in columns)
     if wider is not None:

@@ -1,0 +1,179 @@
+"""One Iceberg table of a Spark session's catalog: its metadata, and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import UnsupportedOperationException
+
+from driftline.core.changelog.record import LEDGER
+from driftline.core.schema.table_name import table_parts
+from driftline.core.schema.types import Schema
+from driftline.errors import SetupError, UsageError
+from driftline.formats.base import State
+from driftline.formats.iceberg.gateway import java_class, java_type, schema_of, short, strings, text_map
+from driftline.formats.iceberg.ledger import read_ledger
+from driftline.formats.iceberg.unread import partial, readable, unreadable
+from driftline.runtime.spark_conf import activate
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# With these set, Iceberg writes rows that are not visible yet, to be audited first.
+_UNSEEN = ("spark.wap.id", "spark.wap.branch")
+
+_OF_METADATA = "org.apache.iceberg.BaseMetadataTable"
+
+
+class IcebergReader:
+    """Loads and reads one table of one catalog, by ``name``, ``namespace.table``."""
+
+    def __init__(self, spark: SparkSession, catalog: str, name: str) -> None:
+        self.spark = spark
+        self.catalog = catalog
+        self.name = name
+        parts = table_parts(name)
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self.identifier: Any = java_type(jvm, "org.apache.iceberg.catalog.TableIdentifier").of(
+            strings(spark, parts)
+        )
+        self._parsed: tuple[Any, Schema] | None = None
+        self._ledger: tuple[str, dict[int, int]] = ("", {})
+
+    @property
+    def full_name(self) -> str:
+        """The name for Spark SQL, quoted."""
+        return ".".join(f"`{part.replace('`', '``')}`" for part in [self.catalog, *self.name.split(".")])
+
+    @property
+    def plugin(self) -> Any:
+        """Spark's object for the catalog. Raises SetupError if the catalog does not answer."""
+        session: Any = self.spark._jsparkSession
+        activate(self.spark)  # what belongs to a session is looked up by the active one
+        try:
+            plugin = session.sessionState().catalogManager().catalog(self.catalog)
+            plugin.icebergCatalog()
+        except Exception as error:
+            raise SetupError(
+                f"catalog {self.catalog!r} of this Spark session is not an Iceberg catalog that answers: {short(error)}",
+                hint=f"set spark.sql.catalog.{self.catalog} and its properties",
+            ) from error
+        return plugin
+
+    @property
+    def java_catalog(self) -> Any:
+        """Java's object for the catalog."""
+        return self.plugin.icebergCatalog()
+
+    def load(self) -> State:
+        """The present state of the table; its schema is empty if it does not exist."""
+        table = self.java()
+        if table is None:
+            return State(Schema(), {}, None, False)
+        return self.state(table.operations().current())
+
+    def state(self, metadata: Any) -> State:
+        """The state of the table as Java's metadata have it."""
+        snapshot = metadata.currentSnapshot()
+        uuid, schema = str(metadata.uuid()), int(metadata.currentSchemaId())
+        if self._parsed is None or self._parsed[0] != (uuid, schema):  # a wide one takes its time
+            self._parsed = (uuid, schema), schema_of(self._jvm, metadata)
+        return State(
+            self._parsed[1],
+            text_map(self._jvm, metadata.properties()),
+            None if snapshot is None else int(snapshot.snapshotId()),
+            True,
+            uuid,
+            int(metadata.lastColumnId()),
+            str(metadata.metadataFileLocation()),
+        )
+
+    def ledger(self, properties: Mapping[str, str]) -> dict[int, int]:
+        """The snapshot that took each source file, by the file's fingerprint, as the properties have it."""
+        path = properties.get(LEDGER)
+        if path is None:
+            return {}
+        if self._ledger[0] != path:
+            self._ledger = path, read_ledger(path, lambda: self.java().io())
+        return self._ledger[1]
+
+    def java(self) -> Any:
+        """Iceberg's own table, freshly loaded; None if there is none."""
+        try:
+            table = self.java_catalog.loadTable(self.identifier)
+            table.refresh()  # a catalog may cache
+        except Py4JJavaError as error:
+            if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
+                return None
+            raise SetupError(f"table {self.name} cannot be loaded: {short(error)}") from error
+        gateway: Any = self.spark.sparkContext._gateway
+        if self.name.count(".") > 1 and is_instance_of(gateway, table, _OF_METADATA):
+            raise UsageError(
+                f"{self.name} is what Iceberg tells of {self.name.rpartition('.')[0]}, no table of its own",
+                hint="`driftline query` reads it",
+            )
+        return table
+
+    def read(self, snapshot: int | None = None) -> DataFrame:
+        """The table's rows, as they are now or were at a snapshot.
+
+        Raises DataError where Spark cannot read a column's type.
+        """
+        try:
+            if snapshot is not None:
+                return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")
+            return self.spark.table(self.full_name)
+        except UnsupportedOperationException as error:
+            raise unreadable(self.name, self.load().schema) or error from error
+
+    def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
+        """The rows that a snapshot appended; None if Spark cannot read all columns."""
+        schema = self.load().schema
+        if readable(schema) != schema:
+            return None
+        between = {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
+        return self.spark.read.options(**between).table(self.full_name)
+
+    def appended(self, before: State, now: State) -> DataFrame | None:
+        """The rows that others appended between two states of the table.
+
+        None if others did more than append, or if that is unknown.
+        """
+        java, at = self.java(), now.snapshot
+        while at != before.snapshot:
+            snapshot = None if java is None or at is None else java.snapshot(at)
+            if snapshot is None or str(snapshot.operation()) != "append":
+                return None
+            at = snapshot.parentId()
+        if before.snapshot is None or now.snapshot is None:
+            return None
+        if before.snapshot == now.snapshot:
+            return self.read().limit(0)
+        return self.read_appended(before.snapshot, now.snapshot)
+
+    def read_readable(self) -> DataFrame:
+        """The table's rows as they are now, without the columns that Spark cannot read."""
+        schema = self.load().schema
+        if unreadable(self.name, schema) is None:
+            return self.read()
+        return partial(self.spark, self.java(), self.name, schema)
+
+    def metadata_table(self, kind: str) -> DataFrame:
+        """One of Iceberg's metadata tables: ``files``, ``entries``."""
+        schema = self.load().schema
+        if readable(schema) == schema:
+            return self.spark.table(f"{self.full_name}.{kind}")
+        return partial(self.spark, self.java(), self.name, schema, kind)
+
+    def check_seen(self) -> None:
+        """Raise UsageError if what this session writes would be visible to nobody."""
+        for key in _UNSEEN:
+            if (value := self.spark.conf.get(key, None)) is not None:
+                raise UsageError(
+                    f"{key} is {value!r} in this Spark session, and driftline writes to no branch",
+                    hint=f'take it back first: spark.conf.unset("{key}")',
+                )

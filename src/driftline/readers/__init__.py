@@ -1,0 +1,1 @@
+"""Readers of formats, as tasks run them: bytes to records, observed and converted."""

@@ -1,0 +1,1 @@
+"""Formats of declared columns: Parquet and ORC, and rows of any such format."""

@@ -1,0 +1,90 @@
+"""Checks ORC files for timestamps finer than a microsecond, which Spark's reader cuts without a word.
+
+Arrow's reader keeps them, but refuses years before 1678 and after 2262, which files do have (9999-12-31). So
+Spark reads ORC, and Arrow checks that nothing would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import orc
+
+from driftline.convert.declared import entries_of
+from driftline.errors import DataError
+from driftline.readers.shares import dealt
+from driftline.write import is_small
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
+    """Raise DataError for the first column with a timestamp that Spark would cut."""
+    sizes, context = [_size(file) for file in files], spark.sparkContext
+    if is_small(context, sum(sizes)):
+        finer = dict(enumerate(map(finer_column, files)))
+    else:
+        shares = [[(n, files[n]) for n in share] for share in dealt(sizes, context.defaultParallelism)]
+        finer = dict(context.parallelize(shares, len(shares)).flatMap(_of_share).collect())
+    for number, file in enumerate(files):
+        if finer[number] is not None:
+            raise DataError(
+                f"{file}: {finer[number]}: timestamps finer than a microsecond, which would be cut",
+                hint="write them in microseconds, or the file as Parquet",
+            )
+
+
+def finer_column(path: str) -> str | None:
+    """The first column with a timestamp finer than a microsecond, if Arrow can read the file that far."""
+    try:
+        file = orc.ORCFile(path)
+        names: list[str] = [f.name for f in file.schema if _has_timestamps(f.type)]
+    except (pa.ArrowException, OSError):
+        return None  # Spark says what is wrong with the file
+    for stripe in range(file.nstripes if names else 0):
+        for name in names:
+            try:
+                batch = file.read_stripe(stripe, columns=None if "." in name else [name])
+            except (pa.ArrowException, OSError):
+                continue  # a year that nanoseconds do not reach
+            if any(map(_is_finer, _timestamps(batch.column(batch.schema.get_field_index(name))))):
+                return name
+    return None
+
+
+def _of_share(share: Sequence[tuple[int, str]]) -> list[tuple[int, str | None]]:
+    return [(number, finer_column(path)) for number, path in share]
+
+
+def _size(path: str) -> int:
+    with pa.OSFile(path) as file:
+        return int(file.size())
+
+
+def _has_timestamps(type_: pa.DataType) -> bool:
+    inner = (type_.field(i).type for i in range(type_.num_fields))
+    return pa.types.is_timestamp(type_) or any(map(_has_timestamps, inner))
+
+
+def _timestamps(array: pa.Array) -> Iterator[pa.Array]:
+    """The timestamps at any depth."""
+    type_ = array.type
+    if pa.types.is_timestamp(type_):
+        yield array
+    elif pa.types.is_map(type_):
+        yield from _timestamps(entries_of(array).flatten())
+    elif pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        yield from _timestamps(array.flatten())
+    elif pa.types.is_struct(type_):
+        valid = array.filter(array.is_valid())
+        for number in range(type_.num_fields):
+            yield from _timestamps(valid.field(number))
+
+
+def _is_finer(array: pa.Array) -> bool:
+    numbers = array.drop_null().cast(pa.timestamp("ns", array.type.tz)).cast(pa.int64())
+    return bool(np.any(numbers.to_numpy(zero_copy_only=False) % 1000))

@@ -1,0 +1,256 @@
+"""Parquet files, read by row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from driftline.convert.declared import Declared, entries_of
+from driftline.convert.leaf_readings import leaf_readings
+from driftline.core.schema.types import Struct
+from driftline.errors import DataError, UsageError
+from driftline.readers.columnar.faulty_values import checked
+from driftline.readers.columnar.julian import JulianCalendar, calendar_of
+from driftline.readers.columnar.rows import Rows
+from driftline.runtime.failure import WHOLE
+from driftline.runtime.stores import answer, is_stored, mapped, native
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+_TEXT = pa.string()
+_NANOS, _MICROS = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
+
+
+class OldTimestamps:
+    """Which columns of a file have old timestamps. ``schema``: the file's,
+    where these are instants in nanoseconds, and the words of an ENUM are text.
+    """
+
+    def __init__(self, file: pq.ParquetFile) -> None:
+        leaves = [file.schema.column(i) for i in range(len(file.schema))]
+        columns = _by_column(
+            _with_leaves(file.schema_arrow), [leaf.physical_type == "INT96" for leaf in leaves]
+        )
+        self._old = {number: flags for number, (_, flags) in enumerate(columns) if any(flags)}
+        schema = pa.schema([f.with_type(_replaced(f.type, iter(flags), _NANOS)) for f, flags in columns])
+        # Arrow has the words of an ENUM as bytes.
+        words = _by_column(schema, [leaf.converted_type == "ENUM" for leaf in leaves])
+        self.schema = pa.schema([f.with_type(_replaced(f.type, iter(flags), _TEXT)) for f, flags in words])
+
+    @property
+    def columns(self) -> Sequence[int]:
+        """The numbers of the columns that have some."""
+        return list(self._old)
+
+    def exact(self, number: int, micros: pa.Array, nanos: pa.Array) -> pa.Array:
+        """A column that was read both ways, in the way that is exact. Raises DataError if neither is."""
+        old = self._old[number]
+        pairs = list(zip(_old_values(micros, iter(old)), _old_values(nanos, iter(old)), strict=True))
+        if all((fine // 1000 == wide).all() for wide, fine in pairs):
+            return nanos.cast(_replaced(nanos.type, iter(old), _NANOS))
+        if any((fine != wide * 1000).any() for wide, fine in pairs):  # both wrap around
+            raise DataError(
+                f"{self.schema.names[number]}: INT96 has a day that no timestamp reaches, or timestamps finer than "
+                "a microsecond beside some beyond the years 1678 to 2262: no reading of all is exact",
+                "write the file with timestamps in microseconds",
+            )
+        return micros.cast(_replaced(micros.type, iter(old), _MICROS))
+
+
+def _by_column(fields: Iterable[pa.Field], flags: Iterable[bool]) -> list[tuple[pa.Field, list[bool]]]:
+    """The columns, each with the flags of its leaves."""
+    of_leaves = iter(flags)
+    return [(f, list(islice(of_leaves, _leaves(f.type)))) for f in fields]
+
+
+def _with_leaves(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    """The fields without groups that nothing is in, which Arrow's reader leaves out."""
+    return [
+        f.with_type(pa.struct(_with_leaves(f.type))) if pa.types.is_struct(f.type) else f
+        for f in fields
+        if _leaves(f.type)
+    ]
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+    )
+
+
+def _leaves(type_: pa.DataType) -> int:
+    if pa.types.is_struct(type_):
+        return sum(_leaves(f.type) for f in type_)
+    if pa.types.is_map(type_):
+        return _leaves(type_.key_type) + _leaves(type_.item_type)
+    return _leaves(type_.value_type) if _is_list(type_) else 1
+
+
+def _replaced(type_: pa.DataType, old: Iterator[bool], instead: pa.DataType) -> pa.DataType:
+    """The type with ``instead`` for each of its leaves, in order, that is an ``old`` timestamp."""
+
+    def inner(field: pa.Field) -> pa.Field:
+        """The field, with the types inside it replaced."""
+        return field.with_type(_replaced(field.type, old, instead))
+
+    if pa.types.is_struct(type_):
+        return pa.struct([inner(f) for f in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(inner(type_.key_field), inner(type_.item_field))
+    if pa.types.is_large_list(type_):
+        return pa.large_list(inner(type_.value_field))
+    if _is_list(type_):
+        return pa.list_(inner(type_.value_field), getattr(type_, "list_size", -1))
+    return instead if next(old) else type_
+
+
+def _old_values(array: pa.Array, old: Iterator[bool]) -> list[NDArray[np.int64]]:
+    """The numbers of each leaf that is an ``old`` timestamp."""
+    type_ = array.type
+    if pa.types.is_struct(type_):
+        valid = array.filter(array.is_valid())
+        return [leaf for i in range(type_.num_fields) for leaf in _old_values(valid.field(i), old)]
+    if pa.types.is_map(type_):
+        return _old_values(entries_of(array).flatten(), old)
+    if _is_list(type_):
+        return _old_values(array.flatten(), old)
+    return [array.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)] if next(old) else []
+
+
+_BATCH = 16 * 2**20  # bytes per batch of rows, about
+_ROWS = 2**17  # per batch, at most
+
+
+class RowGroup(NamedTuple):
+    """A row group of a file. ``calendar``: the one that its dates are counted by, if not today's."""
+
+    path: str
+    number: int
+    calendar: JulianCalendar | None
+
+    def __str__(self) -> str:
+        return f"{self.path}: row group {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetReader:
+    """Parquet files of one schema. ``groups``: the row group that each part is."""
+
+    struct: Struct
+    label: str
+    groups: Sequence[RowGroup]
+    sizes: Sequence[int]
+
+    def rows(self, part: int) -> Iterator[Rows]:
+        """The rows of a row group. Raises DataError where the file is broken."""
+        group = self.groups[part]
+        try:
+            yield from _rows(group)
+        except DataError as error:
+            raise DataError(
+                error.message if group.path in error.message else f"{group}: {error.message}", error.hint
+            ) from error
+        except (OSError, ValueError) as error:  # pyarrow's are among these
+            raise answer(group.path, error) or DataError(
+                f"{group.path}: cannot be read: {error}", WHOLE
+            ) from error
+
+
+def _rows(group: RowGroup) -> Iterator[Rows]:
+    with _opened(group.path) as file:
+        old = OldTimestamps(file)
+        declared = _declared(old, group.calendar)
+        metadata = file.metadata.row_group(group.number)
+        row = max(1, metadata.total_byte_size // max(1, metadata.num_rows))
+        size = max(1, min(_ROWS, _BATCH // row))
+        batches = file.iter_batches(size, row_groups=[group.number], use_threads=False)
+        if old.columns:
+            batches = _with_old(batches, group, size, old)
+        count = 0
+        for batch in batches:
+            place = partial(_place, group, count)
+            count += batch.num_rows
+            yield checked(declared.read(batch.columns), declared.struct, group.path, place)
+    if count != metadata.num_rows:
+        # Arrow passes over what its pages do not hold, without an error.
+        raise DataError(
+            f"{group}: it holds {count} rows, and the footer says {metadata.num_rows}",
+            hint="write the file anew: no reader can know what is missing",
+        )
+
+
+def _place(group: RowGroup, before: int, row: int) -> str:
+    return f"row group {group.number}, row {before + row}: "
+
+
+def _declared(old: OldTimestamps, calendar: JulianCalendar | None) -> Declared:
+    return Declared(old.schema, calendar.leaves if calendar else leaf_readings)
+
+
+def _with_old(
+    batches: Iterator[pa.RecordBatch], group: RowGroup, size: int, old: OldTimestamps
+) -> Iterator[pa.RecordBatch]:
+    """The batches with their old timestamps as they are exact, which takes reading them twice."""
+    names = [old.schema.names[number] for number in old.columns]
+    # Names with a dot would be taken for paths.
+    chosen = None if any("." in name for name in names) else names
+    with _opened(group.path, "ns") as file:
+        nanos = file.iter_batches(size, row_groups=[group.number], columns=chosen, use_threads=False)
+        for batch, fine in zip(batches, nanos, strict=True):
+            columns = batch.columns
+            for place, number in enumerate(old.columns):
+                columns[number] = old.exact(number, columns[number], fine.column(place if chosen else number))
+            yield pa.RecordBatch.from_arrays(columns, names=old.schema.names)
+
+
+def parquet_readers(files: Sequence[str]) -> list[ParquetReader]:
+    """A reader for the files of each schema, in order.
+
+    Raises UsageError for a file that cannot be read, or has a column that no table can have.
+    """
+    parts: dict[Struct, list[tuple[RowGroup, int]]] = {}
+    labels: dict[Struct, str] = {}
+    for path, (struct, groups) in zip(files, mapped(_footer, files), strict=True):
+        parts.setdefault(struct, []).extend(groups)
+        labels.setdefault(struct, path)
+    return [
+        ParquetReader(struct, labels[struct], [group for group, _ in groups], [size for _, size in groups])
+        for struct, groups in parts.items()
+    ]
+
+
+def _footer(path: str) -> tuple[Struct, list[tuple[RowGroup, int]]]:
+    """The types of a file, and its row groups with their sizes."""
+    try:
+        with _opened(path) as file:
+            metadata = file.metadata
+            calendar = calendar_of(metadata.metadata)
+            groups = [
+                (RowGroup(path, i, calendar), metadata.row_group(i).total_byte_size)
+                for i in range(metadata.num_row_groups)
+            ]
+            return _declared(OldTimestamps(file), calendar).struct, groups
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}", error.hint) from error
+    except (OSError, ValueError) as error:  # pyarrow's are among these
+        hint = "write its maps with required keys, as the format says" if "Map keys" in str(error) else WHOLE
+        raise UsageError(f"{path}: cannot be read as parquet: {error}", hint) from error
+
+
+def _opened(path: str, old_as: str = "us") -> pq.ParquetFile:
+    """The file; ``old_as``: the unit that its old timestamps are read in."""
+    return pq.ParquetFile(
+        native(path),
+        coerce_int96_timestamp_unit=old_as,
+        page_checksum_verification=True,
+        pre_buffer=is_stored(path),
+    )

@@ -1,0 +1,239 @@
+"""Rows of declared types in tasks: observed, accepted or set aside, converted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from driftline.convert import Lost
+from driftline.convert.row_text import row_texts
+from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.shape import Facet, FieldShape, RecordShape
+from driftline.core.schema.place import Place
+from driftline.core.schema.types import Path, Schema, Struct, dotted
+from driftline.observe.arrow import ArrowObserver, shape_of
+from driftline.observe.observation import REASONS, MalformedRecord, Observation, merge_observations
+from driftline.observe.refused import first_conflicts, having
+from driftline.observe.sample import SAMPLE, sample
+from driftline.readers.rejects import Origin, Reject, reject_batch
+from driftline.readers.shares import gathered
+from driftline.readers.task import Diverged
+from driftline.readers.terms import AdmissionTerms
+
+if TYPE_CHECKING:
+    from driftline.convert import Converter
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of a file.
+
+    ``batch``: an array for each field of the reader's struct, in its order, each of the type that
+    `driftline.convert.arrow_type` names. ``source``: the file. ``rejects``: texts among the rows that are no
+    records. ``origin``: the origin of a row by its number, if the file alone is not enough.
+    """
+
+    batch: pa.RecordBatch
+    source: str
+    rejects: Sequence[Reject] = ()
+    origin: Callable[[int], Origin] | None = None
+
+
+class ColumnReader(Protocol):
+    """Files of one schema in parts, of which a task reads at least one. It is small, to be sent to tasks."""
+
+    @property
+    def struct(self) -> Struct:
+        """The types of the columns, by key."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The name of the files in reports."""
+        ...
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """The bytes of each part."""
+        ...
+
+    def rows(self, part: int) -> Iterator[Rows]:
+        """The rows of a part, some at a time."""
+        ...
+
+
+def admitted(rows: Rows, struct: Struct, terms: AdmissionTerms) -> NDArray[np.bool_]:
+    """Flags of the rows without a conflict."""
+    flags: NDArray[np.bool_] = first_conflicts(rows.batch, struct, terms.conflicts) < 0
+    return flags
+
+
+def rejects_of(rows: Rows, struct: Struct, terms: AdmissionTerms, everything: str | None) -> Iterator[Reject]:
+    """The rejected rows, each with its reason; all rows if there is a reason for ``everything``."""
+    yield from rows.rejects
+    conflicts = terms.conflicts
+    if everything is None and not conflicts:
+        return
+    numbers = first_conflicts(rows.batch, struct, conflicts)
+    chosen = numbers >= (0 if everything is None else -1)
+    texts = row_texts(rows.batch.filter(pa.array(chosen)), struct)
+    origin, file = rows.origin or (lambda _: file), Origin(rows.source or None)
+    for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
+        why = conflicts[numbers[row]] if numbers[row] >= 0 else everything or ""
+        yield Reject(origin(row), text, why)
+
+
+class RowsObserver:
+    """Observes the rows of one reader. ``label``: the name of its files in reports."""
+
+    def __init__(self, struct: Struct, label: str, terms: AdmissionTerms) -> None:
+        self.struct, self.terms = struct, terms
+        self._observer = ArrowObserver(
+            struct, terms.known, label, empty_names=terms.settings.keep_empty_names
+        )
+        self._excluded = list(excluded_paths(terms.settings.contract))
+        self._counts: Counter[str] = Counter()
+        self._refused = 0
+        self._bad: list[MalformedRecord] = []
+
+    def feed(self, rows: Rows) -> pa.RecordBatch:
+        """Observe the accepted rows, and return them."""
+
+        batch = rows.batch
+        if self.terms.conflicts:
+            batch = batch.filter(pa.array(admitted(rows, self.struct, self.terms)))
+        self._observer.feed(batch)
+        for path in self._excluded:
+            if count := int(having(batch, self.struct, path).sum()):
+                self._counts[dotted(path)] += count
+        self._refused += rows.batch.num_rows - batch.num_rows
+        self.refused(rows.rejects)
+        return batch
+
+    def refused(self, rejects: Sequence[Reject]) -> None:
+        """Count rejects as malformed."""
+        self._refused += len(rejects)
+        self._bad += [_bad(reject) for reject in rejects[: REASONS - len(self._bad)]]
+
+    def result(self) -> Observation:
+        """The observation so far."""
+        seen = self._observer.result()
+        tally = replace(
+            seen.tally, malformed=self._refused, reasons=tuple(self._bad), excluded=Counter(self._counts)
+        )
+        return replace(seen, tally=tally)
+
+
+def _bad(reject: Reject) -> MalformedRecord:
+    text = reject.raw[: 4 * SAMPLE].decode(errors="backslashreplace")
+    return MalformedRecord(reject.origin.place, str(reject.why), sample(text))
+
+
+def has_required(schema: Schema) -> bool:
+    """True if a table has required columns.
+
+    Only once all rows are observed is it known if one lacks a value there, so such a table allows no guess.
+    """
+    return any(f.required for _, f in schema.walk())
+
+
+class ColumnGroup(NamedTuple):
+    """Some rows of one observer, all in batches of one schema."""
+
+    observer: RowsObserver
+    rows: Sequence[Rows]
+
+
+class AcceptedRows(NamedTuple):
+    """The rows of a group without a conflict, and the types of their columns."""
+
+    struct: Struct
+    batches: Sequence[pa.RecordBatch]
+
+
+class OpenRows:
+    """In a task: observes rows of columns, and converts those that are accepted.
+
+    ``converter``: made by the plan; None if the rows are only observed.
+    """
+
+    def __init__(self, terms: AdmissionTerms, converter: Converter | None) -> None:
+        self._terms, self._converter = terms, converter
+
+    def observe(
+        self, group: ColumnGroup, everything: str | None
+    ) -> tuple[AcceptedRows, pa.RecordBatch | None]:
+        """Observe the rows of a group that are accepted."""
+        struct = group.observer.struct
+        batches = [batch for rows in group.rows if (batch := group.observer.feed(rows)).num_rows]
+        rejects = [
+            reject for rows in group.rows for reject in rejects_of(rows, struct, self._terms, everything)
+        ]
+        return AcceptedRows(struct, batches), reject_batch(rejects) if rejects else None
+
+    def convert(self, accepted: AcceptedRows) -> Iterator[pa.RecordBatch]:
+        """Make rows of the table. Raises Diverged if its columns do not take a value."""
+        if accepted.batches:
+            assert self._converter is not None
+            yield table_rows(self._converter, _joined(accepted.batches), accepted.struct)
+
+
+def table_rows(converter: Converter, batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
+    """Convert the rows of a batch. Raises Diverged if the table's columns do not take a value."""
+    try:
+        return converter.of_arrow(batch, struct, json=False)
+    except Lost as error:
+        raise Diverged from error
+
+
+def small_together(rows: Iterable[Rows]) -> Iterator[Sequence[Rows]]:
+    """Group rows in small batches of one schema."""
+    for _, alike in groupby(rows, lambda some: some.batch.schema):
+        yield from gathered(alike, lambda some: (some.batch.num_rows, some.batch.nbytes))
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # which copies
+
+
+def together(parts: Iterable[Observation], struct: Struct, label: str, terms: AdmissionTerms) -> Observation:
+    """Merge the observations of all parts of one reader.
+
+    Declared columns count even without a part. Refused rows leave no trace: no types that only they had, and
+    no columns if no row is left.
+    """
+    declared = shape_of(struct, Place(label), empty_names=terms.settings.keep_empty_names)
+    whole = merge_observations([Observation(declared), *parts])
+    for conflict in terms.conflicts:
+        if conflict.facet is not None and conflict.inexact is None:
+            _forget(whole.shape.fields, conflict.path, conflict.facet)
+    keys = {f.name for f in struct.fields}
+    lacking = any(key not in keys for key in terms.known.required_keys)
+    if not whole.tally.records and (whole.tally.malformed or lacking):
+        return replace(whole, shape=RecordShape())
+    return whole
+
+
+def _forget(fields: dict[str, FieldShape], path: Path, facet: Facet) -> None:
+    key, *rest = path
+    field = fields.get(key)
+    if field is None:
+        return
+    below = tuple(rest)
+    while below[:1] == ("element",):
+        below = below[1:]
+    if not below:
+        field.facets.pop(facet, None)
+        return
+    for seen in field.facets.values():
+        if seen.record is not None:
+            _forget(seen.record.fields, below, facet)
+        if seen.value is not None and below[0] == "value":
+            _forget({"value": seen.value}, below, facet)

@@ -1,0 +1,139 @@
+"""The cells of CSV records as Arrow columns. An empty cell is null, in quotes too."""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from driftline.core.planning.dialect import JSON_SIGNS, Signs
+from driftline.observe.csv_types import as_json
+from driftline.readers.csv.cut import CsvRecord, Piece, bounds, count_lines, doubled, records
+
+NOT_AS_WIDE = "not as many cells as the header"
+NOT_CLOSED = "a quote is never closed"
+_TRUE, _FALSE = (
+    ["".join(letters) for letters in product(*zip(word, word.upper(), strict=True))]
+    for word in ("true", "false")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NoRow:
+    """A record that is no row. ``raw``: its text without the line end;
+    ``line``: the number of its first line.
+    """
+
+    raw: bytes
+    line: int
+    why: str
+
+
+def columns(
+    piece: Piece, types: Sequence[pa.DataType], signs: Signs = JSON_SIGNS
+) -> tuple[list[pa.Array], list[NoRow]]:
+    """The cells of a piece's rows, an array for each of the columns, and its records that are no rows.
+
+    ``types``: of the columns; each text must be written as a value of its column's type, and the piece UTF-8.
+    ``signs``: those in numbers. A blank line is a row only where there is one column.
+
+    >>> arrays, others = columns(Piece(b"1,x\\n2\\n3,\\n", 1, plain=True), [pa.int64(), pa.string()])
+    >>> [array.to_pylist() for array in arrays], others
+    ([[1, 3], ['x', None]], [NoRow(raw=b'2', line=2, why='not as many cells as the header')])
+    """
+    return (_plain if piece.plain else _careful)(piece, types, signs)
+
+
+def _plain(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[list[pa.Array], list[NoRow]]:
+    names = [str(i) for i in range(len(types))]
+    delimiter, quote = piece.marks.delimiter, piece.marks.quote
+    wrong: list[int] = []
+
+    def skip(row: csv.InvalidRow) -> str:
+        wrong.append(row.number - 1)
+        return "skip"
+
+    if len(types) > 1 and not piece.text.strip(b"\r\n"):
+        return [pa.nulls(0, type_) for type_ in types], []
+    # A mark at the head of its input pyarrow leaves out, though it stands in the midst of a file.
+    marked = piece.text.startswith(BOM_UTF8)
+    text = doubled(piece.text, piece.marks)
+    text = BOM_UTF8 + text if marked else text
+    # Numbers with signs between thousands are texts to pyarrow.
+    read = [pa.string() if signs.thousands and _is_number(type_) else type_ for type_ in types]
+    table = csv.read_csv(
+        pa.BufferReader(text),
+        csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names),
+        csv.ParseOptions(
+            delimiter=delimiter.decode(),
+            quote_char=quote.decode() or False,
+            newlines_in_values=bool(quote) and quote in piece.text,
+            ignore_empty_lines=len(types) > 1,
+            invalid_row_handler=skip,
+        ),
+        csv.ConvertOptions(
+            check_utf8=False,
+            column_types=dict(zip(names, read, strict=True)),
+            null_values=[""],
+            true_values=_TRUE,
+            false_values=_FALSE,
+            strings_can_be_null=True,
+            decimal_point=signs.decimal,
+        ),
+    )
+    columns = [column.combine_chunks() for column in table.columns]
+    if signs.thousands:
+        columns = [_cast(column, type_, signs) for column, type_ in zip(columns, types, strict=True)]
+    return columns, _found(piece, wrong, blanks=len(types) == 1)
+
+
+def _found(piece: Piece, places: Sequence[int], *, blanks: bool) -> list[NoRow]:
+    """The records at these places as no rows; ``blanks``: blank lines count, too."""
+    if not places:
+        return []
+    begins, ends = bounds(piece.text, piece.marks)
+    filled = np.flatnonzero((ends > begins) | blanks)[list(places)]
+    out, line, at = [], piece.line, 0
+    for begin, end in zip(begins[filled].tolist(), ends[filled].tolist(), strict=True):
+        line, at = line + count_lines(piece.text[at:begin]), begin
+        out.append(NoRow(piece.text[begin:end], line, NOT_AS_WIDE))
+    return out
+
+
+def _careful(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[list[pa.Array], list[NoRow]]:
+    rows: list[list[bytes]] = []
+    others = []
+    for record in records(piece.text, piece.line, piece.marks):
+        why = _why(record, len(types))
+        if why is not None:
+            others.append(NoRow(record.raw, record.line, why))
+        elif record.raw or len(types) == 1:
+            rows.append(record.cells or [])
+    return [_array([row[i] for row in rows], type_, signs) for i, type_ in enumerate(types)], others
+
+
+def _why(record: CsvRecord, width: int) -> str | None:
+    if record.cells is None:
+        return NOT_CLOSED
+    return NOT_AS_WIDE if record.raw and len(record.cells) != width else None
+
+
+def _array(cells: Sequence[bytes], type_: pa.DataType, signs: Signs) -> pa.Array:
+    texts = pa.array([cell.decode() if cell else None for cell in cells], pa.string())
+    return pa.nulls(len(cells), type_) if pa.types.is_null(type_) else _cast(texts, type_, signs)
+
+
+def _cast(column: pa.Array, type_: pa.DataType, signs: Signs) -> pa.Array:
+    """The column in its type, of which its texts are values."""
+    texts = pa.types.is_string(column.type) and _is_number(type_)
+    return (as_json(column, signs) if texts else column).cast(type_)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(is_kind(type_) for is_kind in kinds)

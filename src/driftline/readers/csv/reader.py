@@ -1,0 +1,352 @@
+"""CSV files, read in the tasks.
+
+Their columns have types only if every text says so (rules 2.3): all files are
+looked at once, before anything is observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from driftline.convert import arrow_type
+from driftline.convert.leaf_readings import VOID
+from driftline.core.planning.dialect import Dialect, Signs
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import (
+    BOOLEAN,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Field,
+    Struct,
+)
+from driftline.errors import DataError
+from driftline.observe.csv_types import ALL, NARROW, Types, numbers_of, type_of, types_of
+from driftline.observe.expect import UNKNOWN, ExpectedField
+from driftline.readers.columnar.parts import FoundReaders
+from driftline.readers.columnar.rows import Rows
+from driftline.readers.csv.cells import columns
+from driftline.readers.csv.cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
+from driftline.readers.csv.stretches import (
+    ANY,
+    CsvColumn,
+    Header,
+    Stretch,
+    Wrong,
+    header_of,
+    stretches_of,
+    whole,
+)
+from driftline.readers.rejects import Origin, Reject
+from driftline.readers.shares import dealt
+from driftline.runtime.failure import explained
+from driftline.runtime.stores import mapped
+from driftline.write import is_small
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Of a column's texts, for some types, with the signs in numbers.
+Test: TypeAlias = "Callable[[pa.Array, Types, Signs], Types]"
+Work: TypeAlias = tuple[Stretch, Sequence[Types]]
+Wanted: TypeAlias = tuple[tuple[Struct, Sequence[Types]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFile:
+    """A file with its header, in stretches. ``types``: those that each
+    column may have, once it was looked at; ``escaped``: a backslash may escape its quotes.
+    """
+
+    path: str
+    header: Header
+    stretches: Sequence[Stretch]
+    types: Sequence[Types] = ()
+    escaped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSample:
+    """What a stretch holds. ``types``: those that each column may have; ``lines``: how
+    many; ``open_end``: it ends within a cell, or begins there; ``wrong``: what cannot be
+    read, with its line, counted in the stretch; ``escaped``: cells may close only where a
+    backslash escapes quotes.
+    """
+
+    types: Sequence[Types]
+    lines: int
+    open_end: bool = False
+    wrong: Wrong | None = None
+    escaped: bool = False
+
+
+def look(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
+    """Looks at the rows of a stretch, for which of the ``types`` that are asked
+    for each column could have by the ``test``.
+    """
+    lines, escaped = 0, False
+    try:
+        for piece in stretch.at_line(1).pieces():
+            escaped = escaped or (not piece.plain and is_escaped(piece.text, piece.marks))
+            if not piece.text.isascii():
+                piece.text.decode()
+            lines += count_lines(piece.text)
+            if any(types):
+                texts, _ = columns(piece, [pa.string()] * len(types))
+                signs = stretch.form.signs
+                types = [test(column, among, signs) for column, among in zip(texts, types, strict=True)]
+    except OpenEndError:
+        return CsvSample(types, lines, open_end=True)
+    except UnicodeDecodeError as error:
+        before = count_lines(error.object[: error.start])
+        return CsvSample(types, lines, wrong=Wrong.byte(lines + before + 1, error, stretch.form))
+    except TooLongError as error:
+        return CsvSample(types, lines, wrong=Wrong.length(error.line))
+    return CsvSample(types, lines, escaped=escaped)
+
+
+def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) -> list[CsvFile]:
+    """The files with the types that their columns may have, none if all are ``strings``, in stretches that
+    begin and end with whole records, numbered by lines.
+
+    Raises DataError for a byte that is not UTF-8, and for a record that is too long.
+    """
+    asked: Types = frozenset() if strings else ALL
+    done: dict[int, CsvFile] = {}
+    todo = dict(enumerate(files))
+    while todo:
+        work = [
+            (part, [asked] * len(file.header.columns)) for file in todo.values() for part in file.stretches
+        ]
+        looks = iter(looks_at(spark, work, types_of))
+        again = {}
+        for number, file in todo.items():
+            typed = _with_looks(file, [next(looks) for _ in file.stretches])
+            if typed is None:
+                again[number] = replace(file, stretches=[whole(file.stretches)])
+            else:
+                done[number] = typed
+        todo = again
+    return [done[number] for number in range(len(files))]
+
+
+def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[CsvSample]:
+    """A look at each of some stretches, in order: here if there is little to read, else in tasks."""
+    sizes, context = [stretch.size for stretch, _ in work], spark.sparkContext
+    if is_small(context, sum(sizes)):
+        return [look(stretch, types, test) for stretch, types in work]
+    shares = [
+        [(number, *work[number]) for number in share] for share in dealt(sizes, context.defaultParallelism)
+    ]
+    looks = context.parallelize(shares, len(shares)).flatMap(partial(_look_share, test)).collect()
+    by_number = dict(looks)
+    return [by_number[number] for number in range(len(work))]
+
+
+def _look_share(
+    test: Test, share: Iterable[tuple[int, Stretch, Sequence[Types]]]
+) -> list[tuple[int, CsvSample]]:
+    return [(number, look(stretch, types, test)) for number, stretch, types in share]
+
+
+def _with_looks(file: CsvFile, looks: Sequence[CsvSample]) -> CsvFile | None:
+    """The file as it was seen; None where it cannot be read in these stretches."""
+    if any(look.open_end for look in looks):
+        return None
+    line, stretches = file.stretches[0].line, []
+    for stretch, stretch_look in zip(file.stretches, looks, strict=True):
+        if stretch_look.wrong is not None:
+            raise stretch_look.wrong.below(line - 1).of(file.path)
+        stretches.append(stretch.at_line(line))
+        line += stretch_look.lines
+    types = [
+        frozenset.intersection(*some)
+        for some in zip(*(stretch_look.types for stretch_look in looks), strict=True)
+    ]
+    return replace(file, stretches=stretches, types=types, escaped=any(look.escaped for look in looks))
+
+
+_RESPELLED = (BOOLEAN, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ)  # 19.90, TRUE, a blank for the T
+_MADE = 4  # columns whose names are told of
+_STRETCH = 4 * 2**20, 32 * 2**20  # bytes of a stretch, at least and at most
+
+
+@dataclass(frozen=True, slots=True)
+class CsvReader:
+    """Files with one header. ``struct``: the types of their columns; ``label``: the first of them;
+    ``escaped``: one in which a backslash may escape quotes.
+    """
+
+    struct: Struct
+    label: str
+    stretches: Sequence[Stretch]
+    escaped: str = ""
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Bytes of each stretch."""
+        return [stretch.size for stretch in self.stretches]
+
+    def rows(self, part: int) -> Iterator[Rows]:
+        """The rows of a stretch, and what is none."""
+        names = [f.name for f in self.struct.fields]
+        types = [arrow_type(f.type) for f in self.struct.fields]
+        stretch = self.stretches[part]
+        for piece in stretch.pieces():
+            arrays, others = columns(piece, types, stretch.form.signs)
+            rejects = [Reject(Origin(stretch.path, other.line), other.raw, other.why) for other in others]
+            yield Rows(pa.RecordBatch.from_arrays(arrays, names), stretch.path, rejects)
+
+
+def csv_readers(
+    spark: SparkSession, files: Sequence[str], dialect: Dialect = ANY, *, strings: bool
+) -> list[CsvReader]:
+    """Readers of CSV files with a header line each; files with the same header are read together.
+
+    ``dialect``: what is known of how they are written. ``strings``: every cell stays text. Raises DataError
+    for a file that cannot be read.
+    """
+    by_file = zip(files, mapped(partial(header_of, dialect=dialect), files), strict=True)
+    headers = {file: header for file, header in by_file if header is not None}
+    share = sum(header.length for header in headers.values()) // (2 * spark.sparkContext.defaultParallelism)
+    size = min(max(share, _STRETCH[0]), _STRETCH[1])
+    cut = [CsvFile(file, header, stretches_of(file, header, size)) for file, header in headers.items()]
+    groups: dict[tuple[CsvColumn, ...], list[CsvFile]] = {}
+    for file in with_types(spark, cut, strings=strings):
+        groups.setdefault(file.header.columns, []).append(file)
+    return [_reader(group, strings=strings) for group in groups.values()]
+
+
+def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
+    """A reader of files with one header."""
+    by_column = zip(*(file.types for file in files), strict=True)
+    types = [STRING if strings else type_of(parts) for parts in by_column]
+    names = files[0].header.columns
+    fields = (Field(name, type_, doc=made or None) for (name, made), type_ in zip(names, types, strict=True))
+    struct = Struct(tuple(fields))
+    stretches = [stretch for file in files for stretch in file.stretches]
+    escaped = next((file.path for file in files if file.escaped), "")
+    return CsvReader(struct, files[0].path, stretches, escaped)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCsv(FoundReaders):
+    """The readers of CSV files for a table.
+
+    ``written``: those by what the files say, read by the ``dialect``; ``wanted``: the types of their columns,
+    and the number types that the table has for them.
+    """
+
+    dialect: Dialect = ANY
+    written: Sequence[CsvReader] = ()
+    wanted: Wanted = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFiles:
+    """Finds the readers of CSV files. ``strings``: every cell stays text."""
+
+    spark: SparkSession
+    files: Sequence[str]
+    strings: bool
+
+    def __call__(
+        self, known: ExpectedField, settings: Settings, before: FoundReaders | None = None
+    ) -> FoundCsv:
+        """Find the readers for a table. Raises as `csv_readers` does."""
+        if not isinstance(before, FoundCsv) or before.dialect != settings.csv:
+            try:
+                written = csv_readers(self.spark, self.files, settings.csv, strings=self.strings)
+            except (PySparkException, Py4JError, OSError) as error:
+                raise DataError(*explained(error)) from error
+            before = FoundCsv(written, _notes(written, settings.csv), settings.csv, written)
+        return before if self.strings else fitted(self.spark, before, known)
+
+
+def _notes(readers: Sequence[CsvReader], dialect: Dialect) -> Sequence[str]:
+    """How the files are written, as far as they alone have told."""
+    forms = {part.form: reader for reader in readers for part in reader.stretches}
+    told = (note for form, reader in forms.items() for note in form.notes(dialect, reader.label))
+    escaped = () if dialect.escape else map(_escaped, readers)
+    return list(dict.fromkeys([*told, *chain.from_iterable((*map(_made_names, readers), *escaped))]))
+
+
+def _made_names(reader: CsvReader) -> Iterator[str]:
+    """What columns are called whose names are not their file's own."""
+    made = [f"{f.doc}: it is {f.name}" for f in reader.struct.fields if f.doc and f.type != VOID]
+    more = f"; and {len(made) - _MADE} more" if len(made) > _MADE else ""
+    if made:
+        yield f"{reader.label}: {'; '.join(made[:_MADE])}{more}"
+
+
+def _escaped(reader: CsvReader) -> Iterator[str]:
+    """The flag that reads quotes behind backslashes."""
+    if reader.escaped:
+        flags = Dialect(escape=BACKSLASH.decode()).flags
+        yield f"{reader.escaped} has quotes behind backslashes in quoted cells: {flags} reads them"
+
+
+def fitted(spark: SparkSession, found: FoundCsv, known: ExpectedField) -> FoundCsv:
+    """The readers with the number types that a table declares, of which so much is ``known``.
+
+    A text that is a number goes into such a column as it would come from JSON, if the column holds all texts
+    of its field exactly. Where the table has a string column alone, a text stays as it is written.
+    """
+    readers = [_with_texts(reader, known) for reader in found.written]
+    types = [[_wanted(f, known) for f in reader.struct.fields] for reader in readers]
+    wanted = tuple((reader.struct, some) for reader, some in zip(readers, types, strict=True))
+    if wanted == found.wanted:
+        return found
+    work = [
+        (part, some)
+        for reader, some in zip(readers, types, strict=True)
+        if any(some)
+        for part in reader.stretches
+    ]
+    looks = iter(looks_at(spark, work, numbers_of))
+    fitting = [
+        _with_types(reader, [next(looks).types for _ in reader.stretches]) if any(some) else reader
+        for reader, some in zip(readers, types, strict=True)
+    ]
+    return replace(found, readers=fitting, wanted=wanted)
+
+
+def _with_texts(reader: CsvReader, known: ExpectedField) -> CsvReader:
+    """The reader for a table that has string columns alone for some fields: what prints otherwise than it is
+    written is text for them.
+    """
+
+    grouped = any(stretch.form.signs.thousands for stretch in reader.stretches)
+
+    def fitting(f: Field) -> Field:
+        alone = known.fields.get(f.name, UNKNOWN).types == {STRING}
+        is_respelled = f.type in _RESPELLED or (f.type == LONG and grouped)
+        return replace(f, type=STRING) if alone and is_respelled else f
+
+    return replace(reader, struct=Struct(tuple(map(fitting, reader.struct.fields))))
+
+
+def _wanted(f: Field, known: ExpectedField) -> Types:
+    """The number types of a field's columns that no text by itself would have."""
+    types = known.fields.get(f.name, UNKNOWN).types
+    narrow = frozenset(t for t in types if t.name in NARROW)
+    return narrow if f.type in (LONG, DOUBLE, STRING) and f.type not in types else frozenset()
+
+
+def _with_types(reader: CsvReader, parts: Sequence[Sequence[Types]]) -> CsvReader:
+    """The reader with the narrowest of the types that every part could have, where there is one."""
+    fields = []
+    for f, some in zip(reader.struct.fields, zip(*parts, strict=True), strict=True):
+        common = sorted(frozenset.intersection(*some), key=lambda t: (NARROW.index(t.name), t.args))
+        fields.append(replace(f, type=common[0]) if common else f)
+    return replace(reader, struct=Struct(tuple(fields)))

@@ -1,0 +1,117 @@
+"""Decoders of Kafka's values, by the schemas of a registry."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fastavro import schemaless_reader
+from fastavro.schema import SchemaParseException, parse_schema
+
+from driftline.convert.avro import node_of
+from driftline.convert.avro_binary import RecordReader, UnfitError, reader_of
+from driftline.convert.nodes import RecordNode, UnionNode
+from driftline.errors import SetupError, UsageError
+from driftline.readers.registry import NoSchemaError, Registered, Registry
+from driftline.readers.wire import Payloads, UnreadableError, Whole, WireDecoder
+
+_TOP = "__top__"  # the record around a value, so that it may be a union; without a namespace
+
+
+class AvroDecoder:
+    """Reads values of an Avro schema. Raises UsageError for one that a table cannot have."""
+
+    def __init__(self, schema: Registered) -> None:
+        named: dict[str, Any] = {}
+        self._schema: Any = None
+        try:
+            for one in schema.references.values():
+                parse_schema(json.loads(one.text), named)
+            field = {"name": "value", "type": json.loads(schema.text)}
+            self._schema = parse_schema({"type": "record", "name": _TOP, "fields": [field]}, named)
+            top = self._schema["fields"][0]["type"]
+            node = node_of(top, named)
+        except RecursionError as error:
+            raise UsageError("its schema is nested too deep") from error
+        except (SchemaParseException, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"no schema of Avro: {type(error).__name__}: {error}") from error
+        branches = node.branches if isinstance(node, UnionNode) else (node,)
+        records = [branch for branch in branches if isinstance(branch, RecordNode)]
+        if len(records) < len(branches):
+            raise UsageError("its values are no records")
+        self.nodes = {branch.name: branch for branch in records}
+        self._only = records[0].name
+        self._reader: RecordReader | None = None
+        with suppress(UnfitError, RecursionError):
+            self._reader = reader_of(top, named)
+
+    def whole(self, payloads: Payloads) -> Whole | None:
+        """Read all payloads as columns; None if the schema must be read one by one. Raises Undecodable."""
+        if self._reader is None:
+            return None
+        numbers, arrays = self._reader.columns(payloads.data, payloads.starts, payloads.ends)
+        return Whole(self._only, self._reader.struct, numbers, arrays)
+
+    def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
+        """Read one payload; returns the record's name and fields. Raises UnreadableError."""
+        file = io.BytesIO(payload)
+        try:
+            top: Any = schemaless_reader(file, self._schema, None, return_record_name=True)
+        except Exception as error:  # whatever hostile bytes lead a reader into
+            raise UnreadableError(f"no Avro of its schema: {str(error) or type(error).__name__}") from error
+        if left := len(payload) - file.tell():
+            raise UnreadableError(f"no Avro of its schema: {left} bytes are left behind the record")
+        if (value := top["value"]) is None:
+            raise UnreadableError("null is no record")
+        return value if type(value) is tuple else (self._only, value)
+
+
+KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF"}  # of the formats whose values need their schema
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """The encoding of values: a ``format`` of `KINDS`, and the registry of schemas. It is sent to tasks."""
+
+    format: str
+    registry: Registry
+
+    def decoder(self, number: int) -> WireDecoder:
+        """The decoder for the schema with this id, made once in a process.
+
+        Raises UnreadableError if there is no such schema, or none that a table can have; SetupError if the
+        registry does not answer.
+        """
+        key = (self.format, tuple(sorted(self.registry.settings.items())), number)
+        decoder = _decoders.get(key)
+        if decoder is None:
+            decoder = _decoders[key] = self._new(number)
+        return decoder
+
+    def _new(self, number: int) -> WireDecoder:
+        kind = KINDS[self.format]
+        try:
+            schema = self.registry.schema(number)
+        except NoSchemaError as error:
+            raise UnreadableError(f"the registry has no schema {number}: {error}") from error
+        if schema.kind != kind:
+            raise UnreadableError(f"schema {number} is {schema.kind}, not {kind}")
+        try:
+            return AvroDecoder(schema) if kind == "AVRO" else _protobuf(schema)
+        except UsageError as error:
+            raise UnreadableError(f"schema {number}: {error.message}") from error
+
+
+_decoders: dict[tuple[Any, ...], WireDecoder] = {}  # an id's schema never changes
+
+
+def _protobuf(schema: Registered) -> WireDecoder:
+    try:
+        from driftline.readers.protobuf import ProtobufDecoder
+    except ImportError as error:  # it comes with an extra
+        raise SetupError("Protobuf needs its runtime.", "pip install 'driftline[registry]'") from error
+    return ProtobufDecoder(schema)

@@ -1,0 +1,219 @@
+"""Lines of JSON as rows of a table, in tasks.
+
+A task decodes its lines as observing does. Lines with only usual types are parsed as whole columns, others
+too, after their unusual values were taken out.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from driftline.convert import Converter
+from driftline.convert.deep_pickle import pickled
+from driftline.convert.types import DEEPEST
+from driftline.convert.usual import Drifting, drifting_keys, limited, usual_struct
+from driftline.core.planning.admission import AdmissionCheck
+from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.objects import folded
+from driftline.core.planning.routes import Plan, Settings, lean
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.types import Struct
+from driftline.core.values.parse import parse
+from driftline.observe.decoder import FieldDecoders
+from driftline.observe.expect import ExpectedField, foreseen
+from driftline.observe.json_lines import JsonObserver, LineNumbers, Looked, Why
+from driftline.observe.observation import Observation
+from driftline.observe.walk import MANY_KEYS
+from driftline.readers.json.columns import Unparsed, parsed
+from driftline.readers.json.drifted import UsualRecords, taken_apart
+from driftline.readers.rejects import Reject, reject_batch
+from driftline.readers.task import Diverged
+from driftline.readers.terms import AdmissionTerms
+
+_FEW = 64  # lines that are no longer halved in search of one that the parser refuses
+
+Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the places of their lines
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRows:
+    """The way from lines to rows; it is sent to tasks.
+
+    ``usual``: the types as which Arrow parses the fields; ``drifting``: the fields that also have values of
+    other types; ``known``: the table's present or future columns; ``expected``: the shape that the plan was
+    made for; ``before``: what is observed already, and need not be observed again; ``judge``: refuses
+    records.
+    """
+
+    converter: Converter
+    usual: Struct
+    drifting: Drifting
+    known: ExpectedField
+    expected: RecordShape
+    settings: Settings
+    judge: AdmissionCheck | None = None
+    before: RecordShape = field(default_factory=RecordShape)
+
+    def __reduce__(self) -> Any:
+        # As one text: Spark's own pickler asks Python about each object.
+        return _restored, (pickled(tuple(getattr(self, f.name) for f in fields(self)), DEEPEST),)
+
+    @classmethod
+    @no_search()
+    def of(cls, plan: Plan, struct: Struct, terms: AdmissionTerms, seen: Observation) -> JsonRows:
+        """Make it by a plan.
+
+        Args:
+            plan: the plan.
+            struct: the columns that the plan fills.
+            terms: those on which the table admits records.
+            seen: the observation that the plan was made for.
+        """
+        route, expected, settings = lean(plan.route), folded(seen.shape), terms.settings
+        # A part of the batch may have too few keys of a map to show that it is a map.
+        known = terms.known if terms.judge is not None else foreseen(terms.known, expected)
+        usual = usual_struct(route)
+        drifting = drifting_keys(expected, usual, [route], settings.contract)
+        converter = Converter(struct, route, settings)
+        return cls(converter, usual, drifting, known, expected, settings, terms.judge)
+
+    def beginning_with(self, first: RecordShape) -> JsonRows:
+        """A copy for lines whose ``first`` have this shape."""
+        # Whether the keys of an object are data is not known of the first lines alone.
+        return replace(self, before=first.having(lambda key: not self.expected.fields[key].has_maps))
+
+    def observer(self) -> JsonObserver:
+        """A new observer, which reports the lines that are not of the usual types."""
+        # What the plan was made for had its keys apart, so that a part of it must not forget them sooner.
+        many = MANY_KEYS if self.judge is not None else max(MANY_KEYS, self.expected.most_keys + 1)
+        return JsonObserver(self.known, self.settings, self.judge, self._usual, many, self.before)
+
+    def of_lines(
+        self, lines: Sequence[bytes], looked: Sequence[Looked], fields: FieldDecoders
+    ) -> Iterator[Rows]:
+        """The rows of the records among the lines. ``looked``, ``fields``: the observer's."""
+        records, alone = taken_apart(lines, looked, self.drifting, fields)
+        rows = chain(self._whole(lines, records), self._single(lines, alone))
+        # Of changes of one row the later counts.
+        return rows if self.settings.row_key is None else _in_order(list(rows))
+
+    def _usual(self, shape: RecordShape) -> RecordShape:
+        return limited(shape, self.usual, self.settings.contract)
+
+    def _whole(self, lines: Sequence[bytes], records: UsualRecords) -> Iterator[Rows]:
+        """Records that the parser of whole columns takes; one by one
+        where it does not, for a lone surrogate, say.
+        """
+        count = len(records.places)
+        if not count or not self.usual.fields:
+            yield from self._single(lines, records.places)
+            return
+        try:
+            batch = parsed(records.texts, self.usual)
+        except Unparsed:
+            if count <= _FEW:
+                yield from self._single(lines, records.places)
+                return
+            yield from self._whole(lines, records.part(0, count // 2))
+            yield from self._whole(lines, records.part(count // 2, count))
+            return
+        yield self.converter.of_arrow(batch, self.usual, json=True, drifted=records.apart()), records.places
+
+    def _single(self, lines: Sequence[bytes], places: Sequence[int]) -> Iterator[Rows]:
+        if places:
+            yield self.converter.of_json([parse(lines[place]) for place in places]), places
+
+
+def _in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
+    """The rows in the order of their lines, as one batch."""
+    if len(parts) < 2:
+        yield from parts
+        return
+    places = np.concatenate([np.asarray(places) for _, places in parts])
+    order = np.argsort(places, kind="stable")
+    rows = pa.concat_batches([batch for batch, _ in parts]).take(pa.array(order))
+    yield rows, places[order].tolist()
+
+
+@no_search()
+def _restored(values: bytes) -> JsonRows:
+    return JsonRows(*pickle.loads(values))  # noqa: S301  our own bytes
+
+
+class Run(NamedTuple):
+    """Texts of one ``source``, in its order.
+
+    ``line``: the number of the first text, or of each if they do not follow one another; ``reject``: makes a
+    reject of a text, by its place and the reason.
+    """
+
+    lines: Sequence[bytes]
+    source: str
+    line: LineNumbers
+    reject: Callable[[int, Why], Reject]
+
+
+class AcceptedLines(NamedTuple):
+    """Lines that were observed, with those that are no usual records by their places."""
+
+    lines: Sequence[bytes]
+    looked: Sequence[Looked]
+
+
+class LineTask:
+    """In a task: observes lines of JSON and, with a ``make``, converts the records among them."""
+
+    def __init__(self, observer: JsonObserver, make: JsonRows | None) -> None:
+        self._observer, self._make = observer, make
+        self._learnt = -1
+
+    def observe(
+        self, runs: Sequence[Run], everything: str | None = None
+    ) -> tuple[AcceptedLines, pa.RecordBatch | None]:
+        """Observe some lines, which are converted together: their places count through all runs."""
+        lines: list[bytes] = []
+        judged: list[Looked] = []
+        rejects: list[Reject] = []
+        for run in runs:
+            looked = self._observer.feed(run.lines, run.source, run.line)
+            rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
+            judged += [(len(lines) + place, why) for place, why in looked]
+            lines += run.lines
+        return AcceptedLines(lines, judged), reject_batch(rejects) if rejects else None
+
+    def convert(self, accepted: AcceptedLines) -> Iterator[Rows]:
+        """The rows of the lines. Raises Diverged once a line has more than the plan was made for."""
+        assert self._make is not None
+        observer = self._observer
+        if observer.learnt != self._learnt:
+            if not self._make.expected.covers(folded(observer.result().shape)):
+                raise Diverged
+            self._learnt = observer.learnt
+        yield from self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
+
+    def observed(self) -> Observation:
+        """The observation of the lines since the last call."""
+        # What is known of lines to come was expected when these began.
+        self._learnt = min(self._learnt, 0)
+        return self._observer.taken()
+
+
+def rejected_of(
+    lines: Sequence[bytes], judged: Sequence[Looked], everything: str | None = None
+) -> Iterator[tuple[int, Why]]:
+    """The rejected lines by place, with the reasons.
+
+    With a reason for ``everything``, all lines are rejected that are not blank.
+    """
+    reasons = {place: why for place, why in judged if why is not None}
+    for place in range(len(lines)) if everything is not None else reasons:
+        why = reasons.get(place, everything)
+        if why is not None and lines[place].strip():
+            yield place, why

@@ -1,0 +1,116 @@
+"""Splits of files of JSON, read in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.place import Place
+from driftline.observe.json_files import ObservedSplits, Share, blocks, together
+from driftline.observe.json_lines import JsonObserver, Why
+from driftline.observe.observation import Observation
+from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
+from driftline.readers.rejects import Origin, Reject
+from driftline.readers.set_aside import PART
+from driftline.readers.shares import gathered
+from driftline.readers.task import TaskReader
+from driftline.readers.terms import AdmissionTerms
+
+_BEHIND_ALL = Place("\U0010ffff")
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReader(TaskReader[int, "Sequence[Run]", AcceptedLines, "list[ObservedSplits]"]):
+    """Reads splits of files of JSON.
+
+    ``shares``: the splits of each task; ``numbered``: they have the numbers of their first lines.
+    """
+
+    shares: Sequence[Share]
+    terms: AdmissionTerms
+    make: JsonRows | None = None
+    numbered: bool = False
+
+    @property
+    def converts(self) -> bool:
+        """True if there is a plan."""
+        return self.make is not None
+
+    def open(self, given: int) -> OpenSplits:
+        """Open the splits of one task."""
+        return OpenSplits(self, self.shares[given])
+
+
+class OpenSplits:
+    """The splits of one task. They are observed in parts, in which lines count from 1."""
+
+    def __init__(self, reader: SplitReader, share: Share) -> None:
+        self._reader, self._share = reader, share
+        make = reader.make
+        self._lines = LineTask(_observer(reader.terms) if make is None else make.observer(), make)
+        self._parts: list[ObservedSplits] = []
+        self._part = 0  # the number of its first split
+
+    def groups(self) -> Iterator[Sequence[Run]]:
+        """Read the lines; where a part ends, keep its observation."""
+        for splits in together(self._share):
+            # Of splits that are grouped, each begins with the first line of its file.
+            self._part = splits[0][0]
+            counts: dict[int, int] = {}
+            yield from gathered(self._runs(splits, counts), weight)
+            seen = self._lines.observed()
+            if not self._parts and self._reader.make is None:
+                # The first part itself tells where that was seen: its lines are yet to be numbered.
+                self._lines = LineTask(_observer(self._reader.terms, _behind_all(seen)), None)
+            self._parts.append(ObservedSplits(seen, counts))
+
+    def observe(
+        self, group: Sequence[Run], everything: str | None
+    ) -> tuple[AcceptedLines, pa.RecordBatch | None]:
+        """Observe some lines; the rejects have the number of the part that their lines count in."""
+        accepted, rejects = self._lines.observe(group, everything)
+        if rejects is None or self._reader.numbered:
+            return accepted, rejects
+        return accepted, rejects.append_column(PART, pa.array([self._part] * len(rejects), pa.int32()))
+
+    def convert(self, accepted: AcceptedLines) -> Iterator[pa.RecordBatch]:
+        """Make rows of the lines."""
+        return (rows for rows, _ in self._lines.convert(accepted))
+
+    def observed(self) -> list[ObservedSplits]:
+        """The observations of all parts."""
+        return self._parts
+
+    def _runs(self, splits: Share, counts: dict[int, int]) -> Iterator[Run]:
+        """The lines of the splits, which are counted by the split's number."""
+        for number, split in splits:
+            first = line = split.line if self._reader.numbered else 1
+            for lines in blocks(split, self._reader.terms.settings.max_record_bytes):
+                yield Run(lines, split.path, line, partial(_reject, split.path, line, lines))
+                line += len(lines)
+            counts[number] = line - first
+
+
+def _observer(terms: AdmissionTerms, before: RecordShape | None = None) -> JsonObserver:
+    return JsonObserver(terms.known, terms.settings, terms.judge, before=before or RecordShape())
+
+
+def _behind_all(seen: Observation) -> RecordShape:
+    """What was seen, at places behind all others. Whether the keys of an object are data is not known of one
+    part alone.
+    """
+    fields = seen.placed(lambda _: _BEHIND_ALL).shape.fields
+    return RecordShape({key: field for key, field in fields.items() if not field.has_maps})
+
+
+def weight(run: Run) -> tuple[int, int]:
+    """The number of lines in a run, and of bytes."""
+    return len(run.lines), sum(map(len, run.lines))
+
+
+def _reject(path: str, first: int, lines: Sequence[bytes], at: int, why: Why) -> Reject:
+    return Reject(Origin(path, first + at), lines[at], why)

@@ -1,0 +1,180 @@
+"""Values of Protobuf, read by the descriptors that the text of a schema is, or compiles to."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from google import type as type_
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from driftline.convert.nodes import RecordNode
+from driftline.convert.protobuf import MessageType, extensions, message_type
+from driftline.errors import SetupError, UsageError
+from driftline.readers.registry import Registered
+from driftline.readers.wire import Payloads, UnreadableError, Whole
+
+_MAIN = "driftline_value.proto"
+_COMMON = re.compile(r"google/(?:protobuf|type)/([a-z_]+)\.proto")
+_PATIENCE = 60  # seconds for the compiler
+
+
+class ProtobufDecoder:
+    """Reads values of a file of message types. Raises UsageError for text that is no such file."""
+
+    def __init__(self, schema: Registered) -> None:
+        pool = descriptor_pool.DescriptorPool()
+        try:
+            for file in _files(schema):
+                pool.AddSerializedFile(file.SerializeToString())
+            self._top = list(pool.FindFileByName(_MAIN).message_types_by_name.values())
+        except (TypeError, KeyError, ImportError) as error:  # what the pool raises for files that do not fit
+            raise UsageError(f"no schema of Protobuf: {error}") from error
+        self.nodes: dict[str, RecordNode] = {}
+        self._types: dict[tuple[int, ...], tuple[Any, MessageType]] = {}
+
+    def whole(self, payloads: Payloads) -> Whole | None:
+        """None: messages are read one by one."""
+        return None
+
+    def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
+        """Read one payload; returns the message's type and fields.
+
+        Raises UnreadableError also for fields and extensions that the schema lacks: they would be lost.
+        """
+        places, start = _places(payload)
+        if places not in self._types:
+            self._types[places] = self._type(places)
+        message, (class_, type_) = None, self._types[places]
+        self.nodes.setdefault(type_.node.name, type_.node)
+        try:
+            message = class_.FromString(payload[start:])
+            record = type_.record(message)
+            size = message.ByteSize()
+            message.DiscardUnknownFields()
+        except (DecodeError, ValueError, TypeError, RecursionError) as error:
+            raise UnreadableError(f"no {type_.node.name}: {error}") from error
+        if message.ByteSize() != size:
+            raise UnreadableError(f"it has fields that {type_.node.name} has not")
+        if more := list(extensions(message)):
+            raise UnreadableError(f"it has extensions: {', '.join(more)}")
+        return type_.node.name, record
+
+    def _type(self, places: tuple[int, ...]) -> tuple[Any, MessageType]:
+        """The message type at these places, each within the one before."""
+        types, descriptor = self._top, None
+        for place in places:
+            if not 0 <= place < len(types):
+                raise UnreadableError(f"its schema has no message type {'/'.join(map(str, places))}")
+            descriptor = types[place]
+            types = list(descriptor.nested_types)
+        return GetMessageClass(descriptor), message_type(descriptor)
+
+
+def _places(payload: bytes) -> tuple[tuple[int, ...], int]:
+    """Which message type a payload says it is of, and where the message begins."""
+    numbers = _varints(payload)
+    try:
+        count, start = next(numbers)
+        if count == 0:  # a short way to say: the first
+            return (0,), start
+        places = []
+        for _ in range(count):
+            place, start = next(numbers)
+            places.append(place)
+    except StopIteration:
+        raise UnreadableError("it ends within the places of its message type") from None
+    if not places:
+        raise UnreadableError("its count of places is below zero")
+    return tuple(places), start
+
+
+def _varints(payload: bytes) -> Iterator[tuple[int, int]]:
+    """Zigzag numbers, each with its end."""
+    number = shift = 0
+    for end, byte in enumerate(payload, 1):
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            yield (number >> 1) ^ -(number & 1), end
+            number = shift = 0
+
+
+def _files(schema: Registered) -> Iterator[FileDescriptorProto]:
+    """The descriptors of a schema's files, each behind those that it imports."""
+    texts = {**{name: one.text for name, one in schema.references.items()}, _MAIN: schema.text}
+    given = {name: _descriptor(text, name) for name, text in texts.items()}
+    files = {name: file for name, file in given.items() if file is not None}
+    if len(files) < len(texts):
+        yield from _compiled(texts)
+        return
+    done: set[str] = set()
+    for file in files.values():
+        for name in file.dependency:
+            if name not in files and name not in done:
+                yield from _common(name, done)
+        yield file
+
+
+def _descriptor(text: str, name: str) -> FileDescriptorProto | None:
+    """A file's descriptor from base64; None for other text."""
+    try:
+        file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+    file.name = name
+    return file
+
+
+def _common(name: str, done: set[str]) -> Iterator[FileDescriptorProto]:
+    """A file that comes with Protobuf, behind those that it imports."""
+    match = _COMMON.fullmatch(name)
+    if match is None:
+        raise UsageError(f"no schema of Protobuf: it imports {name}, which it does not refer to")
+    module = import_module(f"{name.removesuffix('.proto').replace('/', '.')}_pb2")
+    file = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+    done.add(name)
+    for other in file.dependency:
+        if other not in done:
+            yield from _common(other, done)
+    yield file
+
+
+def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
+    """Compile the texts of a schema, by file name, with protoc.
+
+    Raises UsageError for text that is no schema, SetupError without the compiler.
+    """
+    with TemporaryDirectory(prefix="driftline-") as folder:
+        for name, text in texts.items():
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise UsageError(f"no schema of Protobuf: it refers to a file {name!r}")
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        out = Path(folder, "descriptors")
+        # Registries know Google's common types, and do not refer to them.
+        paths = [f"--proto_path={path}" for path in (folder, Path(next(iter(type_.__path__))).parents[1])]
+        options = [*paths, "--include_imports", f"--descriptor_set_out={out}"]
+        done = subprocess.run(  # -P: what a registry sends is no module
+            [sys.executable, "-P", "-m", "grpc_tools.protoc", *options, str(Path(folder, _MAIN))],
+            capture_output=True, text=True, timeout=_PATIENCE, check=False,
+        )  # fmt: skip
+        if "No module named" in done.stderr:
+            raise SetupError("Protobuf needs its compiler.", "pip install 'driftline[registry]'")
+        if done.returncode:
+            raise UsageError(
+                f"no schema of Protobuf: {' '.join(done.stderr.replace(folder, '').split())[:500]}"
+            )
+        yield from FileDescriptorSet.FromString(out.read_bytes()).file

@@ -1,0 +1,66 @@
+"""Rejected records: the raw text or row, the reason, and the origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from driftline.core.planning.routes import Conflict
+from driftline.core.schema.place import Place
+from driftline.core.schema.types import dotted
+
+# The columns in which a source gives what is not accepted;
+# `driftline.quarantine.table` adds the batch and the time.
+REJECTED = (
+    "raw string, raw_bytes binary, reason string, path string, table_type string, incoming_type string, "
+    "source string, line bigint, topic string, partition int, offset bigint"
+)
+_TYPES: dict[str, str] = dict(tuple(pair.split()) for pair in REJECTED.split(", "))  # type: ignore[misc]
+
+
+class Origin(NamedTuple):
+    """The origin of one record: a line of a file, or an offset of a topic's partition."""
+
+    source: str | None = None
+    line: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    @property
+    def place(self) -> Place:
+        """The place that reports show."""
+        if self.topic is not None:
+            return Place(f"{self.topic}/{self.partition}", self.offset or 0)
+        return Place(self.source or "", self.line or 0)
+
+
+class Reject(NamedTuple):
+    """A rejected record. ``raw``: its text, or its bytes if they are no text."""
+
+    origin: Origin
+    raw: bytes
+    why: str | Conflict
+
+
+def reject_batch(rejects: Iterable[Reject]) -> pa.RecordBatch:
+    """Rejects with the columns of `REJECTED`."""
+    arrow = {"string": pa.string(), "binary": pa.binary(), "bigint": pa.int64(), "int": pa.int32()}
+    rows = [_row(reject) for reject in rejects]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(_TYPES)
+    arrays = [pa.array(v, arrow[t]) for v, t in zip(columns, _TYPES.values(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, list(_TYPES))
+
+
+def _row(reject: Reject) -> tuple[Any, ...]:
+    why = reject.why
+    reason = (
+        (why, None, None, None)
+        if isinstance(why, str)
+        else (why.why, dotted(why.path), why.table_type, why.incoming_type)
+    )
+    text = reject.raw.decode(errors="backslashreplace").replace("\0", "\\x00")
+    # A NUL is UTF-8, and yet nothing that every database has in a text.
+    return text, None if text.encode() == reject.raw else reject.raw, *reason, *reject.origin

@@ -1,0 +1,1 @@
+"""Sources: where the records of a batch are."""

@@ -1,0 +1,44 @@
+"""The interface of a source."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Field, Schema
+from driftline.runtime.spark_conf import FILES
+from driftline.runtime.stores import is_stored
+from driftline.sources.files import Stamp, stamps
+from driftline.sources.scan import BatchScan, ScanRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(ABC):
+    """The place of one batch of records, and how they are read; nothing of it changes.
+
+    ``files``: theirs, where they are; ``names``: the names of files that were copied or unpacked before, as a
+    person used them, and ``originals``: the versions of those. ``columns``: those that the source fills
+    itself. ``in_order``: tasks make the rows in the order of the records. ``conf``: settings of the Spark
+    session that reading it needs.
+    """
+
+    files: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    originals: Mapping[str, Stamp] | None = None
+    columns: Sequence[Field] = ()
+    in_order: bool = True
+    conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
+
+    @abstractmethod
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> BatchScan:
+        """Open the batch, as it is now, for a table.
+
+        ``before``: a scan of the batch for an earlier state of the table, which may know the files already.
+        """
+
+    def request(self, schema: Schema, settings: Settings) -> ScanRequest:
+        """The request for a scan of the files as they are now."""
+        versions = stamps(file for file in self.files if not is_stored(file))
+        return ScanRequest(schema, settings, versions, self.names)

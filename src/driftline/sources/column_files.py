@@ -1,0 +1,111 @@
+"""Files whose records are columns of declared types, read in the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from driftline.convert import Converter
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Schema
+from driftline.observe.observation import Observation, merge_observations
+from driftline.readers.columnar.parts import (
+    FoundReaders,
+    OpenParts,
+    PartReader,
+    ReaderFinder,
+    ReaderPart,
+    Seen,
+)
+from driftline.readers.columnar.rows import (
+    ColumnReader,
+    has_required,
+    together,
+)
+from driftline.readers.shares import dealt
+from driftline.sources.base import Source
+from driftline.sources.hive import PathTexts, partitioned
+from driftline.sources.scan import BatchScan, Observed
+from driftline.write import PartTasks, is_small
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_HEADS = 32  # readers of which the first rows are looked at for a guess
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnFiles(Source):
+    """Files of columns as one batch.
+
+    ``found``: their readers, or those for a table. ``texts``: the texts in the paths of the files.
+    """
+
+    spark: SparkSession
+    found: Sequence[ColumnReader] | ReaderFinder
+    texts: PathTexts = field(default_factory=dict)
+
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> ColumnScan:
+        """Find the readers for a table, from what was found ``before``."""
+        request = self.request(schema, settings)
+        terms = request.terms
+        earlier = before.found if isinstance(before, ColumnScan) else None
+        found = (
+            self.found(terms.known, settings, earlier) if callable(self.found) else FoundReaders(self.found)
+        )
+        readers = partitioned(found.readers, self.texts) if settings.hive else found.readers
+        parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
+        return ColumnScan(request, terms, self.spark, found, readers, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnScan(BatchScan):
+    """Readers of files of columns, and all their parts."""
+
+    spark: SparkSession
+    found: FoundReaders
+    readers: Sequence[ColumnReader]
+    parts: Sequence[ReaderPart]
+
+    @property
+    def repeats(self) -> bool:
+        """False: what the files declare says more than the last batch."""
+        return False
+
+    def _tasks(self, conversion: Converter | None) -> PartTasks:
+        sizes, context = [part.size for part in self.parts], self.spark.sparkContext
+        alone = conversion is None and is_small(context, sum(sizes))
+        shares = dealt(sizes, 1 if alone else context.defaultParallelism)
+        reader = PartReader(self.readers, self.parts, shares, self.terms, conversion)
+        return PartTasks(self.spark, [sum(sizes[number] for number in share) for share in shares], reader)
+
+    def _guess(self, last: Observation | None) -> Observed | None:
+        """Observe the first rows of each reader.
+
+        Returns None if there are too many readers, or required columns.
+        """
+        if has_required(self.schema) or len(self.readers) > _HEADS:
+            return None
+        heads = OpenParts(PartReader(self.readers, self.parts, (), self.terms), ())
+        for number, reader in enumerate(self.readers):
+            first = next(reader.rows(0), None) if reader.sizes else None
+            if first is not None:
+                heads.observer(number).feed(first)
+        return self._merged([heads.observed()], converted=False)
+
+    def _merged(self, parts: Sequence[Seen], *, converted: bool) -> Observed:
+        by_reader: dict[int, list[Observation]] = {i: [] for i in range(len(self.readers))}
+        for part in parts:
+            for number, seen in part.items():
+                by_reader[number].append(seen)
+        return Observed(
+            self,
+            merge_observations(
+                together(seen, self.readers[i].struct, self.readers[i].label, self.terms)
+                for i, seen in by_reader.items()
+            ),
+        )
+
+    def _notes(self, seen: Observation) -> Sequence[str]:
+        return self.found.notes

@@ -1,0 +1,164 @@
+"""Files, folders, globs and pipes, by format."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import NamedTuple
+
+from driftline.errors import DataError, UsageError
+from driftline.observe.endings import FORMATS, format_by_name, is_archive
+from driftline.runtime.stores import Uri, is_stored, mapped, version
+from driftline.sources.archives import format_in
+from driftline.sources.buckets import listing
+from driftline.sources.folders import below, glob_base, matching, mode, outside
+from driftline.sources.pipes import STDIN, is_pipe
+from driftline.sources.web import is_url, shown
+
+# SQL of the path of the file that a row came from, which Spark has as a URI.
+ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '/'), '+', '%2B'))"
+
+
+def expand(
+    sources: Sequence[str], fmt: str | None = None, lake: str | Path | None = None
+) -> tuple[str, list[str]]:
+    """The format of the sources, and their files: absolute, in name order; pipes as they were named.
+
+    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their sub-folders.
+    Names there that begin with ``_`` or ``.`` are passed over, as Spark does, and so are FIFOs and the like,
+    and the folder of the ``lake``. A file that is named twice is one file. Raises UsageError for a missing
+    path, a folder without files, files of several formats.
+    """
+    if fmt is not None and fmt not in set(FORMATS.values()):
+        raise UsageError(
+            f"format {fmt!r} is not known", hint=f"one of {', '.join(sorted(set(FORMATS.values())))}"
+        )
+    by_identity: dict[str, str] = {}
+    for path in (path for source in sources for path in _files(source, fmt, lake)):
+        by_identity.setdefault(_identity(path), path)
+    files = list(by_identity.values())
+    formats = {fmt or ("json" if path == STDIN else format_of(path)) for path in files}
+    if len(formats) > 1:
+        raise UsageError(
+            f"files of several formats in one batch: {', '.join(sorted(formats))}",
+            hint="ingest them one after the other, or name one --format",
+        )
+    return formats.pop(), files
+
+
+def format_of(path: str) -> str:
+    """The format that the ending shows, or that of the files in an archive.
+
+    >>> format_of("a/b.jsonl.gz")
+    'json'
+    """
+    name = shown(path) if is_url(path) else path
+    kind = format_in(path) if is_archive(path) and not is_url(path) else format_by_name(name)
+    if kind is None:
+        raise UsageError(
+            f"{name}: the ending tells no format",
+            hint="name it with --format json, csv, parquet, avro or orc",
+        )
+    return kind
+
+
+def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
+    if is_pipe(source) or is_url(source) or isinstance(source, Uri):
+        return [source]
+    if is_stored(source):
+        return _stored(source, fmt)
+    path = Path(source)
+    found = mode(path)
+    if S_ISDIR(found):
+        within = (Path(entry.path) for entry in below(source))
+        paths = sorted(outside(within, path, lake))
+        if fmt is None:
+            paths = [p for p in paths if _known(str(p))]
+        if not paths:
+            raise UsageError(f"{source}: the folder holds no files to ingest")
+    elif found:
+        if not S_ISREG(found):
+            raise UsageError(f"{source}: this is a device or a socket, no file")
+        paths = [path]
+    else:
+        paths = sorted(outside(matching(source), glob_base(source), lake))
+        if not paths:
+            raise UsageError(f"{source}: no such file, folder or glob")
+    return [str(p.absolute()) for p in paths]
+
+
+def _stored(source: str, fmt: str | None) -> list[str]:
+    files, is_folder = listing(source)
+    paths: list[str] = sorted(file.path for file in files)
+    if is_folder and fmt is None:
+        paths = [path for path in paths if _known(path)]
+    if not paths:
+        nothing = "the folder holds no files to ingest" if is_folder else "no such file, folder or glob"
+        raise UsageError(f"{source}: {nothing}")
+    return paths
+
+
+def _known(path: str) -> bool:
+    try:
+        format_of(path)
+    except UsageError:
+        return False
+    return True
+
+
+class Stamp(NamedTuple):
+    """The version of a file: two that differ are two versions.
+
+    ``modified``: nanoseconds since 1970; ``mark``: the mark that a store gives to the content.
+    """
+
+    size: int
+    modified: int
+    mark: str = ""
+
+
+def stamps(files: Iterable[str]) -> dict[str, Stamp]:
+    """The present versions of the files that exist."""
+    files = list(files)
+    stamped = zip(files, mapped(_stamp, files), strict=True)
+    return {file: stamp for file, stamp in stamped if stamp is not None}
+
+
+def _stamp(file: str) -> Stamp | None:
+    with suppress(OSError, DataError):
+        return Stamp(*version(file))
+    return None
+
+
+def fingerprint(path: str, stamp: Stamp) -> int:
+    """A number of 64 bits that identifies a version of a file.
+
+    It is made of the file's location, its size, and the mark that a store gives to its content, or else the
+    time of its last change.
+    """
+    etag = stamp.mark.partition(" ")[0]
+    version = etag or f"{stamp.modified} {stamp.mark}"
+    text = f"{_identity(path)}\0{stamp.size}\0{version}"
+    digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def _identity(path: str) -> str:
+    """The name that a file has by itself, whatever it is called by."""
+    elsewhere = is_pipe(path) or is_url(path) or is_stored(path)
+    return path if elsewhere else os.path.realpath(path)
+
+
+def changed(before: Mapping[str, Stamp]) -> str | None:
+    """A sentence about the first file that was changed or deleted; None if all are as ``before``."""
+    now = stamps(before)
+    for file, stamp in before.items():
+        if file not in now:
+            return f"{file} was deleted while it was read"
+        if now[file] != stamp:
+            return f"{file} changed while it was read"
+    return None

@@ -1,0 +1,260 @@
+"""Typed sources: DataFrames, and files that carry a schema. The facets come from the schema (rules 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from driftline.convert import Converter
+from driftline.convert.declared import Declared
+from driftline.convert.leaf_readings import VOID
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import (
+    Field,
+    List,
+    Map,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    decimal,
+    dotted,
+)
+from driftline.errors import UsageError
+from driftline.observe.observation import Observation, Tally, merge_observations
+from driftline.readers.columnar.faulty_values import checked
+from driftline.readers.columnar.rows import (
+    AcceptedRows,
+    ColumnGroup,
+    OpenRows,
+    Rows,
+    RowsObserver,
+    has_required,
+    together,
+)
+from driftline.readers.task import TaskReader
+from driftline.readers.terms import AdmissionTerms
+from driftline.runtime.spark_conf import PLAIN
+from driftline.sources.base import Source
+from driftline.sources.files import ROW_FILE
+from driftline.sources.hive import PathTexts, path_fields
+from driftline.sources.scan import BatchScan, Observed
+from driftline.write import FrameTasks
+from driftline.write.frame import numbered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+_Seen = tuple[int, Observation]  # of a task: the number of the frame, and what its rows are
+
+_TYPES = {
+    "boolean": "boolean",
+    "byte": "int",
+    "short": "int",
+    "integer": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "varchar": "string",
+    "char": "string",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+    "variant": "variant",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypedFrames(Source):
+    """DataFrames of one batch, each with a schema of its own and a label for reports.
+
+    The label is the first of its files, or empty. ``partitioned``: the same, with the texts in the files'
+    paths.
+    """
+
+    frames: Sequence[tuple[str, DataFrame]]
+    partitioned: Sequence[tuple[str, DataFrame]] = ()
+    conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
+
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> FrameScan:
+        """Open the frames for a table."""
+        request = self.request(schema, settings)
+        frames = self.partitioned if settings.hive and self.partitioned else self.frames
+        return FrameScan(request, request.terms, frames)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameScan(BatchScan):
+    """DataFrames of typed columns, each with its label."""
+
+    frames: Sequence[tuple[str, DataFrame]]
+
+    def _tasks(self, conversion: Converter | None) -> FrameTasks:
+        return FrameTasks(
+            [
+                (
+                    _with_file(frame, label),
+                    FrameReader(number, label, frame.columns, self.terms, conversion),
+                )
+                for number, (label, frame) in enumerate(self.frames)
+            ]
+        )
+
+    def _guess(self, last: Observation | None) -> Observed | None:
+        """The observation of the table's last batch if it covers the frames' schemas, or else these schemas.
+
+        Returns None if the table has required columns. The schemas count as one record.
+        """
+        if has_required(self.schema):
+            return None
+        declared = replace(self._merged([], converted=False).seen, tally=Tally(records=1))
+        covered = last is not None and last.shape.covers(declared.shape)
+        return Observed(self, last if last is not None and covered else declared)
+
+    def _merged(self, parts: Sequence[_Seen | None], *, converted: bool) -> Observed:
+        seen = [part for part in parts if part is not None]
+        return Observed(
+            self,
+            merge_observations(
+                together(
+                    [one for at, one in seen if at == number], core_struct(frame.schema), label, self.terms
+                )
+                for number, (label, frame) in enumerate(self.frames)
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FrameReader(TaskReader["Iterator[pa.RecordBatch]", ColumnGroup, AcceptedRows, "_Seen | None"]):
+    """Reads the rows of a frame, whose last column is the file of each."""
+
+    number: int
+    label: str
+    names: Sequence[str]
+    terms: AdmissionTerms
+    converter: Converter | None = None
+
+    @property
+    def converts(self) -> bool:
+        """True if there is a plan."""
+        return self.converter is not None
+
+    def open(self, given: Iterator[pa.RecordBatch]) -> OpenFrame:
+        """Open the batches of one task."""
+        return OpenFrame(self, given)
+
+
+class OpenFrame(OpenRows):
+    """The rows of a frame in one task."""
+
+    def __init__(self, reader: FrameReader, batches: Iterable[pa.RecordBatch]) -> None:
+        super().__init__(reader.terms, reader.converter)
+        self._reader, self._batches = reader, batches
+        self._observer: RowsObserver | None = None
+
+    def groups(self) -> Iterator[ColumnGroup]:
+        """Read the rows file by file."""
+        reader = self._reader
+        for batch in self._batches:
+            for file, rows_of_file in _by_file(batch):
+                rows, struct = _rows(rows_of_file, reader.names, file)
+                self._observer = self._observer or RowsObserver(struct, reader.label, reader.terms)
+                yield ColumnGroup(self._observer, [rows])
+
+    def observed(self) -> _Seen | None:
+        """The frame's number, and the observation; None without rows."""
+        return None if self._observer is None else (self._reader.number, self._observer.result())
+
+
+def with_texts(frames: Sequence[tuple[str, DataFrame]], texts: PathTexts) -> list[tuple[str, DataFrame]]:
+    """Frames of a file each, with columns for the texts in the files' paths.
+
+    If a file has such a column, that counts; nulls are filled in, and other values fail the batch.
+    """
+    fields = path_fields(texts)
+    return [(file, reduce(partial(_with_text, file, texts[file]), fields, frame)) for file, frame in frames]
+
+
+def _with_text(file: str, texts: Mapping[str, str | None], frame: DataFrame, field: Field) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    said = texts.get(field.name)
+    text = F.lit(said)
+    if field.name not in frame.columns:
+        return frame.select("*", text.cast(str(field.type)).alias(field.name))
+    if said is None:
+        return frame
+    own = F.col(f"`{field.name.replace('`', '``')}`")
+    value = text.try_cast(frame.schema[field.name].dataType)
+    agrees = own.isNull() | own.eqNullSafe(value) | own.cast("string").startswith(said)
+    message = F.concat(
+        F.lit(f"{file}: {field.name} is "), own.cast("string"), F.lit(f" in a row, and {said} in the path")
+    )
+    return frame.withColumn(
+        field.name, F.when(agrees, F.coalesce(own, value)).otherwise(F.raise_error(message))
+    )
+
+
+def _with_file(frame: DataFrame, label: str) -> DataFrame:
+    """The frame with the file of each row as its last column, null if there is none."""
+    from pyspark.sql import functions as F
+
+    return numbered(frame.select("*", F.expr(ROW_FILE if label else "cast(null as string)")))
+
+
+def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str) -> tuple[Rows, Struct]:
+    declared = Declared(batch.rename_columns(list(names)).schema)
+    return checked(declared.read(batch.columns), declared.struct, source), declared.struct
+
+
+def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each file, without the column that names it."""
+    *columns, files = batch.columns
+    rows = batch.select(list(range(len(columns))))
+    if files.null_count == len(files):
+        yield "", rows
+        return
+    for file in files.unique().to_pylist():
+        of_file = files.is_null() if file is None else pc.equal(files, file)
+        yield file or "", rows.filter(of_file)
+
+
+def core_struct(schema: Any) -> Struct:
+    """A Spark StructType as our types. Raises UsageError for a type that no table holds, with its path."""
+    names = [f.name for f in schema.fields]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise UsageError(f"the DataFrame has several columns named {twice[0]!r}", hint="rename one of them")
+    return Struct(
+        tuple(Field(f.name, _core(f.dataType, (f.name,)), required=not f.nullable) for f in schema.fields)
+    )
+
+
+def _core(type_: DataType, path: tuple[str, ...]) -> Type:
+    kind = type_.typeName()
+    spark: Any = type_
+    match kind:
+        case "struct":
+            return Struct(tuple(Field(f.name, _core(f.dataType, (*path, f.name))) for f in spark.fields))
+        case "array":
+            return List(_core(spark.elementType, (*path, "element")))
+        case "map":
+            return Map(_core(spark.keyType, (*path, "key")), _core(spark.valueType, (*path, "value")))
+        case "decimal":
+            return decimal(spark.precision, spark.scale)
+        case "void":
+            return VOID
+        case _ if kind in _TYPES:
+            return Primitive(_TYPES[kind])
+        case _:
+            raise UsageError(
+                f"{dotted(path)}: type {kind} has no place in a table", hint="cast it, or drop the column"
+            )

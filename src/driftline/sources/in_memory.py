@@ -1,0 +1,129 @@
+"""Sources that Python holds: DataFrames of pandas and Polars, Arrow's tables and readers, records as dicts.
+
+An iterator yields its items once, but a batch is read several times, and by tasks. So all of it is first
+written to temporary files of Arrow's, some rows at a time, as columns of the types that tables have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from driftline.convert.declared import Declared
+from driftline.convert.python_values import TypedValues, columns_of, record_columns, with_columns
+from driftline.core.schema.types import Struct
+from driftline.errors import SetupError, UsageError
+from driftline.readers.columnar.rows import Rows
+from driftline.sources.given import is_pandas, is_table
+from driftline.sources.spool import folder_in
+
+_ROWS = 2**16  # per batch
+Batches: TypeAlias = "Iterator[tuple[Struct, pa.RecordBatch]]"
+
+
+@dataclass(slots=True)
+class InMemoryReader:
+    """Rows of one struct in a temporary file of Arrow's. ``sizes``: the bytes of each batch there."""
+
+    struct: Struct
+    path: str
+    label: str = ""
+    sizes: list[int] = field(default_factory=list)
+
+    def rows(self, part: int) -> Iterator[Rows]:
+        """The rows of a batch."""
+        with pa.memory_map(self.path) as file:
+            yield Rows(pa.ipc.open_file(file).get_batch(part), "")
+
+
+@contextmanager
+def written(data: Any, room: Path | None = None) -> Iterator[list[InMemoryReader]]:
+    """The data in temporary files, with a reader for the rows of each struct; at the end they are deleted.
+
+    ``room``: a folder for them, as `place_of` returns it. Raises UsageError for an item that is no record,
+    and for a value that no table has; SetupError if there is no room.
+    """
+    with folder_in(room) as folder:
+        yield _write(_batches(data), folder)
+
+
+def _write(batches: Batches, folder: Path) -> list[InMemoryReader]:
+    readers: dict[Struct, InMemoryReader] = {}
+    writers: dict[Struct, pa.RecordBatchWriter] = {}
+    with ExitStack() as held:
+        for struct, batch in batches:
+            if struct not in readers:
+                readers[struct] = InMemoryReader(struct, str(folder / str(len(readers))))
+                writers[struct] = held.enter_context(pa.ipc.new_file(readers[struct].path, batch.schema))
+            try:
+                writers[struct].write_batch(batch)
+            except OSError as error:
+                raise SetupError(
+                    f"the data cannot be written to {folder}: {error}",
+                    hint="a batch needs room there; TMPDIR names another folder",
+                ) from error
+            readers[struct].sizes.append(batch.nbytes)
+    return list(readers.values())
+
+
+def _batches(data: Any) -> Batches:
+    if is_pandas(data):
+        return _of_pandas(data)
+    return _of_arrow(data) if is_table(data) else _of_records(data)
+
+
+def _of_arrow(data: Any) -> Batches:
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError) as error:
+        raise UsageError(
+            f"a {type(data).__name__} is no table", hint="give a table with named columns"
+        ) from error
+    declared = Declared(reader.schema)
+    for batch in reader:
+        for start in range(0, batch.num_rows, _ROWS):
+            yield declared.struct, declared.read(batch.slice(start, _ROWS).columns)
+    yield declared.struct, declared.read([pa.nulls(0, f.type) for f in reader.schema])
+
+
+def _of_records(data: Iterable[Mapping[Any, Any]]) -> Batches:
+    records = iter(data)
+    while some := list(islice(records, _ROWS)):
+        yield record_columns(some)
+
+
+def _of_pandas(frame: Any) -> Batches:
+    """Its columns, and the levels of its index that have a name."""
+    if not hasattr(frame, "columns"):
+        raise UsageError(f"a pandas {type(frame).__name__} is no table", hint="to_frame() makes one of it")
+    indexed = [name for name in frame.index.names if name is not None]
+    frame = frame.reset_index(level=indexed) if indexed else frame
+    names = [str(name) for name in frame.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"the DataFrame has several columns named {twice[0]!r}", hint="rename one of them")
+    for start in range(0, max(1, len(frame)), _ROWS):
+        rows = frame.iloc[start : start + _ROWS]
+        yield with_columns([(name, _of_series(rows.iloc[:, i], name)) for i, name in enumerate(names)])
+
+
+def _of_series(values: Any, name: str) -> Sequence[TypedValues]:
+    """A column; one of objects by the types of its values."""
+    if values.dtype == object:
+        items = values.tolist()
+        nulls = values.isna().tolist()
+        return columns_of([None if null else item for item, null in zip(items, nulls, strict=True)], (name,))
+    array = pa.array(values, from_pandas=True)
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    declared = Declared(pa.schema([pa.field(name, array.type)]))
+    batch = declared.read([array])
+    return [
+        TypedValues(f.type, column, f.doc is not None)
+        for f, column in zip(declared.struct.fields, batch.columns, strict=True)
+    ]

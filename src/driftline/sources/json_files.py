@@ -1,0 +1,190 @@
+"""Files of JSON: lines, or documents.
+
+Tasks observe them, convert them and write the table's rows, in one pass if the plan is known beforehand, or
+likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.types import Schema, Struct
+from driftline.core.values.parse import NOT_UTF8
+from driftline.observe.json_files import (
+    ObservedSplits,
+    Share,
+    Split,
+    blocks,
+    splits_of,
+)
+from driftline.observe.json_lines import JsonObserver
+from driftline.observe.observation import Observation, copied, merge_observations
+from driftline.observe.walk import FEWER_KEYS
+from driftline.readers.json.rows import JsonRows
+from driftline.readers.json.splits import SplitReader
+from driftline.readers.shares import dealt
+from driftline.runtime.stores import at_once, mapped
+from driftline.sources.base import Source
+from driftline.sources.hive import PathTexts, json_members
+from driftline.sources.scan import BatchScan, Observed, ScanRequest
+from driftline.write import PartTasks, is_small
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_SMALL = 4 * 2**20  # bytes of which a split is at least
+# Bytes of the first lines that a guess is made of, where the order of the
+# columns is decided; and of those at so many places behind them.
+_FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
+_TEXT = 8  # bytes of text in one of a packed file, about
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonFiles(Source):
+    """Files of JSON lines, or documents, as one batch. ``texts``: the texts in the paths of the files."""
+
+    spark: SparkSession
+    texts: PathTexts = field(default_factory=dict)
+
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> JsonScan:
+        """Cut the files into splits, unless they were cut so ``before``."""
+        request = self.request(schema, settings)
+        if isinstance(before, JsonScan) and before.is_cut_for(request):
+            splits = before.splits
+        else:
+            splits = self._splits(settings)
+        return JsonScan(request, request.terms, self.spark, splits)
+
+    def _splits(self, settings: Settings) -> Sequence[Split]:
+        """At least two splits a core, where the files can be cut so."""
+        splits = [split for of_file in mapped(splits_of, self.files) for split in of_file]
+        share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
+        members = json_members(self.texts) if settings.hive else {}
+        return [
+            replace(part, beside=members.get(part.path, ()))
+            for split in splits
+            for part in split.cut(max(share, _SMALL))
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonScan(BatchScan):
+    """Splits of files of JSON; once observed, they have the numbers of their first lines.
+
+    ``first``: the shape of the first lines, if they were observed.
+    """
+
+    spark: SparkSession
+    splits: Sequence[Split]
+    first: RecordShape = field(default_factory=RecordShape)
+
+    def is_cut_for(self, request: ScanRequest) -> bool:
+        """True if another request has the same splits."""
+        mine = self.request
+        return (mine.settings.hive, mine.versions) == (request.settings.hive, request.versions)
+
+    def _conversion(self, plan: Plan, struct: Struct, seen: Observation) -> JsonRows:
+        return JsonRows.of(plan, struct, self.terms, seen).beginning_with(self.first)
+
+    def _tasks(self, conversion: JsonRows | None) -> PartTasks:
+        splits = self.splits
+        if conversion is not None:
+            last = set({split.path: i for i, split in enumerate(splits)}.values())
+            splits = [split.to_end() if i in last else split for i, split in enumerate(splits)]
+        return self._dealt(splits, lambda shares: SplitReader(shares, self.terms, conversion))
+
+    def _to_reject(self) -> PartTasks:
+        return self._dealt(self.splits, lambda shares: SplitReader(shares, self.terms, numbered=True))
+
+    def _dealt(self, splits: Sequence[Split], reader: Callable[[Sequence[Share]], SplitReader]) -> PartTasks:
+        """Tasks for all splits: one a core, because starting a Python task costs as much as ten megabytes."""
+        sizes, context = [split.length for split in self.splits], self.spark.sparkContext
+        numbers = dealt(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
+        shares = [[(number, splits[number]) for number in share] for share in numbers]
+        return PartTasks(
+            self.spark, [sum(sizes[number] for number in share) for share in numbers], reader(shares)
+        )
+
+    def _guess(self, last: Observation | None) -> Observed | None:
+        """The observation of the table's last batch, or that of the first lines of large files.
+
+        Returns None for small files, and for documents: such files are observed first.
+        """
+        if last is not None and self._size:
+            return Observed(self, last)
+        if is_small(self.spark.sparkContext, self._size) or any(split.document for split in self.splits):
+            return None
+        return self._first_lines()
+
+    def _merged(self, parts: Sequence[Sequence[ObservedSplits]], *, converted: bool) -> Observed:
+        """One observation of all parts, in each of which lines count from 1."""
+        in_order = sorted(chain.from_iterable(parts), key=lambda part: part.first)
+        counts = {number: count for part in in_order for number, count in part.lines.items()}
+        splits, line = [], 1
+        for number, split in enumerate(self.splits):
+            line = line if split.start else 1
+            splits.append(split.at_line(line))
+            line += counts[number]
+        seen = merge_observations(part.seen.shifted(splits[part.first].line - 1) for part in in_order)
+        first = self.first if converted or not in_order else in_order[0].seen.shape
+        return Observed(replace(self, splits=splits, first=first), seen)
+
+    def _lines(self) -> Sequence[int]:
+        return [split.line - 1 for split in self.splits]
+
+    def _notes(self, seen: Observation) -> Sequence[str]:
+        """Files with text that is not UTF-8."""
+        not_utf8 = [bad.place.source for bad in seen.tally.reasons if bad.reason.startswith(NOT_UTF8)]
+        return [
+            f"JSON is read as UTF-8, and not all of {file} is that: "
+            "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
+            for file in dict.fromkeys(not_utf8)
+        ]
+
+    @property
+    def _size(self) -> int:
+        return sum(split.length for split in self.splits)
+
+    def _first_lines(self) -> Observed:
+        """Observe a few lines of some splits, in this process."""
+        terms, first = self.terms, RecordShape()
+        beginning, behind = _heads(self.splits)
+        observer = JsonObserver(terms.known, terms.settings, terms.judge, many=FEWER_KEYS)
+        for heads in (beginning, behind):
+            read = at_once(lambda head: list(blocks(head, terms.settings.max_record_bytes)), heads)
+            for head, texts in zip(heads, read, strict=True):
+                # Which line of its file a split begins with is not known yet, but
+                # none is before its first byte's number.
+                line = 1 + head.start
+                for lines in texts:
+                    observer.feed(lines, head.path, line)
+                    line += len(lines)
+            if heads is beginning:
+                first = copied(observer.result().shape)
+        return Observed(replace(self, first=first), observer.result())
+
+
+def _heads(splits: Sequence[Split]) -> tuple[list[Split], list[Split]]:
+    """The first lines of the splits whose line numbers are known, and those at even distances behind them."""
+    first = list(_first(splits, _FIRST))
+    rest = splits[len(first) :]
+    step = max(1, len(rest) // _HEADS)
+    behind = [head for at in range(0, len(rest), step) for head in _first(rest[at : at + step], _HEAD)]
+    return first, behind
+
+
+def _first(splits: Sequence[Split], size: int) -> Iterator[Split]:
+    """The first lines of the splits, of so many bytes: of the first split, and of those behind it that begin
+    their files.
+    """
+    for number, split in enumerate(splits):
+        if size <= 0 or (number and split.start):
+            return
+        yield split.head(size)
+        size -= split.length * (_TEXT if split.packed else 1)

@@ -1,0 +1,146 @@
+"""Opens a person's data as a source: a DataFrame, files, a pipe, rows that Python holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from driftline.errors import DataError, UsageError
+from driftline.readers.columnar.parquet import parquet_readers
+from driftline.runtime.connect import must_be_classic
+from driftline.runtime.failure import WHOLE, explained
+from driftline.runtime.spark_conf import FILES, configured, literally
+from driftline.sources.base import Source
+from driftline.sources.column_files import ColumnFiles
+from driftline.sources.files import Stamp, expand, stamps
+from driftline.sources.frames import TypedFrames, with_texts
+from driftline.sources.given import paths_or_rows
+from driftline.sources.hive import PathTexts, path_texts
+from driftline.sources.in_memory import written
+from driftline.sources.json_files import JsonFiles
+from driftline.sources.pipes import is_pipe, spooled
+from driftline.sources.spool import place_of, told_where
+from driftline.sources.texts import json_column as of_column
+from driftline.sources.web import is_url
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Paths and open files; DataFrames of Spark, pandas and Polars; Arrow's tables and readers, and all that has
+# `__arrow_c_stream__`; a record, or an iterable of them: dicts, dataclasses, models, structs, named tuples.
+Data: TypeAlias = Any
+
+
+@contextmanager
+def opened(
+    spark: SparkSession,
+    data: Data,
+    *,
+    format: str | None = None,  # noqa: A002
+    json_column: str | None = None,
+    strings: bool = False,
+    shared: str | None = None,
+) -> Iterator[Source]:
+    """Open data as `open_source` does, or a pipe, an archive, or rows that Python holds.
+
+    Temporary files exist as long as the source is used. ``shared``: the lake's folder, which all tasks see,
+    if known.
+    """
+    if hasattr(data, "selectExpr"):
+        must_be_classic(data)
+        yield open_source(spark, data, json_column=json_column)
+        return
+    paths, rows = paths_or_rows(data)
+    room = place_of(spark, shared)
+    if rows is not None:
+        with told_where(spark, room), written(rows, room) as readers:
+            yield ColumnFiles(spark=spark, found=readers, in_order=len(readers) < 2)
+        return
+    kind, given = expand(paths, format, shared)
+    with told_where(spark, room), spooled(given, kind, room) as (files, names):
+        originals = stamps(file for file in given if not (is_pipe(file) or is_url(file))) if names else None
+        yield _of_files(spark, kind, Named(files, names, originals), strings=strings)
+
+
+def open_source(
+    spark: SparkSession,
+    data: DataFrame | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    format: str | None = None,  # noqa: A002
+    json_column: str | None = None,
+    strings: bool = False,
+) -> Source:
+    """One batch of a DataFrame of Spark's, or of files, of which none is a pipe or an archive.
+
+    ``format``: of the files, by default by their endings; ``json_column``: the frame's column of JSON
+    records; ``strings``: cells of CSV stay text.
+    """
+    if hasattr(data, "selectExpr"):
+        frame = cast("DataFrame", data)
+        if json_column is None:
+            return TypedFrames(frames=[("", frame)])
+        return of_column(frame, json_column)
+    paths, _ = paths_or_rows(data)
+    kind, files = expand(paths, format)
+    return _of_files(spark, kind, Named(files), strings=strings)
+
+
+class Named(NamedTuple):
+    """Files where they are, with the ``names`` and the original versions of those that lie elsewhere than a
+    person said.
+    """
+
+    files: Sequence[str]
+    names: Mapping[str, str] = {}
+    originals: Mapping[str, Stamp] | None = None
+
+    def texts(self) -> PathTexts:
+        """The texts in the paths of the files."""
+        return {file: path_texts(self.names.get(file, file)) for file in self.files}
+
+
+def _of_files(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> Source:
+    """The source of files."""
+    try:
+        return _of_kind(spark, kind, named, strings=strings)
+    except (PySparkException, Py4JError, OSError) as error:
+        raise DataError(*explained(error)) from error
+
+
+def _of_kind(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> Source:
+    files, texts, common = named.files, named.texts(), named._asdict()
+    match kind:
+        case "json":
+            return JsonFiles(spark=spark, texts=texts, **common)
+        case "csv":
+            from driftline.readers.csv.reader import CsvFiles  # late: with the first file of its kind
+
+            return ColumnFiles(spark=spark, found=CsvFiles(spark, files, strings), texts=texts, **common)
+        case "parquet":
+            return ColumnFiles(spark=spark, found=parquet_readers(files), texts=texts, **common)
+        case "avro":
+            from driftline.readers.avro import avro_readers  # late: with the first file of its kind
+
+            return ColumnFiles(spark=spark, found=avro_readers(files), texts=texts, **common)
+        case _:
+            from driftline.readers.columnar.orc import check_timestamps  # late: with the first file
+
+            check_timestamps(spark, files)
+            with configured(spark, FILES):
+                frames = [(file, _load(spark, kind, file)) for file in files]
+                partitioned = with_texts(frames, texts)
+            return TypedFrames(frames=frames, partitioned=partitioned, conf=FILES, **common)
+
+
+def _load(spark: SparkSession, kind: str, file: str) -> DataFrame:
+    try:
+        return spark.read.format(kind).load(literally(file))
+    except (PySparkException, Py4JError) as error:  # the latter of a file whose end is missing
+        message, hint = explained(error)
+        cause = message.removeprefix(f"{file}: ").removeprefix("cannot be read").removeprefix(": ")
+        raise UsageError(f"{file}: cannot be read as {kind}: {cause}", hint or WHOLE) from error

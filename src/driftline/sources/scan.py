@@ -1,0 +1,186 @@
+"""A batch as it is now, opened for a table: all that observing and converting its records need."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from driftline.convert import Converter
+from driftline.core.planning.admission import AdmissionCheck
+from driftline.core.planning.routes import Conflict, Plan, Settings, lean
+from driftline.core.schema.place import Place
+from driftline.core.schema.types import Schema, Struct
+from driftline.observe.expect import expect
+from driftline.observe.observation import Observation
+from driftline.readers.rejects import REJECTED
+from driftline.readers.set_aside import Rejects
+from driftline.readers.task import TaskReader
+from driftline.readers.terms import AdmissionTerms
+from driftline.sources.files import Stamp
+from driftline.write import RowTasks, TaskResult, observed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRequest:
+    """The table that a batch is opened for, by its schema and its settings.
+
+    ``versions``: the files of the batch on this machine, as they are now; those in a store are checked before
+    the commit. ``names``: other names for files, in reports.
+    """
+
+    schema: Schema
+    settings: Settings
+    versions: Mapping[str, Stamp] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def terms(self) -> AdmissionTerms:
+        """The terms on which all records are admitted."""
+        return AdmissionTerms(expect(self.schema, self.settings), self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """An observation of a batch, and the ``scan`` with what was learnt of it, such as its lines' numbers."""
+
+    scan: BatchScan
+    seen: Observation
+
+    def tasks(self, plan: Plan, struct: Struct) -> RowTasks:
+        """Tasks that make rows of ``struct`` by a plan for this observation."""
+        return self.scan.tasks(plan, struct, self.seen)
+
+    def answers(self, request: ScanRequest) -> bool:
+        """True if a scan for the request would observe the same."""
+        return self.scan.request == request and not self.scan.terms.refuse
+
+
+@dataclass(frozen=True, slots=True)
+class BatchScan(ABC):
+    """The records of one batch as they are now, with what is needed to observe them and to make rows of them.
+
+    A scan never changes: to refuse records makes another one. Tasks report what they observed while they made
+    rows, and `merged` makes one observation of that.
+    """
+
+    request: ScanRequest
+    terms: AdmissionTerms
+
+    @property
+    def schema(self) -> Schema:
+        """The table's schema."""
+        return self.request.schema
+
+    @property
+    def settings(self) -> Settings:
+        """The table's settings."""
+        return self.request.settings
+
+    @property
+    def repeats(self) -> bool:
+        """True if the next batch is likely to be like this one, by what its source is."""
+        return True
+
+    def guess(self, last: Observation | None) -> Observed | None:
+        """A likely observation, by which rows may be made at once; None if observing first is better.
+
+        ``last``: the observation of the last batch for such a table.
+        """
+        likely = self._guess(last)
+        return self._named(likely) if likely is not None and likely.seen.tally.records else None
+
+    def observe(self) -> Observed:
+        """Observe every type of every path of every record."""
+        parts = [result.observed for result in observed(self._tasks(None))]
+        return self._named(self._merged(parts, converted=False))
+
+    def merged(self, results: Sequence[TaskResult[Any]]) -> Observed:
+        """The observation of all records by tasks that made rows of them."""
+        return self._named(self._merged([result.observed for result in results], converted=True))
+
+    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> Self:
+        """The scan without the records that are not accepted by the ``judge``, or have one of the
+        ``conflicts``: they are rejects from now on, and not observed as records.
+        """
+        return replace(self, terms=self.terms.refusing(judge, conflicts))
+
+    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
+        """Tasks that make rows of ``struct`` by the plan for what was ``seen``, and observe all records."""
+        return self._tasks(self._conversion(plan, struct, seen))
+
+    def rejects(self, results: Sequence[TaskResult[Any]]) -> Rejects:
+        """The lines and rows that tasks set aside, to be called on the scan of their observation."""
+        return replace(Rejects.of(results), lines=self._lines(), names=self.request.names)
+
+    def rejected(self, everything: str | None = None) -> DataFrame:
+        """The rejected lines and rows, with the columns of `REJECTED`.
+
+        This reads the batch once more. ``everything``: the reason for which all records are rejected.
+        """
+        from pyspark.sql import functions as F
+
+        frame = self._to_reject().batches(partial(_rejects, everything), REJECTED)
+        if not self.request.names:
+            return frame
+        names = F.create_map(*(F.lit(text) for pair in self.request.names.items() for text in pair))
+        source = F.coalesce(F.try_element_at(names, F.col("source")), F.col("source"))
+        return frame.withColumn("source", source)
+
+    def notes(self, seen: Observation) -> Sequence[str]:
+        """Notes for a person on how the files were read, by what was seen in them."""
+        notes = self._notes(seen)
+        for path, name in self.request.names.items():
+            notes = [note.replace(path, name) for note in notes]
+        return notes
+
+    @abstractmethod
+    def _guess(self, last: Observation | None) -> Observed | None: ...
+
+    def _conversion(self, plan: Plan, struct: Struct, seen: Observation) -> Any:
+        """The conversion to rows; of columns, unless a source has another one."""
+        return Converter(struct, lean(plan.route), self.settings)
+
+    @abstractmethod
+    def _tasks(self, conversion: Any) -> RowTasks:
+        """Tasks that read all records; without a ``conversion`` they only observe them."""
+
+    @abstractmethod
+    def _merged(self, parts: Sequence[Any], *, converted: bool) -> Observed:
+        """The observation of all records by what each task observed. ``converted``: they made rows, too."""
+
+    def _to_reject(self) -> RowTasks:
+        """Tasks that read the rejects."""
+        return self._tasks(None)
+
+    def _lines(self) -> Sequence[int]:
+        """The number of lines before each part in its file, if the tasks count from 1 in each."""
+        return ()
+
+    def _notes(self, seen: Observation) -> Sequence[str]:
+        return ()
+
+    def _named(self, observed: Observed) -> Observed:
+        names = self.request.names
+        if not names:
+            return observed
+
+        def placed(place: Place) -> Place:
+            """The place, in the file of another name."""
+            return replace(place, source=names.get(place.source, place.source))
+
+        return replace(observed, seen=observed.seen.placed(placed))
+
+
+def _rejects(
+    everything: str | None, reader: TaskReader[Any, Any, Any, Any], given: Any
+) -> Iterator[pa.RecordBatch]:
+    yield from reader.rejects(given, everything)

@@ -1,0 +1,144 @@
+"""Scans of files, without Spark: opened, observed, read by a plan; nothing of them changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from driftline.core.planning.admission import AdmissionCheck
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Schema
+from driftline.readers.columnar.parquet import parquet_readers
+from driftline.readers.csv.reader import CsvFiles
+from driftline.sources.base import Source
+from driftline.sources.column_files import ColumnFiles
+from driftline.sources.json_files import JsonFiles
+from driftline.sources.scan import Observed
+from driftline.write import run
+from driftline.write.run import RowTasks
+
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
+Put = Callable[[Path], Source]
+
+
+def json_files(folder: Path, **more: Any) -> Source:
+    texts = ['{"a": 1, "b": "x"}\nbad\n{"a": 2}\n', '{"a": 3}\n{"a": 4, "b": "y"}\n']
+    files = [str(folder / f"{i}.jsonl") for i in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        Path(file).write_text(text)
+    return JsonFiles(spark=SPARK, files=files, **more)
+
+
+def csv_files(folder: Path) -> Source:
+    file = folder / "in.csv"
+    file.write_text("a,b\n1,x\n2,\n3,z,too many\n3,\n4,y\n")
+    return ColumnFiles(spark=SPARK, found=CsvFiles(SPARK, [str(file)], strings=False), files=[str(file)])
+
+
+def parquet_files(folder: Path) -> Source:
+    file = folder / "in.parquet"
+    parquet.write_table(pa.table({"a": [1, 2, 3, 4], "b": ["x", None, None, "y"]}), file, row_group_size=2)
+    return ColumnFiles(spark=SPARK, found=parquet_readers([str(file)]), files=[str(file)])
+
+
+class _Rdd:
+    def __init__(self, items: Iterable[Any]) -> None:
+        self.items = items
+
+    def parallelize(self, items: Sequence[Any], count: int) -> _Rdd:
+        assert len(items) == count
+        return _Rdd(items)
+
+    def map(self, task: Callable[[Any], Any]) -> _Rdd:
+        return _Rdd(map(task, self.items))
+
+    def flatMap(self, task: Callable[[Any], Iterable[Any]]) -> _Rdd:  # noqa: N802  Spark's name
+        return _Rdd(item for share in self.items for item in task(share))
+
+    def collect(self) -> list[Any]:
+        return list(self.items)
+
+
+@pytest.fixture(params=[True, False], ids=["here", "in tasks"])
+def _small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SPARK.sparkContext, "parallelize", _Rdd(()).parallelize, raising=False)
+    if not request.param:
+        monkeypatch.setattr(run, "_SMALL", -1)
+
+
+def numbers(rows: Iterable[pa.RecordBatch]) -> list[int]:
+    """The numbers in the rows; a drifted value is in another column."""
+    return [number for batch in rows for number in batch.column(0).to_pylist() if number is not None]
+
+
+def written(observed: Observed) -> tuple[RowTasks, list[int]]:
+    """The tasks by a plan for an observation, and the rows that they made."""
+    planned = plan(Schema(), observed.seen.shape)
+    tasks = observed.tasks(planned, planned.schema.struct)
+    return tasks, sorted(number for part in tasks.run(numbers, None) for number in part)
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("put", [json_files, csv_files, parquet_files])
+def test_tasks_report_what_observing_alone_sees(tmp_path: Path, put: Put) -> None:
+    scan = put(tmp_path).open(Schema(), Settings())
+    observed = scan.observe()
+    assert observed.seen.tally.records == 4
+    assert observed.answers(scan.request)
+    tasks, rows = written(observed)
+    assert rows == [1, 2, 3, 4]
+    assert tasks.results is not None and not any(result.diverged for result in tasks.results)
+    merged = observed.scan.merged(tasks.results)
+    assert merged.seen.tally == observed.seen.tally
+    assert plan(Schema(), merged.seen.shape) == plan(Schema(), observed.seen.shape)
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_speculated_plan_that_does_not_hold_is_in_the_results(tmp_path: Path) -> None:
+    source = json_files(tmp_path)
+    scan = source.open(Schema(), Settings())
+    likely = scan.observe()
+    Path(source.files[1]).write_text('{"a": "drifted"}\n{"a": 4}\n')
+    guessed = source.open(Schema(), Settings()).guess(likely.seen)
+    assert guessed is not None
+    tasks, rows = written(guessed)
+    assert tasks.results is not None and any(result.diverged for result in tasks.results)
+    assert len(rows) < 4
+    merged = guessed.scan.merged(tasks.results)
+    assert (merged.seen.tally.records, merged.seen.tally.malformed) == (4, 1)
+    assert not merged.answers(scan.request), "the file is another one"
+    assert written(merged)[1] == [1, 2, 4]
+
+
+def test_refusing_gives_another_scan(tmp_path: Path) -> None:
+    scan = json_files(tmp_path).open(Schema(), Settings())
+    refusing = scan.refusing(AdmissionCheck((Schema(),), (), Settings(), frozenset()), ())
+    assert refusing.terms.refuse and not scan.terms.refuse
+    assert refusing.observe().seen.tally.malformed > scan.observe().seen.tally.malformed == 1
+    assert not refusing.observe().answers(scan.request)
+
+
+def test_files_are_cut_once_for_all_states_of_a_table(tmp_path: Path) -> None:
+    source = json_files(tmp_path)
+    scan = source.open(Schema(), Settings())
+    observed = scan.observe()
+    again = source.open(plan(Schema(), observed.seen.shape).schema, Settings(), observed.scan)
+    assert getattr(again, "splits") is getattr(observed.scan, "splits")  # noqa: B009
+    Path(source.files[0]).write_text('{"a": 1}\n')
+    now = source.open(Schema(), Settings(), again)
+    assert getattr(now, "splits") != getattr(again, "splits")  # noqa: B009
+
+
+def test_reports_name_files_as_a_person_did(tmp_path: Path) -> None:
+    file = str(tmp_path / "0.jsonl")
+    source = json_files(tmp_path, names={file: "zip/0.jsonl"})
+    (reason,) = source.open(Schema(), Settings()).observe().seen.tally.reasons
+    assert reason.place.source == "zip/0.jsonl"
+    assert reason.place.line == 2
