@@ -177,15 +177,16 @@ class LineTask:
     def observe(
         self, runs: Sequence[Run], everything: str | None = None
     ) -> tuple[AcceptedLines, pa.RecordBatch | None]:
-        """Observe some lines, which are converted together: their places count through all runs."""
+        """Observe some lines. Those to be converted come together: their places count through all runs."""
         lines: list[bytes] = []
         judged: list[Looked] = []
         rejects: list[Reject] = []
         for run in runs:
             looked = self._observer.feed(run.lines, run.source, run.line)
             rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
-            judged += [(len(lines) + place, why) for place, why in looked]
-            lines += run.lines
+            if self._make is not None:
+                judged += [(len(lines) + place, why) for place, why in looked]
+                lines += run.lines
         return AcceptedLines(lines, judged), reject_batch(rejects) if rejects else None
 
     def convert(self, accepted: AcceptedLines) -> Iterator[Rows]:
