@@ -17,9 +17,11 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.readers.csv.reader import CsvFiles
+from driftline.settings import as_properties, from_properties
 from driftline.sources.base import Source
 from driftline.sources.column_files import ColumnFiles
 from driftline.sources.json_files import JsonFiles
+from driftline.sources.opening import opened
 from driftline.sources.scan import Observed
 from driftline.write import run
 from driftline.write.run import RowTasks
@@ -46,6 +48,29 @@ def parquet_files(folder: Path) -> Source:
     file = folder / "in.parquet"
     parquet.write_table(pa.table({"a": [1, 2, 3, 4], "b": ["x", None, None, "y"]}), file, row_group_size=2)
     return ColumnFiles(spark=SPARK, found=parquet_readers([str(file)]), files=[str(file)])
+
+
+def more_and_more_json(folder: Path) -> list[str]:
+    """Files of which the last is the largest."""
+    texts = ['{"a": 1}\n', '{"a": 2}\n', '{"a": 3}\n{"a": 4, "b": "a long text"}\n']
+    return [put_text(folder / f"{i}.jsonl", text) for i, text in enumerate(texts)]
+
+
+def csv_with_two_headers(folder: Path) -> list[str]:
+    texts = ["a,b\n1,x\n", "a,c\n2,x\n", "a,b\n3,x\n4,y\n"]
+    return [put_text(folder / f"{i}.csv", text) for i, text in enumerate(texts)]
+
+
+def parquet_of_two_types(folder: Path) -> list[str]:
+    files = [str(folder / f"{i}.parquet") for i in range(4)]
+    for number, (file, other) in enumerate(zip(files, [1, "x", 2, 3], strict=True), 1):
+        parquet.write_table(pa.table({"a": [number], "b": [other]}), file)
+    return files
+
+
+def put_text(file: Path, text: str) -> str:
+    file.write_text(text)
+    return str(file)
 
 
 class _Rdd:
@@ -98,6 +123,20 @@ def test_tasks_report_what_observing_alone_sees(tmp_path: Path, put: Put) -> Non
     merged = observed.scan.merged(tasks.results)
     assert merged.seen.tally == observed.seen.tally
     assert plan(Schema(), merged.seen.shape) == plan(Schema(), observed.seen.shape)
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("put", [more_and_more_json, csv_with_two_headers, parquet_of_two_types])
+def test_changes_by_key_come_in_the_order_of_their_files(
+    tmp_path: Path, put: Callable[[Path], list[str]]
+) -> None:
+    settings = from_properties(as_properties({"key": "b"}))
+    with opened(SPARK, put(tmp_path)) as source:
+        observed = source.open(Schema(), settings).observe()
+    planned = plan(Schema(), observed.seen.shape)
+    parts = observed.tasks(planned, planned.schema.struct).run(numbers, None)
+    rows = [number for part in parts for number in part]
+    assert rows == list(range(1, 1 + len(rows)))
 
 
 @pytest.mark.usefixtures("_small")

@@ -168,6 +168,11 @@ class AvroReader:
         """Bytes of each part."""
         return [cut.size for cut in self.cuts]
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The file of each part."""
+        return [cut.path for cut in self.cuts]
+
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of some blocks. Raises DataError where the file is broken."""
         cut = self.cuts[part]

@@ -28,6 +28,22 @@ def dealt(sizes: Sequence[int], tasks: int) -> list[list[int]]:
     return [sorted(share) for share in shares]
 
 
+def in_runs(sizes: Sequence[int], tasks: int) -> list[list[int]]:
+    """The numbers of parts of these sizes, in order: those of a task follow one another.
+
+    >>> in_runs([5, 9, 4], 2)
+    [[0], [1, 2]]
+    """
+    total = 2 * sum(sizes) or 1
+    shares: list[list[int]] = [[] for _ in range(tasks)]
+    begin = 0
+    for number, size in enumerate(sizes):
+        middle = 2 * begin + size
+        shares[min(middle * tasks // total, tasks - 1)].append(number)
+        begin += size
+    return [share for share in shares if share] or [[]]
+
+
 def gathered(parts: Iterable[T], weigh: Callable[[T], tuple[int, int]]) -> Iterator[list[T]]:
     """Some parts at a time, which are converted at once. ``weigh``: the rows of one, and their bytes."""
     group: list[T] = []

@@ -23,7 +23,6 @@ from driftline.readers.columnar.rows import (
     has_required,
     together,
 )
-from driftline.readers.shares import dealt
 from driftline.sources.base import Source
 from driftline.sources.hive import PathTexts, partitioned
 from driftline.sources.scan import BatchScan, Observed
@@ -56,6 +55,9 @@ class ColumnFiles(Source):
         )
         readers = partitioned(found.readers, self.texts) if settings.hive else found.readers
         parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
+        if settings.row_key is not None:  # a later file counts, whichever reader has it
+            places = {file: place for place, file in enumerate(self.files)}
+            parts.sort(key=lambda part: places.get(readers[part.reader].paths[part.part], 0))
         return ColumnScan(request, terms, self.spark, found, readers, parts)
 
 
@@ -76,7 +78,7 @@ class ColumnScan(BatchScan):
     def _tasks(self, conversion: Converter | None) -> PartTasks:
         sizes, context = [part.size for part in self.parts], self.spark.sparkContext
         alone = conversion is None and is_small(context, sum(sizes))
-        shares = dealt(sizes, 1 if alone else context.defaultParallelism)
+        shares = self._shares(sizes, 1 if alone else context.defaultParallelism)
         reader = PartReader(self.readers, self.parts, shares, self.terms, conversion)
         return PartTasks(self.spark, [sum(sizes[number] for number in share) for share in shares], reader)
 

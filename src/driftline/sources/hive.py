@@ -115,6 +115,11 @@ class PartitionedReader:
         """Bytes of each part."""
         return self.reader.sizes
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The file of each part."""
+        return self.reader.paths
+
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a part. Raises DataError if a column contradicts the path of its file."""
         for rows in self.reader.rows(part):

@@ -36,6 +36,11 @@ class InMemoryReader:
     label: str = ""
     sizes: list[int] = field(default_factory=list)
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The file of each part."""
+        return [self.path] * len(self.sizes)
+
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a batch."""
         with pa.memory_map(self.path) as file:

@@ -27,7 +27,6 @@ from driftline.observe.observation import Observation, copied, merge_observation
 from driftline.observe.walk import FEWER_KEYS
 from driftline.readers.json.rows import JsonRows
 from driftline.readers.json.splits import SplitReader
-from driftline.readers.shares import dealt
 from driftline.runtime.stores import at_once, mapped
 from driftline.sources.base import Source
 from driftline.sources.hive import PathTexts, json_members
@@ -105,7 +104,7 @@ class JsonScan(BatchScan):
     def _dealt(self, splits: Sequence[Split], reader: Callable[[Sequence[Share]], SplitReader]) -> PartTasks:
         """Tasks for all splits: one a core, because starting a Python task costs as much as ten megabytes."""
         sizes, context = [split.length for split in self.splits], self.spark.sparkContext
-        numbers = dealt(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
+        numbers = self._shares(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
         shares = [[(number, splits[number]) for number in share] for share in numbers]
         return PartTasks(
             self.spark, [sum(sizes[number] for number in share) for share in numbers], reader(shares)

@@ -17,6 +17,7 @@ from driftline.observe.expect import expect
 from driftline.observe.observation import Observation
 from driftline.readers.rejects import REJECTED
 from driftline.readers.set_aside import Rejects
+from driftline.readers.shares import dealt, in_runs
 from driftline.readers.task import TaskReader
 from driftline.readers.terms import AdmissionTerms
 from driftline.sources.files import Stamp
@@ -164,6 +165,10 @@ class BatchScan(ABC):
     def _lines(self) -> Sequence[int]:
         """The number of lines before each part in its file, if the tasks count from 1 in each."""
         return ()
+
+    def _shares(self, sizes: Sequence[int], tasks: int) -> list[list[int]]:
+        """The numbers of the parts that each task reads; in order where a later record counts."""
+        return (dealt if self.settings.row_key is None else in_runs)(sizes, tasks)
 
     def _notes(self, seen: Observation) -> Sequence[str]:
         return ()

@@ -150,6 +150,11 @@ class ParquetReader:
     groups: Sequence[RowGroup]
     sizes: Sequence[int]
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The file of each part."""
+        return [group.path for group in self.groups]
+
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a row group. Raises DataError where the file is broken."""
         group = self.groups[part]

@@ -64,6 +64,11 @@ class ColumnReader(Protocol):
         """The bytes of each part."""
         ...
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The file of each part."""
+        ...
+
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a part, some at a time."""
         ...

@@ -197,6 +197,11 @@ class CsvReader:
         """Bytes of each stretch."""
         return [stretch.size for stretch in self.stretches]
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The file of each part."""
+        return [stretch.path for stretch in self.stretches]
+
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a stretch, and what is none."""
         names = [f.name for f in self.struct.fields]
