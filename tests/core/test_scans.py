@@ -14,7 +14,9 @@ from pyarrow import parquet
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import Schema
+from driftline.core.schema.types import DOUBLE, Schema
+from driftline.ingest.accept import accepted
+from driftline.ingest.recent import RecentBatches
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.readers.csv.reader import CsvFiles
 from driftline.settings import as_properties, from_properties
@@ -137,6 +139,21 @@ def test_changes_by_key_come_in_the_order_of_their_files(
     parts = observed.tasks(planned, planned.schema.struct).run(numbers, None)
     rows = [number for part in parts for number in part]
     assert rows == list(range(1, 1 + len(rows)))
+
+
+@pytest.mark.usefixtures("_small")
+def test_nan_is_no_key_and_no_order(tmp_path: Path) -> None:
+    nan, file = float("nan"), str(tmp_path / "in.parquet")
+    records = {"n": [1, 2, 3, 4], "v": [nan] * 4, "a": [{"id": i} for i in (nan, 1.5, 2.0, None)]}
+    parquet.write_table(pa.table({**records, "at": [1.0, 2.0, nan, 3.0]}), file)
+    settings = from_properties(as_properties({"key": "a.id", "order_by": "at"}))
+    with opened(SPARK, file) as source:
+        observed, planned = accepted(source.open(Schema(), settings), RecentBatches(), lambda _: None)
+
+    assert written(observed)[1] == [2]
+    assert observed.seen.tally.malformed == 3
+    assert {str(conflict) for conflict in planned.conflicts} == {"a.id: key: no value", "at: order: no value"}
+    assert planned.schema.find(("v",)).type == DOUBLE
 
 
 @pytest.mark.usefixtures("_small")

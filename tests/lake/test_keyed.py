@@ -61,6 +61,7 @@ def test_what_has_no_key_or_no_order_waits(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{"id": 1, "seq": 5, "n": 1}], settings=SETTINGS)
     bad = [{"id": None, "seq": 6}, {"seq": 6}, {"id": [1], "seq": 6}, {"id": 1, "seq": "x"}, {"id": 1}]
+    bad += [{"id": float("nan"), "seq": 6}, {"id": 1, "seq": float("nan")}]
     result = table.ingest([*bad, {"id": 1, "seq": 6, "n": 2}])
 
     assert (result.rows_quarantined, result.to_dict()["updated"]) == (len(bad), 1)

@@ -103,7 +103,7 @@ def _mark_record(
     for key, columns in by_key.items():
         if key or key in shape.fields:
             below, seen = known.fields.get(key, UNKNOWN), shape.fields[key]
-            if below.required and _some_missing([array for _, array in columns]):
+            if below.required and _some_missing([array for _, array in columns], nan=below.needed):
                 seen.missing = True
             for type_, array in columns:
                 _mark_field(array, type_, seen, below)
@@ -112,9 +112,9 @@ def _mark_record(
             shape.fields[key] = FieldShape(Place(), absent=True, missing=True)
 
 
-def _some_missing(arrays: Sequence[pa.Array]) -> bool:
-    """True if some record has a value in none of the columns."""
-    return bool(np.logical_and.reduce([array.is_null() for array in arrays]).any())
+def _some_missing(arrays: Sequence[pa.Array], *, nan: bool) -> bool:
+    """True if some record has a value in none of the columns. ``nan``: NaN is none."""
+    return bool(np.logical_and.reduce([array.is_null(nan_is_null=nan) for array in arrays]).any())
 
 
 def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: ExpectedField) -> None:

@@ -61,15 +61,16 @@ class ExpectedField:
     """A table's columns for one field.
 
     ``types``: of its columns, inside their lists; ``fields``: those of its records, ``value``: of its maps;
-    ``required``: one of the columns is, or rows are known or ordered by the field. ``sole``: the type of the
-    only column, if values of this type are nothing new. ``beside``: the keys of objects that are kept apart,
-    if there is a struct beside a map.
+    ``required``: one of the columns is, or rows are known or ordered by the field, which is ``needed`` then:
+    NaN is no value of it. ``sole``: the type of the only column, if values of this type are nothing new.
+    ``beside``: the keys of objects that are kept apart, if there is a struct beside a map.
     """
 
     types: frozenset[Primitive] = frozenset()
     fields: Mapping[str, ExpectedField] = field(default_factory=dict)
     value: ExpectedField | None = None
     required: bool = False
+    needed: bool = False
     sole: Facet | None = None
     beside: BesideMap | None = None
 
@@ -128,6 +129,7 @@ def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) ->
         fields,
         _expect(values, below.of("value"), settings) if values else None,
         contract.needed or any(column.required for column in columns),
+        contract.needed,
         _sole(columns, contract, settings.dates),
         beside,
     )

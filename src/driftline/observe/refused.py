@@ -82,7 +82,8 @@ def _at(values: pa.Array, type_: Type, path: Path, conflict: Conflict | None) ->
 
 def _leaf(values: pa.Array, type_: Type, conflict: Conflict | None) -> Flags:
     if conflict is not None and conflict.facet is None:
-        return ~_valid(values)
+        nulls: Flags = values.is_null(nan_is_null=conflict.nan).to_numpy(zero_copy_only=False)
+        return nulls
     dim, inner = peel(type_)
     if isinstance(inner, Primitive) and inner.name == "void":
         return np.zeros(len(values), np.bool_)

@@ -27,7 +27,7 @@ def lacking(shape: RecordShape, contract: Contract, parent: Path = ()) -> Iterat
         if field.missing or field.empty_lists or field.empty_record or not field.facets:
             # A field that has values somewhere has its place there.
             place = field.place if not field.facets else Place()
-            yield Conflict(path, f"the {role}", None, f"{role}: no value", "", place)
+            yield Conflict(path, f"the {role}", None, f"{role}: no value", "", place, nan=True)
         if child.role:
             continue
         for facet, profile in field.facets.items():

@@ -156,7 +156,7 @@ class Conflict:
     """A refusal: values of ``facet`` at ``path``, a path of the data.
 
     ``inexact``: only those not exact in this column, by the epoch ``unit``. ``facet`` None: records without a
-    value there. ``limit``: the table has no room for them.
+    value there; with ``nan``, NaN is none. ``limit``: the table has no room for them.
     """
 
     path: Path
@@ -168,6 +168,7 @@ class Conflict:
     inexact: Facet | None = None
     unit: str | None = None
     limit: bool = False
+    nan: bool = False
 
     @property
     def incoming_type(self) -> str:
