@@ -103,6 +103,10 @@ def test_settings_of_a_key() -> None:
         ({"key": "id", "order_by": "id"}, "id is named twice"),
         ({"key": "a.element"}, "no key or order is inside a list"),
         ({"key": "id", "exclude": ["id"]}, "id is excluded, and the key needs it"),
+        (
+            {"key": "id", "delete_when": "a.op = 1", "exclude": ["a"]},
+            "a is excluded, and delete_when needs it",
+        ),
         ({"key": "id", "policy": "strict"}, "id: the policy is strict, and fields of the key need preserve"),
         ({"key": "id", "hints": {"id": "list<long>"}}, "id: a key is no list"),
         ({"key": "a b."}, "'a b.' is not a path"),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ import pytest
 from core.test_convert_rules import Lines
 from driftline.convert import Converter, arrow_schema
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import Schema, Struct
+from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
+from driftline.ingest.batch import Planned
 from driftline.ingest.recent import RecentBatches
-from driftline.ingest.upsert import Changes
+from driftline.ingest.upsert import Changes, check_possible
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys
 from driftline.keys.settle import Found, KeyCounts
@@ -203,6 +205,29 @@ def test_a_key_that_is_not_a_number_is_no_silent_loss(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="1 records have no key in id, the first of them is record 2"):
         changes.settle(None, table, {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("record", "more"),
+    [
+        ({"id": 1, "b": 1, "a": {"op": "d"}}, {"max_columns": 2}),
+        ({"id": 1, "a": {"op": "d"}}, {"new_fields": {"a": "hold"}}),
+        ({"id": 1, "a": [{"op": "d"}]}, {}),
+        ({"id": 1, "a": {f"2026-01-{day:02}": "d" for day in range(1, 32)}}, {"maps": "auto"}),
+    ],
+    ids=["beyond a limit", "held", "in a list", "in a map"],
+)
+def test_what_deletes_is_not_looked_for_in_vain(record: Event, more: dict[str, object]) -> None:
+    deletes = {"key": "id", "delete_when": "a.op = 'd' or a.op is null"}
+    settings = from_properties(as_properties({**deletes, "beyond": "rest", **more}))
+    table = Schema(Struct((Field("id", LONG, 1),)))
+    scan: Any = Lines([json.dumps(record).encode()], table, settings)
+    observed, planned = accepted(scan, RecentBatches(), lambda _: None)
+    batch: Any = SimpleNamespace(table=SimpleNamespace(name="t"), source=SimpleNamespace(in_order=True))
+    state: Any = None
+
+    with pytest.raises(DataError, match=r"t: delete_when needs a\.op, and values of it have no column"):
+        check_possible(Planned(batch, state, observed, planned))
 
 
 def _struct(table: FilesTable) -> Struct:

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
+from driftline.core.planning.routes import Plan
 from driftline.core.planning.row_key import ORDER_KIND, RowKey
-from driftline.core.schema.types import Struct, dotted
+from driftline.core.schema.types import List, Map, Path, Struct, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
@@ -45,6 +46,12 @@ def check_possible(planned: Planned) -> None:
             f"{table}: records of several types come in no order, and the table has no order_by",
             "name the field that orders changes when the table is made: --order-by PATH",
         )
+    for path in row_key.delete_paths:
+        if _is_hidden(planned.plan, path, planned.settings.mark):
+            raise DataError(
+                f"{table}: delete_when needs {spelled_path(path)}, and values of it have no column of their own",
+                "give them one: a higher max_columns, new_fields = add or maps = off for the path",
+            )
     # Which row a null value deletes, the key of its message says.
     if count := planned.seen.tally.tombstones:
         raise DataError(
@@ -52,6 +59,16 @@ def check_possible(planned: Planned) -> None:
             "which is not read yet",
             "leave them out before, or have deletes come as records: --delete-when",
         )
+
+
+def _is_hidden(plan: Plan, path: Path, mark: str) -> bool:
+    """True if values at the path go to the rest, into a map or a list, where conditions do not look."""
+    in_rest = {sent for field in plan.route.fields for sent in field.rest_paths((field.key,))}
+    parents = [path[:depth] for depth in range(1, len(path))]
+    columns = (c for parent in parents for c in columns_of(plan.schema.struct, parent, mark))
+    return not in_rest.isdisjoint([*parents, path]) or any(
+        isinstance(column.field.type, List | Map) for column in columns
+    )
 
 
 @dataclass(frozen=True, slots=True)
