@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
@@ -221,15 +222,13 @@ def test_a_file_that_changes_meanwhile_is_taken_whole_as_it_then_is(
 
 def meanwhile(patch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
     """Makes the change between observing, or guessing, and reading."""
-    import driftline.ingest.accept as road
-
-    plan = road.plan
+    plan = RecentBatches.plan
 
     def meddle(*args: Any) -> Any:
         change()
         return plan(*args)
 
-    patch.setattr(road, "plan", meddle)
+    patch.setattr(RecentBatches, "plan", meddle)
 
 
 def test_files_that_are_broken_inside_are_named(table: Table, spark: SparkSession, tmp_path: Path) -> None:
