@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
+_FAULT = "nothing of the batch is in: this is a fault of driftline's, please report it"
+
 
 def check_possible(planned: Planned) -> None:
     """Raise DataError for changes by key that cannot be settled."""
@@ -110,7 +112,7 @@ class Changes:
             raise DataError(
                 f"{self.table}: of {self.slices.rows} changes {settled.counts.total} were settled, and {written} of "
                 f"{len(settled.live)} rows written",
-                "nothing of the batch is in: this is a fault of driftline's, please report it",
+                _FAULT,
             )
         return settled.counts
 
@@ -132,11 +134,11 @@ class Changes:
         )
 
     def _check_all(self, values: pa.Array, role: str, paths: Sequence[tuple[str, ...]]) -> None:
-        """Raise DataError for a record without a key or an order that was let through: it is NaN."""
+        """Raise DataError for a record without a key or an order that was let through."""
         if values.null_count:
             row = values.is_null().to_numpy(zero_copy_only=False).argmax()
             raise DataError(
                 f"{self.table}: {values.null_count} records have no {role} in {', '.join(map(spelled_path, paths))}, "
-                f"the first of them is record {row + 1}: is it NaN?",
-                "mend the data: nothing of the batch is in",
+                f"the first of them is record {row + 1}",
+                _FAULT,
             )

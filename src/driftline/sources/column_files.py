@@ -57,7 +57,8 @@ class ColumnFiles(Source):
         parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
         if settings.row_key is not None:  # a later file counts, whichever reader has it
             places = {file: place for place, file in enumerate(self.files)}
-            parts.sort(key=lambda part: places.get(readers[part.reader].paths[part.part], 0))
+            paths = [reader.paths for reader in readers]
+            parts.sort(key=lambda part: places.get(paths[part.reader][part.part], 0))
         return ColumnScan(request, terms, self.spark, found, readers, parts)
 
 
