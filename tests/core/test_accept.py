@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,33 +18,42 @@ from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
+from driftline.ingest.recent import RecentBatches
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.observation import Observation, merge_observations
+from driftline.observe.observation import merge_observations
+from driftline.sources.scan import Observed
 
 
-@dataclass
+@dataclass(frozen=True)
 class Lines:
     """A batch of JSON lines, observed in this process, the last of the ``tasks`` first."""
 
     lines: Sequence[bytes]
+    schema: Schema
+    settings: Settings
     judge: AdmissionCheck | None = None
     tasks: int = 1
+    repeats: bool = False
 
-    def observe(self, schema: Schema, settings: Settings) -> Observation:
+    def observe(self) -> Observed:
         parts, size = [], -(-len(self.lines) // self.tasks) or 1
         for start in reversed(range(0, max(1, len(self.lines)), size)):
-            self.observer = JsonObserver(expect(schema, settings), settings, self.judge)
-            self.observer.feed(self.lines[start : start + size], "lines", start + 1)
-            parts.append(self.observer.result())
-        return merge_observations(parts)
+            observer = self.observer()
+            observer.feed(self.lines[start : start + size], "lines", start + 1)
+            parts.append(observer.result())
+        return Observed(self, merge_observations(parts))  # type: ignore[arg-type]
 
-    def refuse(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> None:
-        self.judge = judge
+    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> Lines:
+        return replace(self, judge=judge)
+
+    def observer(self) -> JsonObserver:
+        return JsonObserver(expect(self.schema, self.settings), self.settings, self.judge)
 
     def verdicts(self) -> list[bool]:
         """Which lines the road lets through when it reads them again to write them."""
-        return [self.observer.look(line, "lines", i) is None for i, line in enumerate(self.lines, 1)]
+        observer = self.observer()
+        return [observer.look(line, "lines", i) is None for i, line in enumerate(self.lines, 1)]
 
 
 @dataclass(frozen=True)
@@ -53,11 +63,12 @@ class Taken:
 
 
 def take(schema: Schema, lines: Sequence[bytes], given: Settings, tasks: int = 1) -> Taken:
-    source = Lines(lines, tasks=tasks)
-    seen, planned = accepted(source, schema, given, lambda _: None)  # type: ignore[arg-type]
-    kept = source.verdicts()
-    assert sum(kept) == seen.tally.records
-    assert seen.tally.records + seen.tally.malformed == len(lines)
+    scan: Any = Lines(lines, schema, given, tasks=tasks)
+    observed, planned = accepted(scan, RecentBatches(), lambda _: None)
+    scan, tally = observed.scan, observed.seen.tally
+    kept = scan.verdicts()
+    assert sum(kept) == tally.records
+    assert tally.records + tally.malformed == len(lines)
     assert bool(planned.conflicts) == (not all(kept))
     return Taken(planned.schema, kept)
 

@@ -16,8 +16,8 @@ from driftline.core.changes import (
     apply,
     diff,
     in_words,
+    reportable,
     to_dict,
-    told,
 )
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import DATE, DOUBLE, LONG, STRING, Field, List
@@ -129,7 +129,7 @@ def test_what_a_rename_leaves_in_the_comment_is_not_told() -> None:
     before = schema("a: long, b: long, c: long")
     now = apply(before, [RenameColumn((x,), f"{x}2") for x in "abc"])
     now = apply(now, [SetDoc(("b2",), "in bytes"), SetDoc(("c2",), "upsolver_evolved_from:d\nof d")])
-    assert [in_words(c) for c in told(diff(before, now))] == [
+    assert [in_words(c) for c in reportable(diff(before, now))] == [
         'b comment "in bytes"',
         'c comment "of d"',
         "a is now a2",
