@@ -64,7 +64,7 @@ class CsvDialect(NamedTuple):
 
 
 class CellMarks(NamedTuple):
-    """What separates, quotes and escapes the cells of a file, and begins its comments; empty: nothing."""
+    """The marks that separate, quote and escape cells of a file, and begin its comments; empty: none."""
 
     delimiter: str = ","
     quote: str = '"'
@@ -268,7 +268,7 @@ def has_names(first: Sequence[Row], dialect: CsvDialect) -> bool:
 
 
 def _kind(cell: Cell, settings: ValueSettings) -> str:
-    """What a cell is a value of, by its letters; empty: text."""
+    """The type that a cell is a value of, by its letters; empty: text."""
     if cell.lower() in ("true", "false"):
         return "boolean"
     if match := _DAY.fullmatch(cell):

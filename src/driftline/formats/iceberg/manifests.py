@@ -148,7 +148,7 @@ Sums = dict[SumKey, MetricSum]
 
 @dataclass(frozen=True, slots=True)
 class Summation:
-    """How the metrics of a table's data files are summed.
+    """Settings for summing the metrics of a table's data files.
 
     Args:
         snapshots: the known commits, oldest first.

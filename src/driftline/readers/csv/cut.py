@@ -27,7 +27,7 @@ _FEED, _RETURN = b"\n\r"
 
 
 class Marks(NamedTuple):
-    """What stands between the cells of a text, and around them (no ``quote``: nothing does); what stands in
+    """The marks between the cells of a text, and around them (no ``quote``: nothing does); what stands in
     front of quotes within quoted cells, beside those that are doubled; and what begins a ``comment``.
     """
 
@@ -42,7 +42,7 @@ BACKSLASH = b"\\"
 
 
 class _Patterns(NamedTuple):
-    """What is looked for in a text of some marks: a ``cell`` with what ends it, and a ``comment``, in such
+    """The patterns for a text of some marks: a ``cell`` with what ends it, and a ``comment``, in such
     groups, too; a quote that may yet be closed (``open``); one that ends in the midst of its cell
     (``misquoted``); a ``pair`` of characters that stands for its second. ``before``: by code, what may stand
     before a quote that opens, and after one that closes.
@@ -205,7 +205,7 @@ def is_escaped(text: bytes, marks: Marks) -> bool:
 
 
 def bounds(text: bytes, marks: Marks = COMMA) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the records of a plain piece's text begin, and where their
+    """The places where the records of a plain piece's text begin, and where their
     line ends do; blank lines are among them.
     """
     codes = _codes(text, marks)
@@ -234,7 +234,7 @@ def doubled(text: bytes, marks: Marks) -> bytes:
 
 
 def count_lines(text: bytes) -> int:
-    """How many line ends the text has.
+    """Count the line ends of the text.
 
     >>> count_lines(b"a\\r\\nb\\rc\\n")
     3
@@ -257,8 +257,9 @@ def _whole_records(text: bytes, longest: int, marks: Marks) -> Iterator[tuple[by
 
 
 def _ends(text: bytes, longest: int, marks: Marks) -> tuple[list[int], bool]:
-    """Where records of the text end, about `_MANY` bytes apart; the last is the last that is known to be
-    whole, or so far behind the first. And whether the text to there is plain.
+    """Places where records of the text end, about `_MANY` bytes apart; and if the text to there is plain.
+
+    The last place is the last that is known to be whole, or so far behind the first.
     """
     if len(text) <= _MANY and not (marks.quote and marks.quote in text):
         end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1
@@ -283,7 +284,7 @@ def _codes(text: bytes, marks: Marks) -> NDArray[np.uint8]:
 
 
 def _pairs(codes: NDArray[np.uint8], escape: bytes, second: bytes) -> NDArray[np.int64]:
-    """Where escapes stand that count, and have ``second`` behind them: of several in a row, every other."""
+    """Find the escapes that count, and have ``second`` behind them: of several in a row, every other."""
     places = np.flatnonzero(codes == escape[0])
     begins = np.maximum.accumulate(np.where(np.diff(places, prepend=-2) > 1, places, 0))
     first = places[((places - begins) % 2 == 0) & (places < len(codes) - 1)]
@@ -296,13 +297,13 @@ def _is_comment(text: bytes, at: int, marks: Marks) -> bool:
 
 
 def _has_comments(text: bytes, marks: Marks) -> bool:
-    """Whether a line of the text may be a comment."""
+    """True if a line of the text may be a comment."""
     mark = marks.comment
     return bool(mark) and (text.startswith(mark) or b"\n" + mark in text or b"\r" + mark in text)
 
 
 def _places(codes: NDArray[np.uint8], quote: bytes) -> NDArray[np.int64]:
-    """Where quotes stand."""
+    """The places of the quotes."""
     return np.flatnonzero(codes == quote[0]) if quote else np.empty(0, np.int64)
 
 
@@ -321,7 +322,7 @@ def _line_ends(codes: NDArray[np.uint8], quotes: NDArray[np.int64], *, final: bo
 
 
 def _is_plain(text: bytes, end: int, marks: Marks) -> bool:
-    """Whether each quote before ``end``, where a record ends, opens,
+    """True if each quote before ``end``, where a record ends, opens,
     closes, or is doubled in a quoted cell.
     """
     if _has_comments(text, marks):
@@ -340,7 +341,7 @@ def _is_plain(text: bytes, end: int, marks: Marks) -> bool:
 
 
 def _careful_end(text: bytes, longest: int, marks: Marks) -> int:
-    """Where the last record ends that is whole however the text goes on, or the first behind `_MANY` bytes.
+    """The end of the last record that is whole however the text goes on, or the first behind `_MANY` bytes.
     A quote that is open for ``longest`` bytes is never closed.
     """
     end = at = 0

@@ -1,4 +1,4 @@
-"""Whether the first row of a CSV file has names, and whether titles stand above it."""
+"""Tells if the first row of a CSV file has names, and if titles stand above it."""
 
 from __future__ import annotations
 

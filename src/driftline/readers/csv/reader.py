@@ -77,7 +77,7 @@ class CsvFile:
 
 @dataclass(frozen=True, slots=True)
 class CsvSample:
-    """What a stretch holds. ``types``: those that each column may have; ``lines``: how
+    """The observation of a stretch. ``types``: those that each column may have; ``lines``: how
     many; ``open_end``: it ends within a cell, or begins there; ``wrong``: what cannot be
     read, with its line, counted in the stretch; ``escaped``: cells may close only where a
     backslash escapes quotes.
@@ -279,7 +279,7 @@ class CsvFiles:
 
 
 def _notes(readers: Sequence[CsvReader], dialect: Dialect) -> Sequence[str]:
-    """How the files are written, as far as they alone have told."""
+    """Notes on the marks of the files that these alone have told."""
     forms = {part.form: reader for reader in readers for part in reader.stretches}
     told = (note for form, reader in forms.items() for note in form.notes(dialect, reader.label))
     escaped = () if dialect.escape else map(_escaped, readers)
@@ -287,7 +287,7 @@ def _notes(readers: Sequence[CsvReader], dialect: Dialect) -> Sequence[str]:
 
 
 def _made_names(reader: CsvReader) -> Iterator[str]:
-    """What columns are called whose names are not their file's own."""
+    """Notes on the names of columns that are not their file's own."""
     made = [f"{f.doc}: it is {f.name}" for f in reader.struct.fields if f.doc and f.type != VOID]
     more = f"; and {len(made) - _MADE} more" if len(made) > _MADE else ""
     if made:

@@ -1,4 +1,4 @@
-"""How a CSV file is written: by what was said of it, and else by how it begins."""
+"""The marks of a CSV file: by what was said of it, and else by how it begins."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ codecs.register_error(_MARKED, _marked)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a file is written. ``encoding`` empty: UTF-8; ``has_header``: its first row has names. ``ahead``:
+    """The marks of a file. ``encoding`` empty: UTF-8; ``has_header``: its first row has names. ``ahead``:
     the bytes, and ``lines_ahead`` the lines, in front of that which say how the file is written. ``hints``:
     how it may be meant, where nobody has said so.
     """
@@ -61,7 +61,7 @@ class Form:
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether each line feed of the file is a byte of that code, and the text behind it stands alone."""
+        """True if each line feed of the file is a byte of that code, and the text behind it stands alone."""
         return not self.encoding or _of_single_bytes(self.encoding)
 
     def wrong_byte(self, error: UnicodeDecodeError) -> int:
@@ -70,7 +70,7 @@ class Form:
         return int(text[at + 1 : at + 3], 16) if self.encoding else text[at]
 
     def notes(self, given: Dialect, path: str) -> Iterator[str]:
-        """What of it a file alone has told, as flags that would say it."""
+        """The marks that a file alone has told, as flags that would say them."""
         guessed = Dialect(
             "" if given.delimiter or self.marks.delimiter == b"," else self.marks.delimiter.decode(),
             "" if given.quote or self.marks.quote == b'"' else self.marks.quote.decode(),
@@ -87,10 +87,11 @@ PLAIN = Form()
 
 
 def form_of(text: bytes, given: Dialect, encoding: str = "") -> Form:
-    """How a file is written whose ``text`` begins so, in UTF-8, if its ``encoding`` is another. What nobody
-    has said is told by its first rows: the delimiter by what makes most columns of the header, the quote by
-    what gives all rows as many cells, an escape by cells that close only so, that there is no header by a
-    first row of values like those below.
+    """Detect the marks of a file whose ``text`` begins so, in UTF-8, if its ``encoding`` is another.
+
+    Its first rows tell what nobody has said: the delimiter by what makes most columns of the header, the
+    quote by what gives all rows as many cells, an escape by cells that close only so, that there is no header
+    by a first row of values like those below.
 
     >>> form_of(b"a;b,c;d\\n1;2,5;3\\n", Dialect()).marks.delimiter
     b';'
@@ -109,7 +110,7 @@ def form_of(text: bytes, given: Dialect, encoding: str = "") -> Form:
 
 
 def _hints(begin: Beginning, marks: Marks, given: Dialect, *, has_header: bool) -> Iterator[str]:
-    """How a file may be meant, where nobody has said so; `{path}` stands for it."""
+    """The other way a file may be meant, where nobody has said so; `{path}` stands for it."""
     if _is_object(begin.text.partition(b"\n")[0]):
         yield "{path} begins with a JSON object: is it JSON? --format json reads it as that"
         return
@@ -145,7 +146,7 @@ def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
 
 
 def _is_object(line: bytes) -> bool:
-    """Whether a line is an object of JSON."""
+    """True if a line is an object of JSON."""
     try:
         msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -193,7 +194,7 @@ def encoding_of(first: bytes, given: str) -> str:
 
 
 def _are_pairs(head: bytes, big: bool) -> bool:
-    """Whether text with many zeros is UTF-16: it is no UTF-8, or most marks of CSV have a zero with them."""
+    """True if text with many zeros is UTF-16: it is no UTF-8, or most marks of CSV have a zero with them."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -227,7 +228,7 @@ class Beginning:
         return [row.cells or [] for row in self.rows(marks)]
 
     def widths(self, marks: Marks) -> list[int]:
-        """How many cells each of the first rows has."""
+        """The number of cells in each of the first rows."""
         return list(map(len, self.cells(marks)))
 
     def is_wide(self, marks: Marks) -> bool:
@@ -249,8 +250,9 @@ def _width(widths: list[int]) -> int:
 
 
 def _marks_of(begin: Beginning, delimiters: Iterable[bytes], given: Dialect) -> Marks:
-    """What makes most columns of the header, if half of the first rows or more have as many; else a comma,
-    or what else is possible.
+    """The marks that make most columns of the header, if half of the first rows or more have as many.
+
+    Else a comma, or what else is possible.
     """
     quote, escape = ("" if text == NONE else text for text in (given.quote or '"', given.escape))
     marks = Marks(b",", quote.encode(), escape.encode(), given.comment.encode())

@@ -43,7 +43,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """What cannot be read in a line: why, and what to do."""
+    """A line that cannot be read: why, and what to do."""
 
     line: int
     why: str

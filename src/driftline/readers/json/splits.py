@@ -100,8 +100,9 @@ def _observer(terms: AdmissionTerms, before: RecordShape | None = None) -> JsonO
 
 
 def _behind_all(seen: Observation) -> RecordShape:
-    """What was seen, at places behind all others. Whether the keys of an object are data is not known of one
-    part alone.
+    """The shape of what was seen, at places behind all others, without maps.
+
+    One part alone does not show that the keys of an object are data.
     """
     fields = seen.placed(lambda _: _BEHIND_ALL).shape.fields
     return RecordShape({key: field for key, field in fields.items() if not field.has_maps})
