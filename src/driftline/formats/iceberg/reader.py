@@ -54,8 +54,13 @@ class IcebergReader:
         """Spark's object for the catalog. Raises SetupError if the catalog does not answer."""
         session: Any = self.spark._jsparkSession
         activate(self.spark)  # what belongs to a session is looked up by the active one
+        catalogs = session.sessionState().catalogManager()
         try:
-            plugin = session.sessionState().catalogManager().catalog(self.catalog)
+            try:
+                plugin = catalogs.catalog(self.catalog)
+            except Exception:
+                # JdbcCatalog adds a column to a new catalog without a lock: of two that do, one fails.
+                plugin = catalogs.catalog(self.catalog)
             plugin.icebergCatalog()
         except Exception as error:
             raise SetupError(
