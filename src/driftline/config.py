@@ -131,7 +131,7 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
-            f"{path}: cannot be read: {error.strerror}", hint="name another with --config"
+            f"{path}: cannot be read: {error.strerror}", hint="pass another file with --config"
         ) from error
     except ValueError as error:  # not TOML, or not UTF-8
         raise UsageError(f"{path}: {error}") from error
@@ -267,6 +267,4 @@ def _text(value: Any, where: str, path: Path) -> str:
         case str() | int() | float():
             return str(value)
         case _:
-            raise UsageError(
-                f"{path}: {where} is not one value", hint="write a text, a number, true or false"
-            )
+            raise UsageError(f"{path}: {where} is not one value", hint="use a text, a number, true or false")

@@ -40,5 +40,5 @@ def no_table(name: str) -> UsageError:
     """The error for a table that does not exist."""
     return UsageError(
         f"there is no table {name}",
-        "the first record that it takes makes it; `driftline tables` lists what there is, and what waits",
+        "the first ingested record creates it; `driftline tables` lists the tables that exist, and quarantined records",
     )

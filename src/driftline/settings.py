@@ -44,52 +44,52 @@ class Setting:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    "policy": Setting("What becomes of a value that does not fit.", tuple(POLICIES), "preserve"),
-    "on_conflict": Setting("What becomes of a record that is refused.", ("quarantine", "fail"), "quarantine"),
+    "policy": Setting("What to do with a value that does not fit.", tuple(POLICIES), "preserve"),
+    "on_conflict": Setting("What to do with a record that is refused.", ("quarantine", "fail"), "quarantine"),
     "allow_rewrite": Setting(
-        "Under `widen`: write the whole table anew where a column cannot be widened in place.", ("true", "false"), "false"
+        "Under `widen`: rewrite the table where a column cannot be widened in place.", ("true", "false"), "false"
     ),
     "dates": Setting(
-        "Whether texts that are dates or moments get such columns; `instant`: moments with other offsets than UTC too.",
+        "Whether texts that are dates or timestamps become such columns; `instant`: timestamps with other offsets than UTC too.",
         ("on", "off", "instant"), "on",
     ),
-    "epoch_unit": Setting("The unit of whole numbers that go into timestamp columns.", tuple(EPOCH_DIGITS)),
-    "maps": Setting("Whether objects whose keys are data become maps by themselves.", MAPS, "auto"),
+    "epoch_unit": Setting("The unit of integers that go into timestamp columns.", tuple(EPOCH_DIGITS)),
+    "maps": Setting("Whether objects whose keys are data become maps.", MAPS, "auto"),
     "new_fields": Setting(
-        "`hold`: fields that the table does not have wait in the rest, from its second batch on.", NEW_FIELDS, "add"
+        "`hold`: from the second batch on, fields that the table does not have go into the rest.", NEW_FIELDS, "add"
     ),
-    "empty_names": Setting("What becomes of a value whose key is empty; `keep`: it waits in the rest.", ("drop", "keep"), "drop"),
-    "max_columns": Setting("Leaf columns that a table may have.", int, "10000"),
-    "max_fields": Setting("Fields that one struct of the record may have.", int, "1000"),
+    "empty_names": Setting("What to do with a value whose key is empty; `keep`: it goes into the rest.", ("drop", "keep"), "drop"),
+    "max_columns": Setting("Maximum number of leaf columns of a table.", int, "10000"),
+    "max_fields": Setting("Maximum number of fields of one struct.", int, "1000"),
     "beyond": Setting("Where values beyond these limits go.", ("rest", "quarantine", "fail"), "rest"),
     "max_record_bytes": Setting(
-        "Bytes of a record's text; a longer one is quarantined by how it begins.", int, "134217728"
+        "Maximum size of a record's text in bytes; of a longer one the quarantine keeps the beginning.", int, "134217728"
     ),
     "mark": Setting("What the comment of a sibling column begins with.", None, MARK),
-    "delimiter": Setting("What stands between the cells of CSV: one character, or `tab`; else as a file tells."),
-    "quote": Setting("What stands around cells of CSV, one character, or `none`; else as a file tells."),
-    "encoding": Setting("The encoding of CSV, such as `cp1252`; else UTF-8, or UTF-16 where a file tells."),
+    "delimiter": Setting("The character between CSV cells, or `tab`; detected if not set."),
+    "quote": Setting("The character that quotes CSV cells, or `none`; detected if not set."),
+    "encoding": Setting("The encoding of CSV, such as `cp1252`; if not set, UTF-8, or UTF-16 by its byte order mark."),
     "escape": Setting(
-        "What stands in front of quotes within quoted cells of CSV: one character, or `none`; else as a file tells."
+        "The character that escapes quotes within quoted CSV cells, or `none`; detected if not set."
     ),
-    "decimal": Setting("The decimal sign in numbers of CSV.", (".", ","), "."),
-    "thousands": Setting("The sign between thousands in numbers of CSV; else nothing stands there.", (".", ",")),
-    "header": Setting("Whether the first line of CSV has the columns' names: `yes`, `no`, or `auto`, as a file tells; or the names: `id,price`.", None, "auto"),
-    "skip_lines": Setting("Lines of CSV in front of the header, or of the first row, that are left out.", int, "0"),
-    "comment": Setting("The character that begins lines of CSV that are left out."),
-    "hive": Setting("Whether what stands in paths, `day=2026-01-01/`, is a column.", ("auto", "off"), "auto"),
+    "decimal": Setting("The decimal separator in CSV numbers.", (".", ","), "."),
+    "thousands": Setting("The thousands separator in CSV numbers; none if not set.", (".", ",")),
+    "header": Setting("Whether CSV begins with a header: `yes`, `no`, or `auto` to detect it; or the columns' names: `id,price`.", None, "auto"),
+    "skip_lines": Setting("The number of lines to skip at the start of CSV.", int, "0"),
+    "comment": Setting("Lines of CSV that begin with this character are skipped."),
+    "hive": Setting("Whether parts of paths such as `day=2026-01-01/` become columns.", ("auto", "off"), "auto"),
     "key": Setting("The fields by which rows are known: `id`, or `region, id`. A record then writes, or replaces, its row."),
     "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
     "delete_when": Setting("The condition under which a record deletes its row: `op = 'd'`."),
-    "partition_by": Setting("How a table is partitioned that is made: `day(at), bucket(16, id)`."),
-    "sort_by": Setting("How a table's files are sorted, if it is made: `at desc, id`."),
-    "format_version": Setting("The version of Iceberg's format that a table is made in; 2 by itself.", ("2", "3")),
+    "partition_by": Setting("How a new table is partitioned: `day(at), bucket(16, id)`."),
+    "sort_by": Setting("How the files of a new table are sorted: `at desc, id`."),
+    "format_version": Setting("Iceberg's format version of a new table; 2 if not set.", ("2", "3")),
 }  # fmt: skip
 # Settings of paths, `hints.amount`.
 PATH_SETTINGS: Mapping[str, Setting] = {
-    "policies": Setting("The policy of a path; `PATH.*` is what is below it.", tuple(POLICIES)),
-    "hints": Setting("The type of a field before any data."),
-    "exclude": Setting("Whether a field is left out, and counted.", ("true", "false"), "false"),
+    "policies": Setting("The policy of a path; `PATH.*` means everything below it.", tuple(POLICIES)),
+    "hints": Setting("The type of a field, declared before any data."),
+    "exclude": Setting("Whether a field is left out; its values are counted.", ("true", "false"), "false"),
     "epoch_units": Setting("`epoch_unit` of a path.", tuple(EPOCH_DIGITS)),
     "maps": Setting("`maps` of a path.", MAPS),
     "new_fields": Setting("`new_fields` of a path.", NEW_FIELDS),
@@ -291,7 +291,7 @@ def _check_roles(settings: Settings) -> None:
             if contract_.hint is not None and not (
                 isinstance(contract_.hint, Primitive) or depth < len(path)
             ):
-                raise UsageError(f"{named}: a {role} is no list, map or struct")
+                raise UsageError(f"{named}: a {role} is not a list, map or struct")
 
 
 def _dialect(properties: Mapping[str, str]) -> Dialect:

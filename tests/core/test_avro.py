@@ -204,7 +204,7 @@ def test_what_is_broken_is_named(tmp_path: Path) -> None:
     file = written(tmp_path / "half.avro", "string", *map(str, range(10_000)))
     whole = file.read_bytes()
     file.write_bytes(whole[:20_000])
-    with pytest.raises(UsageError, match=r"half\.avro: cannot be read as avro: it ends within a block"):
+    with pytest.raises(UsageError, match=r"half\.avro: cannot be read as avro: it is cut off within a block"):
         avro_readers([str(file)])
     file.write_bytes(whole[:20_000] + b"Z" * 2_000 + whole[22_000:])
     (reader,) = avro_readers([str(file)])

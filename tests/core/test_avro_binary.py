@@ -213,11 +213,11 @@ def test_a_schema_that_is_nested_too_deep(tmp_path: Path) -> None:
     levels = 50_000
     field = '{"type": "array", "items": ' * levels + '"long"' + "}" * levels
     text = f'{{"type": "record", "name": "R", "fields": [{{"name": "f", "type": {field}}}]}}'
-    with pytest.raises(UsageError, match="its schema is nested too deep"):
+    with pytest.raises(UsageError, match="its schema is nested too deeply"):
         AvroDecoder(Registered("AVRO", text))
     head, sync = b"Obj\x01\x02\x16avro.schema", bytes(16)
     (tmp_path / "a.avro").write_bytes(head + _varint(len(text)) + text.encode() + b"\x00" + sync)
-    with pytest.raises(UsageError, match=r"a\.avro: its schema is nested too deep"):
+    with pytest.raises(UsageError, match=r"a\.avro: its schema is nested too deeply"):
         avro_readers([str(tmp_path / "a.avro")])
 
 

@@ -169,8 +169,8 @@ def test_quotes_are_told_where_they_alone_make_the_rows_even(tmp_path: Path) -> 
 def test_what_a_file_tells_is_said(tmp_path: Path) -> None:
     files = CsvFiles(SPARK, [str(put(tmp_path, SAMPLE, "utf-16-le"))], strings=False)
     first, second = files(ExpectedField(), Settings()).notes
-    assert first.startswith("CSV was read by --delimiter ';' --encoding utf-16-le, as ")
-    assert second.startswith("--decimal , would make numbers of Preis")
+    assert first.startswith("detected --delimiter ';' --encoding utf-16-le in ")
+    assert second.startswith("--decimal , would make Preis numeric")
     said = from_properties(as_properties({"delimiter": ";", "encoding": "UTF-16LE", "decimal": ","}))
     found = files(ExpectedField(), said)
     (reader,) = found.readers
@@ -183,7 +183,7 @@ def test_a_delimiter_that_another_file_had_is_not_gone_by_in_silence(tmp_path: P
     """It stays with the table."""
     files = CsvFiles(SPARK, [str(put(tmp_path, "a,b\n1,2\n3,4\n"))], strings=False)
     (note,) = files(ExpectedField(), from_properties(as_properties({"delimiter": "tab"}))).notes
-    assert note.endswith("has one column by --delimiter tab, and several by --delimiter ','")
+    assert note.endswith("has one column with --delimiter tab, but several with --delimiter ','")
     for text in ("a\n1\n", "a;b\n1,5;2,5\n", "a\nx,y\nz\n"):
         files = CsvFiles(SPARK, [str(put(tmp_path, text))], strings=False)
         stated = from_properties(as_properties({"delimiter": ";", "decimal": ","}))

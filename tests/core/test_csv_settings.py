@@ -96,7 +96,7 @@ def test_cells_as_spark_writes_them(tmp_path: Path) -> None:
     assert texts(put(tmp_path, SPARK_TEXT.encode("utf-16"))) == SPARK_ROWS
     types, rows, others, notes = read(file)
     assert (types, len(rows), others) == ({"id": "long", "note": "string"}, 5, [])
-    assert notes == ["CSV was read by --escape '\\', as FILE tells"]
+    assert notes == ["detected --escape '\\' in FILE"]
     assert read(file, **ESCAPE)[3] == []
     said_no = read(file, escape="none")
     assert (len(said_no[1]), len(said_no[2]), said_no[3]) == (3, 2, [])
@@ -123,7 +123,7 @@ def test_an_escape_counts_only_in_front_of_quotes_and_escapes_of_quoted_cells(tm
 def test_an_escape_is_told_only_where_all_cells_close_right_by_it(tmp_path: Path, text: str) -> None:
     file = put(tmp_path, text)
     assert texts(file) == texts(file, escape="none")
-    assert not [note for note in read(file)[3] if "was read by" in note]
+    assert not [note for note in read(file)[3] if "detected" in note]
 
 
 def test_an_escape_that_shows_further_down_is_a_flag_to_be_pasted(
@@ -257,7 +257,7 @@ def test_whatever_a_file_tells_both_readers_go_by_it(
 def test_a_first_row_of_values_is_no_header(tmp_path: Path, text: str, rows: Rows | int | None) -> None:
     file = put(tmp_path, text)
     types, found, others, notes = read(file)
-    told = [note for note in notes if "--header no, as FILE tells" in note]
+    told = [note for note in notes if "--header no in FILE" in note]
     assert bool(told) == (rows is not None) and not others
     made = [name.startswith("column_") for name in types]
     assert all(made) if rows else not all(made)
@@ -266,7 +266,7 @@ def test_a_first_row_of_values_is_no_header(tmp_path: Path, text: str, rows: Row
 
 
 def test_a_header_that_looks_like_a_row_is_told_of(tmp_path: Path) -> None:
-    hint = "FILE: the header looks like a row: --header no reads it as one"
+    hint = "FILE: the header looks like data: if it is, pass --header no"
     for text in ("5,a\n7,b\n", "5,6\n7,8\n", "5\n", "1,alice,2026-01-01\n2,bob,2026-01-02\n"):
         file = put(tmp_path, text)
         assert read(file)[3] == [hint], text
@@ -304,16 +304,16 @@ NOTES = '# made 2026, by hand\n# with 5" pipes\nid,name\n1,x\n# what follows is 
 
 def test_titles_above_the_header(tmp_path: Path) -> None:
     file = put(tmp_path, TITLES)
-    assert read(file)[3] == ["FILE has fewer cells in front of line 4: --skip-lines 3 leaves that out"]
+    assert read(file)[3] == ["FILE has fewer cells before line 4: --skip-lines 3 skips them"]
     prices = put(tmp_path, "Sales\nid;price\n1;1.234,50\n2;2,70\n")
-    assert read(prices)[3] == ["FILE has fewer cells in front of line 2: --skip-lines 1 leaves that out"]
+    assert read(prices)[3] == ["FILE has fewer cells before line 2: --skip-lines 1 skips them"]
     for end in ("\n", "\r\n", "\r"):
         for mark in ("", "\ufeff"):
             file = put(tmp_path, mark + TITLES.replace("\n", end) + "3")
             types, rows, others, notes = read(file, skip_lines="3")
             assert (types, rows) == ({"id": "long", "name": "string"}, [(1, "x"), (2, "y")])
             assert others == [("3", 7)]
-            assert notes == ["CSV was read by --delimiter ';', as FILE tells"]
+            assert notes == ["detected --delimiter ';' in FILE"]
             assert texts(file, skip_lines="2") == texts(file, skip_lines="3")
     assert texts(put(tmp_path, TITLES), skip_lines="6") == texts(put(tmp_path, TITLES), skip_lines="99") == []
     assert texts(put(tmp_path, TITLES), skip_lines="4", header="no") == [("1", "x"), ("2", "y")]
@@ -330,7 +330,7 @@ def test_many_titles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lines_that_are_comments(tmp_path: Path) -> None:
     file = put(tmp_path, NOTES)
-    assert read(file)[3] == ["FILE begins with a comment: --comment '#' leaves out such lines"]
+    assert read(file)[3] == ["FILE begins with a comment: --comment '#' skips such lines"]
     types, rows, others, notes = read(put(tmp_path, NOTES + "3\n"), comment="#")
     assert (types, rows, notes) == ({"id": "long", "name": "string"}, [(1, "x"), (2, "y")], [])
     assert others == [("3", 7)]
@@ -343,7 +343,7 @@ def test_lines_that_are_comments(tmp_path: Path) -> None:
 
 def test_a_header_that_is_no_title_gets_no_flag(tmp_path: Path) -> None:
     for text in ("a,b\n1,2,\n3,4,\n", "note\nx\n", "a,b\n1,2\n", "note\n5;y\n6;w\n", "a\n1,2\n"):
-        assert not [note for note in read(put(tmp_path, text))[3] if "leaves that out" in note], text
+        assert not [note for note in read(put(tmp_path, text))[3] if "skips them" in note], text
 
 
 GERMAN = {"thousands": "."}
@@ -402,10 +402,8 @@ def test_the_check_knows_which_texts_are_values() -> None:
 def test_numbers_with_points_and_commas_are_told_of(tmp_path: Path) -> None:
     file = put(tmp_path, "id;price;n\n1;1.234,50;1,5\n2;2,5;2\n")
     notes = read(file)[3]
-    assert notes[-1] == "--thousands . would make numbers of price, n, where FILE has commas"
-    assert (
-        read(file, decimal=",")[3][-1] == "--thousands . would make numbers of price, where FILE has commas"
-    )
+    assert notes[-1] == "--thousands . would make price, n numeric: FILE has decimal commas"
+    assert read(file, decimal=",")[3][-1] == "--thousands . would make price numeric: FILE has decimal commas"
     types, rows, _, notes = read(file, thousands=".")
     assert types == {"id": "long", "price": "double", "n": "double"}
     assert rows == [(1, 1234.5, 1.5), (2, 2.5, 2.0)] and not [note for note in notes if "would" in note]

@@ -133,7 +133,7 @@ def test_a_contract_of_others_may_say_less(tmp_path: Path) -> None:
         ("- a", "no data contract"),
         ("", "no data contract"),
         ("apiVersion: v2.2.0\n", "apiVersion v2.2.0 is not read"),
-        ("apiVersion: v3.1.0\nwhatever: 1\n", "no data contract: whatever"),
+        ("apiVersion: v3.1.0\nwhatever: 1\n", "not a data contract: whatever"),
         ("apiVersion: v3.1.0\nschema: []\n", "there is no shop.orders in it"),
         ("apiVersion: v3.1.0\nschema: [{name: a}, {name: b}]\n", "there is no shop.orders in it\nthere are a, b"),
         ("apiVersion: v3.1.0\nschema: [{name: a, properties: [{name: b, physicalType: geo}]}]\n", "b: the type geo is not known"),

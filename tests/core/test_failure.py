@@ -55,19 +55,19 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
     "a file that is gone": (
         ("[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:///in/x.csv. File does not exist. It is "
         "possible the underlying files have been updated.\nYou can explicitly invalidate the cache in Spark SQLSTATE: KD001"),
-        "/in/x.csv: there is no such file any more",
+        "/in/x.csv: the file no longer exists",
         None,
     ),
     "a path that is gone": (
         "[PATH_NOT_FOUND] Path does not exist: file:/in/x.json. SQLSTATE: 42K03",
-        "/in/x.json: there is no such file any more",
+        "/in/x.json: the file no longer exists",
         None,
     ),
     "gone, in a task": (
         f"{JOB}org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
         '  File "/w/worker.py", line 1, in main\n    process()\n'
         "FileNotFoundError: [Errno 2] No such file or directory: '/in/x.json'\n" + AT,
-        "/in/x.json: there is no such file any more",
+        "/in/x.json: the file no longer exists",
         None,
     ),
     "no permission": (
@@ -84,18 +84,18 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
         ("An error occurred while calling z:org.apache.spark.sql.classic.Dataset.ofRows.\n: java.lang.OutOfMemoryError: Java heap "
         f"space{AT}"),
         "Java ran out of memory: Java heap space",
-        "DRIFTLINE_DRIVER_MEMORY=8g gives Java more; on a cluster spark.executor.memory does",
+        "set DRIFTLINE_DRIVER_MEMORY=8g to give Java more; on a cluster, raise spark.executor.memory",
     ),
     "a Python worker that was killed": (
         (f"{JOB}org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting "
         f"'spark.sql.execution.pyspark.udf.faulthandler.enabled' or'spark.python.worker.faulthandler.enabled'{AT}"
         "Caused by: java.io.EOFException\n\t... 29 more\n\nDriver stacktrace:\n"),
-        "a Python process of Spark's has ended in the midst of its work",
-        "the system's log says what ended it, as where memory was short; the batch can be tried again",
+        "a Python process of Spark's stopped unexpectedly",
+        "see the system log for the cause, such as a lack of memory; then run the batch again",
     ),
     "Java is gone": (
         "[Errno 111] Connection refused",
-        "Java, in which Spark runs, has ended in the midst of its work",
+        "Java, in which Spark runs, stopped unexpectedly",
         ("the system's log says what ended it; where memory was short, DRIFTLINE_DRIVER_MEMORY=2g gives Java less of it. "
         "A batch is in as a whole or not at all: try again"),
     ),
@@ -136,7 +136,7 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
         (f"{JOB}java.io.UncheckedIOException: Failed to create Parquet file{AT}"
         "Caused by: java.io.IOException: No space left on device\n\t... 25 more\n"),
         "No space left on device",
-        "make room on the disk, and try again: nothing of the batch is in",
+        "free some disk space and run the batch again; nothing was committed",
     ),
     "a folder that is none": (
         (f"{JOB}java.io.UncheckedIOException: Failed to create Parquet file{AT}"
@@ -165,7 +165,7 @@ def test_a_batch_that_lost_its_java_is_no_fault_of_the_data(monkeypatch: pytest.
     batch: Any = SimpleNamespace(table=SimpleNamespace(name="s.t"), files={}, load=load)
     with Popen(["true"]) as java:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
-        with pytest.raises(SetupError, match="has ended in the midst of its work"):
+        with pytest.raises(SetupError, match="stopped unexpectedly"):
             pipeline._Attempts(batch, dry_run=False).next()
     monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(DataError, match=r"s\.t: Java"):
@@ -184,4 +184,4 @@ def test_a_java_that_has_ended_is_the_reason_of_what_was_raised(monkeypatch: pyt
         ended = java_ended(error)
     assert ended is not None
     assert (ended.exit_code, ended.__cause__) == (3, error)
-    assert ended.message == "Java, in which Spark runs, has ended in the midst of its work"
+    assert ended.message == "Java, in which Spark runs, stopped unexpectedly"

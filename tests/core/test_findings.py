@@ -29,11 +29,18 @@ CHANGES = (
     WidenColumn(("size",), DOUBLE, because("widen-in-place")),
     RelaxColumn(("id",), LONG, because("relax")),
 )  # fmt: skip
-CONFLICT = Conflict(("debug",), "none", Facet(0, STRING), "the schema is frozen", "x", Place("in/b.jsonl", 7))
+CONFLICT = Conflict(
+    ("debug",),
+    "none",
+    Facet(0, STRING),
+    "the policy is strict (preserve adds columns)",
+    "x",
+    Place("in/b.jsonl", 7),
+)
 RESULT = Result(
     "shop.orders", "b1", 9, 7, 2,
     changes=CHANGES, conflicts=(CONFLICT,),
-    rejected=("in/b.jsonl:7: debug: the schema is frozen", "in/b.jsonl:9: invalid JSON: 100%, \n it says"),
+    rejected=("in/b.jsonl:7: debug: the policy is strict (preserve adds columns)", "in/b.jsonl:9: invalid JSON: 100%, \n it says"),
 )  # fmt: skip
 
 

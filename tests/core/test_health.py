@@ -79,7 +79,7 @@ def test_a_port_is_open_to_this_machine_alone_unless_a_host_is_named() -> None:
         socket.create_connection(("127.0.0.2", port), timeout=5)
     port = Health().serve("0.0.0.0:0")
     socket.create_connection(("127.0.0.2", port), timeout=5).close()
-    with pytest.raises(UsageError, match="--health-port here: this is no port"):
+    with pytest.raises(UsageError, match="--health-port here: not a port"):
         Health().serve("here")
 
 

@@ -101,7 +101,7 @@ def test_values_that_tables_have_otherwise() -> None:
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"a": {"b": {1, 2}}}, r"a\.b: a value of type set has no place in a table"),
+        ({"a": {"b": {1, 2}}}, r"a\.b: a value of type set cannot be stored in a table"),
         ({"a": [1 + 2j]}, r"a\.element: a value of type complex"),
         ({"a": {1: 2}}, r"a\.1: a key of type int"),
         ({"a": "\ud800"}, r"a: .*surrogates"),
@@ -191,7 +191,7 @@ def test_tables_and_readers_of_arrow() -> None:
     assert read(table) == read(table.to_reader(max_chunksize=2)) == expected
     assert read(table.combine_chunks().to_batches()[0]) == expected
     assert read(table.slice(0, 0)) == (expected[0], [])
-    with pytest.raises(UsageError, match="a ChunkedArray is no table"):
+    with pytest.raises(UsageError, match="a ChunkedArray is not a table"):
         read(table["n"])
 
 
@@ -221,7 +221,7 @@ def test_frames_of_pandas() -> None:
     )
     with pytest.raises(UsageError, match="several columns named 'f'"):
         read(pd.concat([frame[["f"]], frame[["f"]]], axis=1))
-    with pytest.raises(UsageError, match="a pandas Series is no table"):
+    with pytest.raises(UsageError, match="a pandas Series is not a table"):
         read(frame["f"])
 
 

@@ -181,12 +181,12 @@ def test_references_and_unions_of_records(registry: Registry) -> None:
     [
         (b"", "not in the registry's wire format: it is empty"),
         (b'{"id": 1}', "not in the registry's wire format: it begins with byte 0x7B, not 0x00"),
-        (b"\0\0\0", "not in the registry's wire format: it ends within the schema's id"),
+        (b"\0\0\0", "not in the registry's wire format: it is cut off within the schema's id"),
         (framed(99, b"x"), "the registry has no schema 99: Schema not found"),
         (framed(1, b"\x02"), "no Avro of its schema"),
-        (framed(1, b"\x02\x04hi\xff"), "no Avro of its schema: 1 bytes are left behind the record"),
+        (framed(1, b"\x02\x04hi\xff"), "invalid Avro for its schema: 1 bytes follow the record"),
         (framed(1, b"\x02\x04\xff\xfe"), "no Avro of its schema"),
-        (framed(2, b"\x02"), "schema 2: its values are no records"),
+        (framed(2, b"\x02"), "schema 2: its values are not records"),
         (framed(3, b"\x02"), "schema 3 is JSON, not AVRO"),
         (framed(4, b"\x02"), "schema 4: no schema of Avro"),
         (framed(5, b"\0"), "schema 5: next: the type Node holds itself"),
@@ -240,7 +240,7 @@ def test_a_registry_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     with Registry() as gone:
         url = gone.url
     with pytest.raises(
-        SetupError, match=r"http://\*\*\*@127.0.0.1:\d+ does not give schemas: .*refused"
+        SetupError, match=r"http://\*\*\*@127.0.0.1:\d+ returned no schema: .*refused"
     ) as caught:
         client.Registry.of({"url": url.replace("//", "//me:s3cret@")}).schema(1)
     assert "s3cret" not in str(caught.value)
@@ -261,9 +261,9 @@ def test_a_registry_with_a_login(settings: Mapping[str, str]) -> None:
 @pytest.mark.parametrize(
     ("settings", "says", "todo"),
     [
-        ({"url": "ftp://x"}, "'ftp://x' is no registry", "write --registry"),
-        ({"url": "https://"}, "'https://' is no registry", "write --registry"),
-        ({"url": "file:///etc/passwd"}, "is no registry", "write --registry"),
+        ({"url": "ftp://x"}, "'ftp://x' is not a registry URL", "write --registry"),
+        ({"url": "https://"}, "'https://' is not a registry URL", "write --registry"),
+        ({"url": "file:///etc/passwd"}, "is not a registry URL", "write --registry"),
         (
             {"url": "http://x", "basic.auth.userinfo": "a:b"},
             "no setting 'basic.auth.userinfo'",
@@ -386,8 +386,8 @@ def test_protobuf(registry: Registry, order: Any, serialized: bool) -> None:
 @pytest.mark.parametrize(
     ("payload", "why"),
     [
-        (b"", "it ends within the places of its message type"),
-        (b"\x04\x02", "it ends within the places"),
+        (b"", "it is cut off within the places of its message type"),
+        (b"\x04\x02", "it is cut off within the places"),
         (b"\x02\x08", "its schema has no message type 4"),
         (b"\x01", "its count of places is below zero"),
         (b"\x02\x02\x08", "no shop.Order"),

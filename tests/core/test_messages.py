@@ -103,13 +103,13 @@ def test_a_file_of_messages_is_read_on(tmp_path):
     "where", ["ftp://x/y", "https://me:hush@sqs.eu-west-1.amazonaws.com/1/q", "https://host"]
 )
 def test_what_is_no_queue(where):
-    with pytest.raises(UsageError, match=r"notify: .* is no queue") as raised:
+    with pytest.raises(UsageError, match=r"notify: .* is not a queue") as raised:
         channel(where, {})
     assert "hush" not in str(raised.value)
 
 
 def test_messages_that_are_not_there(tmp_path):
-    with pytest.raises(SetupError, match=r"none\.jsonl: messages cannot be read"):
+    with pytest.raises(SetupError, match=r"none\.jsonl: cannot read messages"):
         list(channel(str(tmp_path / "none.jsonl"), {}).receive())
 
 

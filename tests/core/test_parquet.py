@@ -116,7 +116,7 @@ def test_a_row_group_with_fewer_rows_than_its_footer_says_is_an_error(tmp_path: 
     assert content.count(before) == 1
     file.write_bytes(content.replace(before, after))
     (reader,) = parquet_readers([str(file)])
-    message = r"row group 0: it holds 37 rows, and the footer says 40"
+    message = r"row group 0: it holds 37 rows, but the footer says 40"
     with pytest.raises(DataError, match=rf"a\.parquet: {message}"):
         read(reader)
     with pytest.raises(DataError, match=message):

@@ -124,7 +124,7 @@ def test_formats_of_pipes(tmp_path: Path) -> None:
     assert expand(["-"]) == ("json", ["-"])
     assert expand(["-"], "parquet") == ("parquet", ["-"])
     assert expand([str(tmp_path / "in.csv")]) == ("csv", [str(tmp_path / "in.csv")])
-    with pytest.raises(UsageError, match="/dev/fd/63: the ending tells no format"):
+    with pytest.raises(UsageError, match="/dev/fd/63: unknown file extension"):
         expand(["/dev/fd/63"])
 
 

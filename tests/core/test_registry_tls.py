@@ -71,9 +71,7 @@ def test_another_authority_s_word_does_not_count(
     registry: Registry, authority: Authority, issued: Certificate, tmp_path: Path
 ) -> None:
     given = settings(registry, authority, issued) | {"ssl.ca.location": str(Authority(tmp_path).file)}
-    with pytest.raises(
-        SetupError, match=r"does not give schemas: its certificate does not count: self-signed"
-    ):
+    with pytest.raises(SetupError, match=r"returned no schema: its certificate does not count: self-signed"):
         source.Registry.of(given).schema(1)
 
 
@@ -89,7 +87,7 @@ def test_another_authority_s_word_does_not_count(
 def test_a_key_that_does_not_open_is_told_before_anything_is_asked(
     wrong: dict[str, str], registry: Registry, authority: Authority, issued: Certificate
 ) -> None:
-    with pytest.raises(UsageError, match="there is no certificate, or no key that opens") as caught:
+    with pytest.raises(UsageError, match="no certificate, or its key cannot be decrypted") as caught:
         source.Registry.of(settings(registry, authority, issued) | wrong)
     assert "wr0ng" not in str(caught.value) and PASSWORD not in str(caught.value)
 

@@ -43,7 +43,7 @@ def test_what_waits_is_told_with_what_can_become_of_it():
     result = Result("s.t", "", 1, 1, 0, rest={"a": 2, "items.element.``": 1})
     assert printed(text.batch(result)) == (
         "s.t  1 record read, 1 written\n"
-        "  rest        a × 2: beyond the table's limits  `driftline promote` makes columns of it\n"
+        "  rest        a × 2: beyond the table's limits  `driftline promote` turns it into columns\n"
         "  rest        items.element.`` × 1: an empty key gets no column\n"
     )
 
@@ -101,14 +101,14 @@ def test_a_refused_record_says_where_its_value_had_to_go():
     )
     lines = printed(text.batch(Result("s.t", "", 2, 0, 2, conflicts=conflicts))).splitlines()
     assert lines[1:] == [
-        "  quarantine  a: long where the table has no column  7 (f.json:3): the policy is strict",
+        "  quarantine  a: long where the table has no such column  7 (f.json:3): the policy is strict",
         "  quarantine  b: long into boolean  7 (f.json:3): the policy is strict",
     ]
 
 
 def test_several_types_at_once_are_not_a_name_that_is_taken():
     changes = (add("a", STRING), add("a_long", LONG, key="a", doc=mark("a")))
-    assert "several types at first sight" in printed(text.batch(Result("s.t", "", 5, 5, 0, changes)))
+    assert "several types in the first batch" in printed(text.batch(Result("s.t", "", 5, 5, 0, changes)))
     nowhere = tuple(replace(change, reason=replace(change.reason, place=None)) for change in changes)
     assert "\n\n" not in printed(text.batch(Result("s.t", "", 5, 5, 0, nowhere)))
 
@@ -127,7 +127,7 @@ def test_all_else_that_a_person_should_know():
         "s.t  9 records read, 6 written, 3 in quarantine",
         "  hint        a hint",
         "  converted   a: long into double  5 (f.json:1)",
-        "  no type yet b.c  only null, [] or {} so far",
+        "  no column yet b.c  only null, [] or {} so far",
         "  dropped     2 values with an empty key in d",
         "  dropped     1 value with an empty key in the record",
         "  quarantine  f.json:2: no JSON",
@@ -150,13 +150,13 @@ def test_very_much_leaves_the_screen_to_the_rest():
     few, many = shown(12, 10), shown(13, 11)
     assert (few.count("converted"), few.count("n. ")) == (12, 10)
     assert (many.count("converted"), many.count("n. ")) == (6, 5)
-    assert "  hint        and 6 more: --json has them\n" in many
-    assert "  and 7 more conversions: --json has them\n" in many
+    assert "  hint        and 6 more: see --json\n" in many
+    assert "  and 7 more conversions: see --json\n" in many
 
 
 def test_a_plan_says_that_nothing_is_written():
     assert printed(text.batch(Result("s.t", "", 5, 0, 0, dry_run=True))) == (
-        "s.t  5 records read, a plan: nothing is written\n"
+        "s.t  5 records read, dry run: nothing is written\n"
     )
 
 
@@ -228,7 +228,7 @@ def test_what_a_check_found():
     )
     lost = Verdict(3, 1, 0, 2, (Mismatch("a.b", "f.json:2", "5", "the row has 4"),))
     assert printed(text.verdict(lost, "s.t")) == (
-        "2 missing  3 records: 1 in s.t\n  a.b         5 (f.json:2)  the row has 4\n  and more: the first are listed\n"
+        "2 missing  3 records: 1 in s.t\n  a.b         5 (f.json:2)  the row has 4\n  and more; only the first are listed\n"
     )
     assert printed(text.verdict(Verdict(3, 3, 0, 0, extra=0), "s.t")) == (
         "nothing is missing, nothing is doubled  3 records: 3 in s.t\n"
@@ -237,5 +237,5 @@ def test_what_a_check_found():
     assert printed(text.verdict(both, "s.t")) == (
         "1 missing, 1 too many  3 records: 2 in s.t\n"
         "  a record    {a: 1}  in the table, not in the source\n"
-        "  and more: the first are listed\n"
+        "  and more; only the first are listed\n"
     )

@@ -404,7 +404,7 @@ def test_notes(before: str, text: str, converted: list[str], untyped: list[str],
 def test_a_hint_can_be_pasted() -> None:
     planned = drift("p: {a: {x: long} | {x: long}[1]}")
     assert planned.hints == (
-        'hints.p.a = "list<record>"  # p.a is an object or a list of objects: this makes it one',
+        'hints.p.a = "list<record>"  # p.a is an object or a list of objects: so it would become one',
     )
 
 

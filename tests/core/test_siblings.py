@@ -114,7 +114,7 @@ def test_comments_stay() -> None:
 @pytest.mark.parametrize(
     ("field", "type_", "message"),
     [
-        ("b", "long", "there is no field b\ndriftline schema shows what there is"),
+        ("b", "long", "there is no field b\nsee driftline schema"),
         ("a.x", "long", "there is no field a.x"),
         ("r.xx", "long", "there is no field r.xx\ndid you mean r.x?"),
         ("a", "long", "nothing is to be folded"),

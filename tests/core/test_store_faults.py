@@ -77,10 +77,10 @@ def test_a_busy_store_is_asked_again(uri):
 @pytest.mark.parametrize(
     ("answer", "kind", "sentence"),
     [
-        ((503, "SlowDown"), SetupError, "the store is too busy, at each of several tries"),
-        ((400, "ExpiredToken"), SetupError, "the token for the store has expired"),
+        ((503, "SlowDown"), SetupError, "the store is too busy, after several tries"),
+        ((400, "ExpiredToken"), SetupError, "the store's token has expired"),
         ((403, "AccessDenied"), SetupError, "the store denies access"),
-        ((404, "NoSuchKey"), DataError, "there is no such file any more"),
+        ((404, "NoSuchKey"), DataError, "the file no longer exists"),
         ((418, "Teapot"), SetupError, "the store says"),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_refusal_is_told_whatever_the_buffer_held(uri, monkeypatch):
     monkeypatch.setattr(stores, "_BUFFER", 100)
     with stores.opened(uri) as (file, size):
         Handler.answers = [(400, "ExpiredToken")]
-        with pytest.raises(SetupError, match="the token for the store has expired"):
+        with pytest.raises(SetupError, match="the store's token has expired"):
             file.raw.readinto(bytearray(b"x" * size))
 
 
@@ -134,7 +134,7 @@ def test_nothing_is_asked_for_behind_the_end(name, monkeypatch):
 
 @pytest.mark.parametrize("uri", ["abfss://c@a.dfs.core.windows.net/b/c.json", "gs://b/c.json"])
 def test_what_is_away_or_denies_access_is_told_of_other_stores_too(uri):
-    for said, sentence in (("CURL error [7]=Could not connect to server", "the store does not answer"),
+    for said, sentence in (("CURL error [7]=Could not connect to server", "the store does not respond"),
                            ("Status(PERMISSION_DENIED: no", "the store denies access")):  # fmt: skip
         error = explained(uri, OSError(said), {})
         assert error.message == f"{uri}: {sentence}" and "AWS" not in (error.hint or "")

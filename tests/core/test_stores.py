@@ -57,7 +57,7 @@ def test_what_is_no_store():
     assert not is_stored("https://example.com/a.json")
     with pytest.raises(UsageError, match="names no bucket"):
         filesystem("s3:///a.json")
-    with pytest.raises(UsageError, match="there is no such kind of store") as raised:
+    with pytest.raises(UsageError, match="unknown kind of store") as raised:
         filesystem("ftp://me:hush@b/c")
     assert "hush" not in str(raised.value)
 
@@ -108,7 +108,7 @@ def test_a_task_gets_the_options_and_sends_none_back(configured):
         ("AWS Error UNKNOWN (HTTP status 301) during GetObject", SetupError, "in another region"),
         ("AWS Error SLOW_DOWN during GetObject operation (Retried 5 times)", SetupError, "too busy"),
         ("AWS Error NETWORK_CONNECTION during HeadObject", SetupError, "does not answer"),
-        ("AWS Error NO_SUCH_KEY during GetObject", DataError, "no such file any more"),
+        ("AWS Error NO_SUCH_KEY during GetObject", DataError, "file no longer exists"),
         ("AWS Error UNKNOWN: hush\nhush", SetupError, r"the store says: When .*: \*\*\* \*\*\*$"),
     ],
 )
@@ -143,5 +143,5 @@ def test_what_hdfs_has_not_is_told(hdfs, tmp_path):
     assert list(absent.files) == []
     with pytest.raises(DataError, match=r"b\.json: there is no such file"):
         stores.native(f"hdfs://here{tmp_path}/b.json")
-    with pytest.raises(SetupError, match=r"^hdfs://away/in: HDFS does not answer"):
+    with pytest.raises(SetupError, match=r"^hdfs://away/in: HDFS does not respond"):
         listing("hdfs://away/in")

@@ -103,5 +103,5 @@ def test_a_server_that_is_away(tmp_path, monkeypatch):
 
 
 def test_a_url_without_an_ending_wants_a_format():
-    with pytest.raises(UsageError, match=r"https://example\.com/export: the ending tells no format"):
+    with pytest.raises(UsageError, match=r"https://example\.com/export: unknown file extension"):
         expand(["https://example.com/export?sig=hush"])

@@ -156,5 +156,5 @@ def test_what_cannot_be_placed_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_a_task_does_not_see(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="does not see the folder"):
+    with pytest.raises(SetupError, match="cannot see the folder"):
         number_and_attempt(BatchFolder(f"{tmp_path}/elsewhere"))

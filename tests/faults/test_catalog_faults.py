@@ -40,4 +40,4 @@ def test_all_or_nothing_and_others_go_on(tmp_path: Path, kind: str, every: int) 
         assert one["last"] == sorted([*one["read"], "more"]), one
         if one["mode"] == "FULL":
             assert (one["said"] is None) == (one["read"] == ["t"]) or "is not known" in one["said"], one
-            assert "stays locked" not in str(one["said"]), one
+            assert "is still locked" not in str(one["said"]), one

@@ -187,11 +187,11 @@ def test_a_table_with_its_quarantine_gets_another_name(table: Table, lake: Lake,
     assert quarantine.of(renamed.format).read().count() == 1
     assert not table.format.load().exists
     renamed.ingest(lines(tmp_path, '{"id": 2}'))
-    with pytest.raises(UsageError, match="there is no table"):
+    with pytest.raises(UsageError, match="there is not a table"):
         lake.alter(f"ALTER TABLE {table.name} RENAME TO other")
     with pytest.raises(UsageError, match="is its name already"):
         lake.alter(f"ALTER TABLE {renamed.name} RENAME TO {renamed.name}")
-    with pytest.raises(UsageError, match="RENAME TO stands alone"):
+    with pytest.raises(UsageError, match="RENAME TO must be the only change"):
         lake.alter(f"ALTER TABLE {renamed.name} ADD COLUMN z int; ALTER TABLE {renamed.name} RENAME TO other")
 
 

@@ -20,7 +20,7 @@ def test_a_part_of_a_tables_history_is_no_table(lake: Lake, table_name: str, sel
         lambda: lake.alter(f"alter table {table_name}.{selector} add column a int"),
         lambda: lake.alter(f"alter table {table_name} rename to {table_name}.{selector}"),
     ):
-        with pytest.raises(UsageError, match=f"{selector}' is not a table's name: to Spark it is the"):
+        with pytest.raises(UsageError, match=f"{selector}' is not a table name: to Spark it is the"):
             act()
 
 

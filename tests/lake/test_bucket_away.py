@@ -89,7 +89,7 @@ def test_after_a_longer_one_it_ends_and_goes_on_when_it_is_started_again(
     took_one(query, batches)
     server.stop()
     put(server, 1)
-    with pytest.raises(SetupError, match=r"s3://away/\S+: the store does not answer"):
+    with pytest.raises(SetupError, match=r"s3://away/\S+: the store does not respond"):
         query.awaitTermination()
     server.start()
     age_marks(server)

@@ -188,8 +188,8 @@ def test_stamps_tell_two_versions_of_the_same_size_and_second(bucket, s3):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"secret_key": "wrong-hush"}, "the store does not know these keys|the store denies access"),
-        ({"access_key": "wrong-hush"}, "the store does not know these keys|the store denies access"),
+        ({"secret_key": "wrong-hush"}, "the store does not accept these keys|the store denies access"),
+        ({"access_key": "wrong-hush"}, "the store does not accept these keys|the store denies access"),
     ],
 )
 def test_wrong_keys_are_one_sentence(options, sentence, bucket, s3):
@@ -303,7 +303,7 @@ def test_a_checkpoint_in_a_bucket_is_one_process_at_a_time(bucket, s3, monkeypat
     s3.put(f"{bucket}/c/locks/here.{lease.processes()}.999999999.a", b"")  # of a process that died here
     with (
         Lease(f"{bucket}/c", "c").locked(),
-        pytest.raises(DataError, match="capture c runs in another process already"),
+        pytest.raises(DataError, match="capture c is already running in another process"),
         Lease(f"{bucket}/c", "c").locked(),
     ):
         pass
@@ -333,5 +333,5 @@ def test_a_url_cannot_be_captured(lake, table_name):
 
 @pytest.mark.iceberg_only("of the source alone")
 def test_a_capture_of_a_bucket_that_is_away(lake, bucket, table_name):
-    with pytest.raises(SetupError, match="there is no such bucket"):
+    with pytest.raises(SetupError, match="no such bucket"):
         capture(lake.table(table_name), "s3://nowhere/in")

@@ -154,7 +154,7 @@ def test_a_registry_that_is_away_and_comes_back(
     value = AvroSerializer(producer(registry), schema)({"id": 1, "price": Decimal("1.50")}, at(topic))
     kafka.send(topic, [value])
     registry.failures = [403] * 50
-    with pytest.raises(SetupError, match="does not give schemas: 403 Forbidden") as caught:
+    with pytest.raises(SetupError, match="returned no schema: 403 Forbidden") as caught:
         captured(table, kafka, registry, topic, value_format="avro")
     assert "s3cret" not in str(caught.value)
     registry.failures = []

@@ -26,7 +26,7 @@ def rows(folder: Path, *days: int, name: str = "in.jsonl") -> Path:
 def test_a_table_is_laid_out_from_its_first_batch_on(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table, file = lake.table(table_name), rows(tmp_path, *range(1, 29))
     planned = table.ingest(file, settings=ASKED, dry_run=True)
-    assert "a plan: nothing is written" in repr(planned)
+    assert "dry run: nothing is written" in repr(planned)
     assert not table.format.load().exists
     result = table.ingest(file, settings=ASKED)
     layout = {"partition_by": ["month(at)", "bucket(4, id)"], "sort_by": ["id desc"]}

@@ -283,8 +283,8 @@ def test_a_file_of_windows_with_decimal_commas(table: Table, tmp_path: Path) -> 
     settings = {"encoding": "cp1252", "decimal": ",", "hints": {"Preis": "decimal(10,2)"}}
     result = table.ingest(file, settings=settings)
     assert result.hints == (
-        f"CSV was read by --delimiter ';', as {file} tells",
-        f"--thousands . would make numbers of Summe, where {file} has commas",
+        f"detected --delimiter ';' in {file}",
+        f"--thousands . would make Summe numeric: {file} has decimal commas",
     )
     assert types(table) == {
         "Preis": "decimal(10, 2)",
@@ -330,7 +330,7 @@ def test_files_as_spark_writes_them(table: Table, lake: Lake, tmp_path: Path) ->
     (file,) = (tmp_path / "out").glob("*.csv")
     result = table.ingest(file, settings={"header": "no"})
     assert (result.rows_written, result.rows_quarantined) == (len(rows), 0)
-    assert result.hints == (f"CSV was read by --escape '\\', as {file} tells",)
+    assert result.hints == (f"detected --escape '\\' in {file}",)
     assert sorted(table.read().collect()) == sorted(rows, key=lambda row: row[0])
     # What the file tells holds for it alone; the setting holds for each.
     more = csv(tmp_path, '7.5,"x\\\\, y"\n')

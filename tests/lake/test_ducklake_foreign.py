@@ -151,7 +151,7 @@ def test_columns_that_spark_cannot_read_stand_in_nobodys_way(lake: Lake, tmp_pat
     table.undo()
     assert len(table.history().entries) >= 4
     with pytest.raises(
-        DataError, match=r"Spark cannot read hugeint_x, a int128, so its rows cannot be written anew"
+        DataError, match=r"Spark cannot read hugeint_x, a int128, so its rows cannot be rewritten"
     ):
         table.resolve("hugeint_x", "string")
     run(

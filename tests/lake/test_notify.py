@@ -133,10 +133,10 @@ def test_a_file_of_messages_is_followed(lake, bucket, s3, table_name, tmp_path):
 @pytest.mark.parametrize(
     ("source", "more", "sentence"),
     [
-        ("in", {"notify": "x"}, "notify and list_every are for folders of S3"),
-        ("kafka://a:1/t", {"notify": "x"}, "notify and list_every are for folders of S3"),
-        ("in", {"list_every": 5.0}, "notify and list_every are for folders of S3"),
-        ("s3://bucket/in", {"notify": "ftp://x/y"}, "ftp://x/y is no queue"),
+        ("in", {"notify": "x"}, "notify and list_every are only for folders of S3"),
+        ("kafka://a:1/t", {"notify": "x"}, "notify and list_every are only for folders of S3"),
+        ("in", {"list_every": 5.0}, "notify and list_every are only for folders of S3"),
+        ("s3://bucket/in", {"notify": "ftp://x/y"}, "ftp://x/y is not a queue"),
     ],
 )
 def test_what_cannot_be_told_of(source, more, sentence, lake, table_name, tmp_path):

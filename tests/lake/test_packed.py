@@ -78,7 +78,7 @@ def test_a_capture_takes_archives(lake: Lake, table_name: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.json.zst", b'{"a": 1}\n', "its name says zstd, its first bytes do not"),
+        ("a.json.zst", b'{"a": 1}\n', "its extension says zstd, its first bytes do not"),
         ("a.csv", b"PK\x03\x04rest", "this is a zip, not text"),
         ("a.csv.zst", zst(b"a\n" + b"1\n" * 99_999)[:-9], "broken zstd"),
     ],

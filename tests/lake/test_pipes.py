@@ -37,7 +37,7 @@ def fifo(tmp_path: Path) -> Iterator[Fifo]:
 
 def test_what_a_pipe_alone_tells_is_told_of_it(lake: Lake, table_name: str, fifo: Fifo) -> None:
     result = lake.table(table_name).ingest(pipe := fifo(b"a;b\n1;2\n"), format="csv")
-    assert result.hints == (f"CSV was read by --delimiter ';', as {pipe} tells",)
+    assert result.hints == (f"detected --delimiter ';' in {pipe}",)
 
 
 def test_json_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo) -> None:
@@ -96,5 +96,5 @@ def test_parquet_through_a_pipe(lake: Lake, table_name: str, fifo: Fifo, tmp_pat
 def test_a_pipe_is_not_captured(lake: Lake, table_name: str, fifo: Fifo, tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "in.json")
     for source in (pipe, "/dev/stdin", "-"):
-        with pytest.raises(UsageError, match="this comes once, and cannot be captured"):
+        with pytest.raises(UsageError, match="a pipe or standard input cannot be captured"):
             lake.table(table_name).capture(source, name="c")

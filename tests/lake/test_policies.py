@@ -181,7 +181,7 @@ def test_an_identifier_without_a_value_waits_in_quarantine(lake: Lake, table: Ta
     table.format.java().updateSchema().setIdentifierFields(["id"]).commit()
     result = table.ingest(lines(tmp_path, '{"id": 2, "a": 2}', '{"a": 3}', '{"id": null, "a": 4}'))
     assert (result.rows_written, result.rows_quarantined) == (1, 2)
-    assert {(r.path, r.reason) for r in kept(table)} == {("id", "an identifier field without a value")}
+    assert {(r.path, r.reason) for r in kept(table)} == {("id", "an identifier field has no value")}
 
 
 def test_strict_wants_columns(table: Table, tmp_path: Path) -> None:

@@ -69,14 +69,14 @@ def test_promoted_one_after_the_other(lake: Lake, table_name: str, tmp_path: Pat
         "`a.b`": (2, True), "m.value.v": (2, True), "items.element.z": (3, True), "new": (2, True),
         "q\"'t": (1, True), "````": (1, True),
     }  # fmt: skip
-    with pytest.raises(DataError, match="nothing waits at or below"):
+    with pytest.raises(DataError, match="nothing in the rest at or below"):
         table.promote("`a.b`.`c d`")
     assert table.promote("`a.b`", "m.value.v", "````", dry_run=True).values == {
         "`a.b`": 2, "m.value.v": 2, "````": 1,
     }  # fmt: skip
     table.promote("`a.b`", "m.value.v", "````")
     table.promote("new")
-    with pytest.raises(DataError, match=r"nothing waits at or below new\nthere is items.element.z, q"):
+    with pytest.raises(DataError, match=r"nothing in the rest at or below new\nthere is items.element.z, q"):
         table.promote("new")
     files += more(table, tmp_path, FOURTH)
     assert {one.path: one.values for one in table.stats().rest}["new.deep.w"] == 1
@@ -143,10 +143,10 @@ def test_promoted_while_others_write(lake: Lake, table_name: str, tmp_path: Path
 
 def test_nothing_to_promote(lake: Lake, table_name: str, tmp_path: Path) -> None:
     empty, table = lake.table(f"{table_name}_empty"), lake.table(table_name)
-    with pytest.raises(UsageError, match="there is no table"):
+    with pytest.raises(UsageError, match="there is not a table"):
         empty.promote("a")
     declare(empty, "a bigint")
-    with pytest.raises(DataError, match="nothing waits: the table has no rest"):
+    with pytest.raises(DataError, match="nothing to promote: the table has no rest"):
         empty.promote(everything=True)
     held(table, tmp_path, {}, [{"id": 1}], [{"id": 2, "new": 1}])
     table.format.delete("id", "2")

@@ -145,7 +145,7 @@ def test_what_waits_is_promoted(lake: Lake, table_name: str, tmp_path: Path) -> 
     planned = table.promote("new", "items.y", dry_run=True)
     assert planned.values == {"items.element.y": 1, "new": 2}
     assert table.state().schema == before
-    with pytest.raises(DataError, match="nothing waits at or below nowhere"):
+    with pytest.raises(DataError, match="nothing in the rest at or below nowhere"):
         table.promote("nowhere")
     done = table.promote("new", "items.y")
     assert [str(c.path) for c in done.changes] == [str(c.path) for c in planned.changes]

@@ -223,6 +223,6 @@ def test_no_table_is_made_in_the_folder_of_another(
     file = tmp_path / "in.jsonl"
     file.write_text('{"a": 1}')
     lake.table(names[0]).ingest(file)
-    with pytest.raises(DataError, match=rf"{names[1]} cannot be made: its folder would lie .* {names[0]},"):
+    with pytest.raises(DataError, match=rf"{names[1]} cannot be created: its folder would be .* {names[0]},"):
         lake.table(names[1]).ingest(file)
     assert lake.table(names[0]).ingest(file, again=True).rows_written == 1

@@ -109,18 +109,18 @@ def test_what_is_not_ours_stays(table: Table, tmp_path: Path) -> None:
     table.lake.sql(f"create view lake.{table.name}_settled as select 1 as one")
     with pytest.raises(DataError, match="not a view that driftline made"):
         table.view()
-    with pytest.raises(DataError, match="is there already"):
+    with pytest.raises(DataError, match="already exists"):
         table.view(table.name)
     other = table.lake.table(f"{table.name}_2")
     put(other, tmp_path, '{"id": 2}')
     view = table.view(f"{table.name}_other")
-    with pytest.raises(DataError, match=f"is there already, and a view of {table.name}\n"):
+    with pytest.raises(DataError, match=f"already exists, and a view of {table.name}\n"):
         other.view(f"{table.name}_other")
     assert shown(table, view) == [{"id": 1}]
 
 
 def test_wrong_wishes(table: Table, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no table"):
+    with pytest.raises(UsageError, match="there is not a table"):
         table.view()
     put(table, tmp_path, '{"id": 1}')
     with pytest.raises(UsageError, match="has no field b"):

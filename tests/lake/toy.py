@@ -178,7 +178,7 @@ class ToyTable(base.CatalogTable):
     def transaction(self, state: State, made_as: Definition | None = None) -> ToyTransaction:
         now = self.load()
         if now.exists and not (state.exists and state.fits(now)):
-            raise CommitConflict(f"table {self.name} was changed meanwhile")
+            raise CommitConflict(f"table {self.name} was changed by another writer")
         if state.exists:
             return ToyTransaction(self, now, now.schema)
         assert made_as is not None
@@ -283,7 +283,7 @@ class ToyTransaction:
     def commit(self) -> None:
         def put(entry: dict[str, Any] | None) -> dict[str, Any]:
             if (None if entry is None else str(entry["version"])) != (self.base and self.base.version):
-                raise CommitConflict(f"table {self.table.name} was changed meanwhile")
+                raise CommitConflict(f"table {self.table.name} was changed by another writer")
             entry = entry or {
                 "uuid": uuid.uuid4().hex,
                 "properties": {},

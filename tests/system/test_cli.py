@@ -137,7 +137,7 @@ def test_metadata_need_no_java(done, here, argv):
 
 
 def test_a_plan_writes_nothing(done):
-    assert done["plan"].out.startswith("shop.orders  1.jsonl  2 records read, a plan: nothing is written\n")
+    assert done["plan"].out.startswith("shop.orders  1.jsonl  2 records read, dry run: nothing is written\n")
     assert "there is no table shop.orders" in done["no table"].err
 
 

@@ -60,7 +60,7 @@ def test_from_add_to_undo(done: dict[str, Done]) -> None:
         "  customer.name is now full_name\n"
         "  note dropped\n"
         "      the next string of note makes note string, empty in the rows before\n"
-        "      customer.full_name goes on being filled from name\n"
+        "      customer.full_name is still filled from name\n"
     )
     assert "partitioned by bucket(4, id) too\n  sorted by id\n" in done["layout"].out
     assert "new column: note string" in done["ingest again"].out

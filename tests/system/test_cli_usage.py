@@ -71,7 +71,7 @@ def test_the_demo_s_files_are_copied_and_nothing_is_overwritten(run, tmp_path):
     (tmp_path / "days/2026-03-02.jsonl").unlink()
     again = run("demo", "--files", "days")
     assert again.returncode == 2
-    assert "2026-03-03.jsonl is there already" in again.stderr
+    assert "2026-03-03.jsonl already exists" in again.stderr
     assert (tmp_path / "days/2026-03-08.jsonl").read_text() == "mine"
 
 
@@ -105,7 +105,7 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         (["ingest"], "Missing argument 'SOURCE'"),
         (["ingest", "x.json"], "Missing option '--into'"),
         (["ingest", "x.json", "--into", "a.b"], "x.json: no such file, folder or glob"),
-        (["ingest", ".", "--into", "a.b"], ".: the folder holds no files to ingest"),
+        (["ingest", ".", "--into", "a.b"], ".: no files to ingest in this folder"),
         (["ingest", "x.json", "--into", "a.b", "--set", "datse=off"], "did you mean 'dates'?"),
         (["ingest", "x.json", "--into", "a.b", "--set", "dates=maybe"], "one of on, off, instant"),
         (["ingest", "x.json", "--into", "a.b", "--set", "dates"], "write --set key=value"),
@@ -116,15 +116,15 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         (["plan", "x.json", "--into", "a.b", "--policy", "odd"], "'preserve', 'widen', 'strict'"),
         (["ingest", "x.json", "--into", "a.b", "--on-conflict", "stop"], "'fail', 'quarantine'"),
         (["ingest", "x.json", "--into", "a.b", "--config", "none.toml"], "none.toml: cannot be read"),
-        (["ingest", "x.json", "--into", "movies"], "'movies' is not a table's name\n  write namespace.table"),
-        (["capture", "x", "--into", "a..b", "--name", "c"], "'a..b' is not a table's name"),
+        (["ingest", "x.json", "--into", "movies"], "'movies' is not a table name\n  write namespace.table"),
+        (["capture", "x", "--into", "a..b", "--name", "c"], "'a..b' is not a table name"),
         (["plan", "x.json", "--into", "a.b.branch_c"], "to Spark it is the branch 'c' of a.b"),
         (["stats", "a.b.tag_c"], "to Spark it is the tag 'c' of a.b"),
         (["resolve", "a.b.at_timestamp_5", "n", "--as", "long"], "to Spark it is the time '5' of a.b"),
         (["verify", "x.json", "--table", "a.b.snapshot_id_5"], "to Spark it is the snapshot '5' of a.b"),
         (["alter", "alter table lake.a.b.branch_c add column n int"], "to Spark it is the branch 'c' of a.b"),
-        (["alter", "alter table a add column n int"], "'a' is not a table's name"),
-        (["ingest", "x.json", "--into", "a.b.c", "--config", "duck.toml"], "is not a DuckLake table's name"),
+        (["alter", "alter table a add column n int"], "'a' is not a table name"),
+        (["ingest", "x.json", "--into", "a.b.c", "--config", "duck.toml"], "is not a DuckLake table name"),
         (["schema", "a.b"], "there is no lake in lake"),
         (["alter", "alter table lake.a.b add column n int"], "there is no lake in lake"),
         (["--lake", "elsewhere", "schema", "a.b"], "there is no lake in elsewhere"),

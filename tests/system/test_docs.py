@@ -139,8 +139,8 @@ def test_each_error_has_a_line_among_the_messages(monkeypatch: pytest.MonkeyPatc
             assert says or HANDED_ON.search(ast.unparse(error)), f"{name}: {ast.unparse(error)}"
             assert all(generated._cell(message) in page for message, _, _ in rows)
     for words in (
-        "the folder holds no files to ingest",
-        "does not give schemas",
+        "no files to ingest in this folder",
+        "returned no schema",
         "is not …",
         "half of a surrogate",
     ):

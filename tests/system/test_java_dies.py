@@ -30,7 +30,7 @@ def dies(tmp_path):
 def assert_told(dead: Done) -> None:
     assert dead.code == 3
     sentence, hint = dead.err.splitlines()
-    assert sentence == "error: Java, in which Spark runs, has ended in the midst of its work"
+    assert sentence == "error: Java, in which Spark runs, stopped unexpectedly"
     assert "DRIFTLINE_DRIVER_MEMORY" in hint
 
 

@@ -170,7 +170,7 @@ def test_certificates_are_shown_to_broker_and_registry(certified):
     ("name", "code", "says"),
     [
         ("wrong authority", 3, "unable to find valid certification path"),
-        ("wrong key password", 2, r"\[kafka\] ssl\.key\.location: the key does not open"),
+        ("wrong key password", 2, r"\[kafka\] ssl\.key\.location: the key cannot be decrypted"),
         (
             "no certificate",
             3,

@@ -96,7 +96,7 @@ def test_a_notice_is_told_and_a_failing_one_is_said(done: dict[str, Done], here:
 
 def test_what_waits_is_promoted(done: dict[str, Done]) -> None:
     assert "held" in done["held more"].out
-    assert "who × 2, basket × 1: new fields wait in the rest" in done["held more"].out
+    assert "who × 2, basket × 1: new fields go into the rest" in done["held more"].out
     assert "rest  2 × who" in done["held stats"].out
     assert json.loads(done["promote dry"].out)["values"] == {"basket": 1, "who": 2}
     assert "new basket struct<n: double>" in done["promote"].out
@@ -148,4 +148,4 @@ def test_quarantine(done: dict[str, Done], here: Path) -> None:
     assert done["replay"].out.startswith("shop.strict  from quarantine  1 record read, 1 written\n")
     assert "1 stays in quarantine" in done["replay"].out
     assert json.loads(done["replay again"].out)["rows_written"] == 0
-    assert done["left"].out.startswith("shop.strict  1 record in quarantine, 1 went through again\n")
+    assert done["left"].out.startswith("shop.strict  1 record in quarantine, 1 replayed\n")

@@ -97,14 +97,14 @@ def _flow(
         _must_be_in_s3(data)
     if isinstance(data, (str, os.PathLike)) and (is_pipe(os.fspath(data)) or is_url(os.fspath(data))):
         raise UsageError(
-            f"{shown(os.fspath(data))}: this comes once, and cannot be captured",
-            hint="take it as one batch: driftline ingest",
+            f"{shown(os.fspath(data))}: a pipe or standard input cannot be captured",
+            hint="ingest it as one batch: driftline ingest",
         )
     if hasattr(data, "isStreaming"):
         must_be_classic(data)
         frame = cast("DataFrame", data)
         if not frame.isStreaming:
-            raise UsageError("this DataFrame is no stream", hint="take it as one batch: Table.ingest")
+            raise UsageError("this DataFrame is not a stream", hint="ingest it as one batch: Table.ingest")
         typed = reading.topics.value_format != "json"
         if (typed or reading.json_column == "value") and is_kafka(frame):
             return Kafka(frame, "a DataFrame", reading.topics.values())
@@ -125,5 +125,6 @@ def _flow(
 def _must_be_in_s3(data: DataFrame | str | os.PathLike[str]) -> None:
     if hasattr(data, "isStreaming") or not is_s3(os.fspath(data)):
         raise UsageError(
-            "notify and list_every are for folders of S3", hint="leave them out: what is new is found anyway"
+            "notify and list_every are only for folders of S3",
+            hint="leave them out: new files are found anyway",
         )

@@ -45,7 +45,7 @@ def created(text: str) -> list[Created]:
             case {"Event": "s3:TestEvent"}:  # sent once, as notifications are switched on
                 return []
         break
-    raise ValueError("this is no message of a store")
+    raise ValueError("this is not a store's message")
 
 
 def _parsed(text: str) -> Any:
@@ -107,8 +107,8 @@ def channel(where: str, options: Mapping[str, str]) -> Channel:
         return MessageFiles(where)
     if not re.fullmatch(r"https?://[^/@\s]+/\S+", where):
         raise UsageError(
-            f"notify: {redacted(where)} is no queue",
-            hint="name the queue's https:// URL, or a file of messages",
+            f"notify: {redacted(where)} is not a queue",
+            hint="pass the queue's https:// URL, or a file of messages",
         )
     return Queue(where, options)
 
@@ -131,7 +131,7 @@ class MessageFiles:
                 if not folder or (file.is_file() and not file.name.startswith(("_", "."))):
                     yield from self._new(file)
         except OSError as error:
-            raise SetupError(f"{self._path}: messages cannot be read: {error.strerror}") from error
+            raise SetupError(f"{self._path}: cannot read messages: {error.strerror}") from error
 
     def _new(self, path: Path) -> Iterator[Message]:
         with path.open("rb") as file:

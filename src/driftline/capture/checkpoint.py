@@ -32,12 +32,12 @@ def default_place(warehouse: str | None, table: str, name: str, *, named: bool =
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is no name of a capture", hint="letters, digits, and _ - . inside, as in orders-2"
+            f"{name!r} is not a valid capture name", hint="use letters, digits, _, - and ., as in orders-2"
         )
     if warehouse is None and not named:
         raise UsageError(
-            f"capture {name}: the catalog tells no warehouse to keep a checkpoint in",
-            hint="name a folder for it that outlives the machine: checkpoint=..., --checkpoint",
+            f"capture {name}: the catalog names no warehouse to keep the checkpoint in",
+            hint="set a durable folder for it: checkpoint=..., --checkpoint",
         )
     return f"{(warehouse or '').rstrip('/')}/_captures/{quote(table, safe='')}/{name}"
 
@@ -51,7 +51,7 @@ class Checkpoint:
     def __init__(self, place: str, name: str, *, mirrored: bool = True) -> None:
         if not is_stored(place) and re.match(r"(?!file:)[\w.+-]+://", place):
             raise UsageError(
-                f"{place}: no checkpoint can be kept there", "name a folder, or one of a store: s3://…"
+                f"{place}: a checkpoint cannot be kept there", "use a folder on disk or in a store: s3://…"
             )
         self.place = (
             place.rstrip("/") if is_stored(place) else str(Path(re.sub("^file:(//)?", "", place)).absolute())
@@ -103,7 +103,7 @@ class Checkpoint:
                 raise UsageError(
                     f"{self.place} is the checkpoint of capture {self._known.get('capture')}: "
                     f"{self._known.get('source')} into {self._known.get('table')}, not {source} into {table}",
-                    hint="give this capture a name of its own, or name another checkpoint",
+                    hint="give this capture its own name, or another checkpoint",
                 )
         if not claim.items() <= self._known.items():
             self._write(claim)
@@ -226,6 +226,6 @@ def _locked(folder: Path, name: str) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise DataError(
-                f"capture {name} runs in another process already", hint="wait for it, or stop it first"
+                f"capture {name} is already running in another process", hint="wait for it to end, or stop it"
             ) from error
         yield

@@ -104,7 +104,7 @@ class Files:
             return None
         return DataError(
             f"{self.name}: the stream ended, and {counted(count, 'file')} of its log did not come",
-            hint="start the capture again: it goes on with them",
+            hint="restart the capture: it resumes with them",
         )
 
     def explain(self, error: str) -> DriftlineError | None:

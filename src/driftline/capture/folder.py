@@ -143,7 +143,7 @@ class FileLog:
             if before != now:
                 raise DataError(
                     f"{now.path} changed while it was read",
-                    hint="nothing of its batch was taken; start the capture again once the file is whole",
+                    hint="nothing of its batch was committed; restart the capture once the file is complete",
                 )
 
     def renamed(self, number: int) -> list[tuple[str, str]]:
@@ -227,7 +227,7 @@ class FileLog:
             if format_of(entry.path) != self._first:
                 raise UsageError(
                     f"{entry.path}: the capture takes {self._first} from this folder",
-                    hint="name another folder for it, or a glob for each, as in 'in/*.json'",
+                    hint="use another folder for it, or a glob for each, as in 'in/*.json'",
                 )
 
 
@@ -246,6 +246,6 @@ def _replace(path: Path, text: str, modified: int | None = None) -> None:
 def _changed(before: ListedFile, now: ListedFile) -> DataError:
     lengths = f"had {before.size} bytes when it was taken, and now {now.size}"
     return DataError(
-        f"{now.path} {lengths if before.size != now.size else 'was written again after it was taken'}",
-        hint="a file is taken once: move this one out of the folder, and put what is new there under another name",
+        f"{now.path} {lengths if before.size != now.size else 'was overwritten after it was ingested'}",
+        hint="each file is ingested once: move this one out of the folder, and add the new data under another name",
     )

@@ -56,9 +56,9 @@ class Topics:
         """Raise DataError if a topic was created anew."""
         if again := ", ".join(self._made_again()):
             raise DataError(
-                f"topic {again} was deleted and made again: the offsets of its last batch say nothing of it",
-                hint="with skip_lost (--skip-lost) the capture takes all of the new topic, from its beginning; "
-                "what it had not taken of the one before is gone",
+                f"topic {again} was deleted and created again: the offsets of the last batch do not apply to it",
+                hint="pass skip_lost (--skip-lost) to ingest the new topic from its beginning; "
+                "what was not ingested of the old one is lost",
             )
 
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
@@ -127,7 +127,7 @@ class TopicReading:
             if not self.registry.get("url"):
                 raise UsageError(
                     f"values in {fmt} need the registry that has their schemas",
-                    hint="name it: --registry URL, or url of [registry]",
+                    hint="pass --registry URL, or set url in [registry]",
                 )
             wire = Wire(fmt, Registry.of(self.registry))
             return lambda frame: kafka_typed(frame, wire, metadata)
@@ -147,7 +147,7 @@ def place(url: str) -> tuple[str, str]:
     brokers, _, topics = url.removeprefix(SCHEME).partition("/")
     if not brokers or not topics or "@" in brokers or not re.fullmatch(r"[\w.,-]+", topics):
         raise UsageError(
-            f"{redacted(url)}: no topic can be read from there", hint="write kafka://HOST:PORT/TOPIC"
+            f"{redacted(url)}: not the URL of a Kafka topic", hint="write kafka://HOST:PORT/TOPIC"
         )
     return brokers, topics
 
@@ -165,7 +165,8 @@ def starting(start: str | datetime) -> dict[str, str]:
         moment = start if isinstance(start, datetime) else datetime.fromisoformat(start)
     except ValueError as error:
         raise UsageError(
-            f"{start!r} is no place in a topic", hint="earliest, latest, or a time as 2026-01-31T12:00Z"
+            f"{start!r} is not a position in a topic",
+            hint="use earliest, latest, or a time such as 2026-01-31T12:00Z",
         ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return {
@@ -276,22 +277,20 @@ class Kafka:
             return SetupError(*of_text(error))
         if _LOST.search(error):
             return self._made_again() or DataError(
-                f"{self.name}: records that were not taken yet are gone: {text}",
-                hint="the topic's retention deleted them; with skip_lost (--skip-lost) the capture goes on without",
+                f"{self.name}: records were deleted before they were ingested: {text}",
+                hint="the topic's retention deleted them; pass skip_lost (--skip-lost) to continue without them",
             )
         if _REFUSED.search(error):
-            return SetupError(message, hint="the broker's answer to the login: see [kafka] or --kafka-set")
+            return SetupError(message, hint="the broker refused the login: see [kafka] or --kafka-set")
         if _SETTINGS.search(error):
             return UsageError(message, hint="see [kafka] or --kafka-set")
         if _UNKNOWN.search(error):
-            return UsageError(
-                message, hint="is the topic's name right? it must be there before it is captured"
-            )
+            return UsageError(message, hint="check the topic's name; it must exist before it is captured")
         if _AWAY.search(error):
             return SetupError(
                 message,
-                hint="is the broker up, and reachable, and told of TLS or a login where it wants them? "
-                "the capture goes on where it was: start it again",
+                hint="check that the broker is running and reachable, and that [kafka] has its TLS and login settings; "
+                "then restart the capture: it resumes where it was",
             )
         return None
 

@@ -62,7 +62,7 @@ def client_settings(options: Mapping[str, str]) -> dict[str, str]:
         settings["security.protocol"] = settings["security.protocol"].upper()
     elif any(key.startswith(("sasl.", "ssl.")) for key in settings):
         raise UsageError(
-            "[kafka] names a login or certificates, but no security.protocol",
+            "[kafka] sets a login or certificates, but no security.protocol",
             hint="security.protocol=SASL_SSL, SSL or SASL_PLAINTEXT",
         )
     return _with_login(settings)
@@ -97,7 +97,7 @@ def with_open_key(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:
         key = base64.encodebytes(bytes(info.getKeySpec(cipher).getEncoded())).decode()
     except (Py4JJavaError, ValueError) as error:
         raise UsageError(
-            "[kafka] ssl.key.location: the key does not open", hint="is ssl.key.password right?"
+            "[kafka] ssl.key.location: the key cannot be decrypted", hint="check ssl.key.password"
         ) from error
     others = {name: value for name, value in settings.items() if name != "ssl.key.password"}
     return others | {"ssl.keystore.key": f"-----BEGIN PRIVATE KEY-----\n{key}-----END PRIVATE KEY-----\n"}
@@ -110,7 +110,7 @@ def _with_login(settings: dict[str, str]) -> dict[str, str]:
         return settings
     if name is None or password is None:
         missing = "sasl.username" if name is None else "sasl.password"
-        raise UsageError(f"[kafka] has no {missing}", hint="a login has a name and a password")
+        raise UsageError(f"[kafka] has no {missing}", hint="set both the user name and the password")
     mechanism = settings.get("sasl.mechanism", "")
     if mechanism not in _MODULES:
         raise UsageError(
@@ -132,4 +132,6 @@ def _pem(key: str, path: str) -> str:
     except OSError as error:
         raise UsageError(f"[kafka] {key}: {path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise UsageError(f"[kafka] {key}: {path} is no PEM file", hint="openssl makes one") from error
+        raise UsageError(
+            f"[kafka] {key}: {path} is not a PEM file", hint="convert it with openssl"
+        ) from error

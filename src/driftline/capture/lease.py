@@ -56,7 +56,7 @@ class Lease:
         if time.time() - self._renewed > _STALE - _RENEWED:
             raise DataError(
                 f"capture {self._name}: {self._uri} could not be held",
-                "start the capture again: nothing is lost",
+                "restart the capture; nothing is lost",
             )
 
     def _await_others(self) -> None:
@@ -65,8 +65,8 @@ class Lease:
             for mark, renewed in marks.items():
                 if renewed > first.get(mark, renewed):
                     raise DataError(
-                        f"capture {self._name} runs in another process already: {mark}",
-                        hint="wait for it, or stop it first",
+                        f"capture {self._name} is already running in another process: {mark}",
+                        hint="wait for it to end, or stop it",
                     )
             time.sleep(_LOOK)
 

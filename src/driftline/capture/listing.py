@@ -13,7 +13,7 @@ from driftline.runtime.stores import is_stored
 from driftline.sources.buckets import behind, listing, may_hold
 from driftline.sources.folders import below, glob_base, matching, outside
 
-_AWAY = "once it is back, the capture goes on with what is new"
+_AWAY = "restore it; the capture then continues with new files"
 
 
 class ListedFile(NamedTuple):
@@ -41,7 +41,7 @@ def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[Li
     except OSError as error:
         raise SetupError(f"{error.filename or source}: cannot be read: {error.strerror}", _AWAY) from error
     if not (paths or has_magic(source)):
-        raise SetupError(f"{source}: there is no such folder", _AWAY)
+        raise SetupError(f"{source}: no such folder", _AWAY)
     yield from (entry_of(str(path.absolute())) for path in paths)
 
 
@@ -71,8 +71,8 @@ def entry_of(path: str) -> ListedFile:
         raise FileNotFoundError(path)
     except FileNotFoundError as error:
         raise DataError(
-            f"{path} was deleted before it was taken",
-            hint="put it back, and start the capture again; an empty file in its place gives it up",
+            f"{path} was deleted before it was ingested",
+            hint="put it back and restart the capture; to give it up, put an empty file in its place",
         ) from error
 
 

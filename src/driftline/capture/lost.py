@@ -1,4 +1,4 @@
-"""Offsets of a topic that Kafka deleted before they were taken."""
+"""Offsets of a topic that Kafka deleted before they were ingested."""
 
 from __future__ import annotations
 

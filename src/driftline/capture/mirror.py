@@ -58,8 +58,8 @@ class Mirror:
         now = self._files()
         if _IDENTITY in self._stored and _IDENTITY not in now:
             raise SetupError(
-                f"{self.folder}: somebody deleted what a capture works on",
-                hint=f"start the capture again: it goes on by {self._uri}",
+                f"{self.folder}: files of the running capture were deleted",
+                hint=f"restart the capture: it resumes from {self._uri}",
             )
         new = [name for name, written in now.items() if self._stored.get(name) != written]
         with explaining(self._uri):

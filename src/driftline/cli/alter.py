@@ -12,16 +12,17 @@ from driftline.cli.options import Json, named
 def alter(
     context: typer.Context,
     sql: Annotated[
-        str, typer.Argument(metavar="SQL", help="ALTER TABLE ..., several parted by ;", show_default=False)
+        str, typer.Argument(metavar="SQL", help="ALTER TABLE statements, separated by ;", show_default=False)
     ],
     upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="To format v3 as well; it does not go back.")
+        bool, typer.Option("--upgrade", help="Upgrade to format v3 too; this cannot be reversed.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Change a table by ALTER TABLE statements: one commit, or none.
+    """Change a table with ALTER TABLE statements, in one commit.
 
-    Statements of Spark and Iceberg or of DuckDB and DuckLake, parted by semicolons. RENAME TO stands alone.
+    Statements are those of Spark and Iceberg, or of DuckDB and DuckLake, separated by semicolons.
+    RENAME TO must be the only change.
     """
     from driftline.cli.terminal import Progress, put, show
     from driftline.operations.alter import AlterRequest

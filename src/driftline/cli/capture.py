@@ -56,19 +56,21 @@ def capture(
     into: Into,
     *,
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="What the capture goes on as, at its next start.")
+        str, typer.Option(metavar="NAME", help="The name under which the capture remembers its progress.")
     ],
     every: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Keep on, and look for more each 10s, 5m, ...", show_default=False),
+        typer.Option(
+            metavar="TIME", help="Keep running; look for new data every 10s, 5m, ...", show_default=False
+        ),
     ] = None,
     format: FormatOption = None,  # noqa: A002
-    max_files: Annotated[int, typer.Option(min=1, help="At most so many files a batch.")] = 1000,
+    max_files: Annotated[int, typer.Option(min=1, help="Maximum number of files per batch.")] = 1000,
     notify: Annotated[
         str | None,
         typer.Option(
             metavar="QUEUE",
-            help="What S3 tells of new objects: an SQS queue's URL, or a file.",
+            help="Where S3 announces new objects: an SQS queue's URL, or a file.",
             show_default=False,
         ),
     ] = None,
@@ -76,42 +78,53 @@ def capture(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="List a bucket only so often: see --notify. [default with it: 15m]",
+            help="How often to list the bucket: see --notify. [default with it: 15m]",
             show_default=False,
         ),
     ] = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="What it remembers. [default: in the lake]", show_default=False),
+        typer.Option(
+            metavar="DIR",
+            help="Where the capture keeps its progress. [default: in the lake]",
+            show_default=False,
+        ),
     ] = None,
     kafka_set: Annotated[
         list[str] | None,
         typer.Option(
             "--kafka-set",
             metavar="KEY=VALUE",
-            help="A setting of Kafka's client; ${NAME} is of the environment.",
+            help="A setting of the Kafka client; ${NAME} comes from the environment.",
             show_default=False,
         ),
     ] = None,
     value_format: Annotated[
-        ValueFormat, typer.Option(help="How Kafka's values are written.")
+        ValueFormat, typer.Option(help="The format of Kafka's values.")
     ] = ValueFormat.json,
     registry: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The schema registry of their schemas.", show_default=False),
+        typer.Option(metavar="URL", help="The URL of the schema registry.", show_default=False),
     ] = None,
     from_: Annotated[
-        str, typer.Option("--from", metavar="WHERE", help="In a topic: earliest, latest, or a time.")
+        str,
+        typer.Option(
+            "--from", metavar="WHERE", help="Where to start in a topic: earliest, latest, or a time."
+        ),
     ] = "earliest",
     max_records: Annotated[
         int | None,
-        typer.Option(min=1, help="At most so many of Kafka's records a batch.", show_default=False),
+        typer.Option(min=1, help="Maximum number of Kafka records per batch.", show_default=False),
     ] = None,
     metadata: Annotated[
-        bool, typer.Option("--metadata", help="Keep what Kafka has of each record, in _kafka.")
+        bool,
+        typer.Option(
+            "--metadata",
+            help="Add the key, partition, offset, timestamp and headers of each Kafka record as column _kafka.",
+        ),
     ] = False,
     skip_lost: Annotated[
-        bool, typer.Option("--skip-lost", help="Go on without records that Kafka has deleted.")
+        bool, typer.Option("--skip-lost", help="Continue without records that Kafka has deleted.")
     ] = False,
     options: TableOptions,
     strings: Strings = False,
@@ -121,7 +134,7 @@ def capture(
         str | None,
         typer.Option(
             metavar="[HOST:]PORT",
-            help="Serve metrics for Prometheus here; without HOST to this machine alone.",
+            help="Serve metrics for Prometheus; without HOST to this machine only.",
             show_default=False,
         ),
     ] = None,
@@ -130,14 +143,14 @@ def capture(
         str | None,
         typer.Option(
             metavar="[HOST:]PORT",
-            help="Answer at /healthz whether it gets on; without HOST to this machine alone.",
+            help="Serve /healthz, which tells whether the capture makes progress; without HOST to this machine only.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Take what is new in a source into a table, each record once.
+    """Ingest what is new in a source, each record exactly once.
 
-    Ends when it has caught up; with --every it keeps on until Ctrl-C.
+    Ends once it has caught up; with --every it runs until Ctrl-C.
     """
     from driftline.cli.terminal import Progress
 
@@ -208,5 +221,5 @@ def seconds(flag: str, text: str) -> float:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?) *(ms|s|m|h|)", text.strip())
     if match is None or not float(match[1]):
-        raise UsageError(f"{flag}: {text!r} is not a time", hint="write 10s, 500ms, 5m")
+        raise UsageError(f"{flag}: {text!r} is not a time", hint="use 10s, 500ms or 5m")
     return float(match[1]) * _UNITS[match[2]]

@@ -12,12 +12,12 @@ from driftline.cli.options import Json
 def clean(
     context: typer.Context,
     older_than: Annotated[
-        float, typer.Option(metavar="HOURS", min=0, help="Only files that nobody has touched for so long.")
+        float, typer.Option(metavar="HOURS", min=0, help="Only files last modified at least this long ago.")
     ] = 24,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List them, delete nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the files; delete nothing.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete files that no snapshot has, left by batches that died."""
+    """Delete files that belong to no snapshot, left by failed batches."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report.lines import clean as printable
 

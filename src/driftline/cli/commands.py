@@ -60,7 +60,7 @@ def _all(
     lake: Annotated[
         str | None,
         typer.Option(
-            help="The lake: a folder, or s3://, gs://, abfss:// with a catalog in driftline.toml. "
+            help="The lake: a folder, or s3://, gs:// or abfss:// with a catalog in driftline.toml. "
             "[env: DRIFTLINE_LAKE; default: lake]",
             show_default=False,
         ),
@@ -70,11 +70,11 @@ def _all(
         typer.Option(help="A settings file. [default: driftline.toml, if there]", show_default=False),
     ] = None,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Errors with a traceback. [env: DRIFTLINE_DEBUG]")
+        bool, typer.Option("--debug", help="Show tracebacks of errors. [env: DRIFTLINE_DEBUG]")
     ] = False,
     log_format: Annotated[
         LogFormat,
-        typer.Option(help="json: what is done, and each batch, as an object a line on standard error."),
+        typer.Option(help="json: log each step and batch as one JSON object per line on standard error."),
     ] = LogFormat.text,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
@@ -109,11 +109,11 @@ def schema(
     context: typer.Context,
     table: TableName,
     layout: Annotated[
-        bool, typer.Option("--layout", help="Which files follow which partitioning, instead.")
+        bool, typer.Option("--layout", help="Show partition specs and sort orders, and their files, instead.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Print a table's schema; --json: Iceberg's form of it."""
+    """Print a table's schema; with --json as Iceberg's JSON."""
     if layout:
         show_layout(context.obj, table, json=json)
         return
@@ -132,16 +132,18 @@ def schema(
 @app.command()
 def query(
     context: typer.Context,
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="What is asked: SELECT ...", show_default=False)],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="The SELECT statement.", show_default=False)],
     limit: Annotated[
         int | None,
         typer.Option(
-            min=0, help="At most so many rows; 0: all. [default: 100, with --json all]", show_default=False
+            min=0,
+            help="Maximum number of rows; 0 for all. [default: 100, with --json all]",
+            show_default=False,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Read with SQL; --json: one object a row."""
+    """Run a SELECT statement; with --json one object per row."""
     from driftline.cli import rows
     from driftline.cli.terminal import Progress, out
 
@@ -160,12 +162,12 @@ def verify(
     context: typer.Context,
     sources: Sources,
     table: Annotated[
-        str, typer.Option(metavar="NAMESPACE.TABLE", callback=named, help="The table that has them.")
+        str, typer.Option(metavar="NAMESPACE.TABLE", callback=named, help="The table to check.")
     ],
     format: FormatOption = None,  # noqa: A002
     exactly: Annotated[
         bool,
-        typer.Option("--exactly", help="Also that the table holds no other rows: as many rows as records."),
+        typer.Option("--exactly", help="Check as well that the table holds no other rows."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -211,16 +213,16 @@ def doctor(context: typer.Context, json: Json = False) -> None:
 @app.command()
 def demo(
     context: typer.Context,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the lake, to look around in it.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the lake to look around in it.")] = False,
     files: Annotated[
         Path | None,
         typer.Option(
-            "--files", metavar="DIR", help="Only copy the demo's files into a folder.", show_default=False
+            "--files", metavar="DIR", help="Only copy the demo's files into this folder.", show_default=False
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """See a week of drifting data go into a fresh lake."""
+    """Ingest a week of drifting data into a new lake."""
     from driftline.cli.demo import copy_files, run
     from driftline.cli.terminal import put
 

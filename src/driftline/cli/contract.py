@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 contract = typer.Typer(
     name="contract",
-    help="A table as a data contract (ODCS), and what breaks one.",
+    help="Export a table as a data contract (ODCS), or check one.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -44,7 +44,7 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="CONTRACT", help="The YAML file.", show_default=False)],
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SOURCE", help="Data that are to keep it, too.", show_default=False),
+        typer.Argument(metavar="SOURCE", help="Data to check as well.", show_default=False),
     ] = None,
     format: FormatOption = None,  # noqa: A002
     strings: Strings = False,
@@ -53,9 +53,9 @@ def check(
     ] = Output.text,
     json: Json = False,
 ) -> None:
-    """Say what of a table, or of data, breaks a contract.
+    """Show where a table, or data, breaks a contract.
 
-    Exit code 1 if anything does. The data are not in the table yet, which need not be there.
+    Exit code 1 if anything does. The data is checked before it is ingested; the table need not exist.
     """
     from driftline.operations.contract import ReadOptions, breaks
     from driftline.report.findings import broken

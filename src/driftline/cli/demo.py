@@ -71,7 +71,7 @@ def copy_files(folder: Path) -> list[Path]:
     copies = [folder / f"{day}.jsonl" for day, _ in DAYS]
     for copy in copies:
         if copy.exists():
-            raise UsageError(f"{copy} is there already", hint="name another folder")
+            raise UsageError(f"{copy} already exists", hint="use another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for copy in copies:
         shutil.copyfile(DATA / copy.name, copy)

@@ -17,7 +17,7 @@ def history(
     table: TableName,
     diff: Annotated[
         tuple[int, int] | None,
-        typer.Option(metavar="A B", help="What leads from schema version A to B.", show_default=False),
+        typer.Option(metavar="A B", help="Show the changes from schema version A to B.", show_default=False),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -46,12 +46,14 @@ def undo(
     table: TableName,
     to: Annotated[
         int | None,
-        typer.Option(metavar="VERSION", help="Back to this schema version.", show_default=False),
+        typer.Option(metavar="VERSION", help="Go back to this schema version.", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Also where it hides values.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Undo even if values written since become unreadable.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Take the last change of a table back, with all values."""
+    """Undo the last change of a table; all values come back."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import evolution
 

@@ -49,17 +49,17 @@ def ingest(
     *,
     batch_per_file: PerFile = False,
     format: FormatOption = None,  # noqa: A002
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only, write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")] = False,
     options: TableOptions,
     strings: Strings = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Also files that the table has taken before.")
+        bool, typer.Option("--again", help="Ingest files again that the table already has.")
     ] = False,
     json: Json = False,
     on_change: OnChange = None,
     metrics_file: MetricsFile = None,
 ) -> None:
-    """Take files into a table, as one batch."""
+    """Ingest files into a table as one batch."""
     settings = options.settings(context.obj, into)
     counted = None if dry_run else metrics(into, file=metrics_file)
     results = _results(
@@ -93,7 +93,7 @@ def plan(
     ] = Output.text,
     json: Json = False,
 ) -> None:
-    """Show what ingest would change, and write nothing.
+    """Show what ingest would change; write nothing.
 
     The same as ingest --dry-run; --fail-on and --output make it a check of a pull request.
     """
@@ -114,7 +114,9 @@ def plan(
         if finding.kind in (fail_on or ())
     ]
     if failed:
-        raise DataError(f"--fail-on: {len(failed)} of these changes must not come", hint="\n  ".join(failed))
+        raise DataError(
+            f"--fail-on: {len(failed)} of these changes are not allowed", hint="\n  ".join(failed)
+        )
 
 
 def _results(

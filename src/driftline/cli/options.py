@@ -81,7 +81,7 @@ def filled(context: typer.Context, name: str) -> str:
 
 Into = Annotated[
     str,
-    typer.Option(metavar="NAMESPACE.TABLE", callback=filled, help="The table; made if it is not there."),
+    typer.Option(metavar="NAMESPACE.TABLE", callback=filled, help="The table; created if it does not exist."),
 ]
 TableName = Annotated[
     str,
@@ -90,26 +90,28 @@ TableName = Annotated[
 AnyTable = Annotated[
     str | None,
     typer.Argument(
-        metavar="[NAMESPACE.TABLE]", callback=named, help="One table; else all.", show_default=False
+        metavar="[NAMESPACE.TABLE]", callback=named, help="The table; all with --all.", show_default=False
     ),
 ]
-PerFile = Annotated[bool, typer.Option("--batch-per-file", help="One batch for each file, in name order.")]
+PerFile = Annotated[
+    bool, typer.Option("--batch-per-file", help="Ingest each file as its own batch, in name order.")
+]
 PolicyOption = Annotated[
     PolicyName | None,
     typer.Option(
-        help="What happens to a value that does not fit. [default: the table's; preserve]", show_default=False
+        help="What to do with a value that does not fit. [default: the table's; preserve]", show_default=False
     ),
 ]
 Conflict = Annotated[
     OnConflict | None,
     typer.Option(
-        help="What happens to records that are refused. [default: the table's; quarantine]",
+        help="What to do with records that are refused. [default: the table's; quarantine]",
         show_default=False,
     ),
 ]
 FormatOption = Annotated[
     Format | None,
-    typer.Option(help="The files' format, where their endings do not tell.", show_default=False),
+    typer.Option(help="The files' format; needed if their extensions do not show it.", show_default=False),
 ]
 Sets = Annotated[
     list[str] | None,
@@ -129,7 +131,7 @@ Hints = Annotated[
 Excludes = Annotated[
     list[str] | None,
     typer.Option(
-        "--exclude", metavar="PATH", help="Leave this field out; may be repeated.", show_default=False
+        "--exclude", metavar="PATH", help="Do not ingest this field; may be repeated.", show_default=False
     ),
 ]
 RowKeyOption = Annotated[
@@ -137,7 +139,7 @@ RowKeyOption = Annotated[
     typer.Option(
         "--key",
         metavar="PATHS",
-        help='Rows are known by these fields, if the table is made now: "id" or "region, id".',
+        help='Fields that identify a row, if the table is created now: "id" or "region, id".',
         show_default=False,
     ),
 ]
@@ -161,20 +163,22 @@ PartitionBy = Annotated[
     str | None,
     typer.Option(
         metavar="TERMS",
-        help='Partition the table, if it is made now: "day(at), bucket(16, id)".',
+        help='How to partition the table, if it is created now: "day(at), bucket(16, id)".',
         show_default=False,
     ),
 ]
 SortBy = Annotated[
     str | None,
-    typer.Option(metavar="TERMS", help='Sort its files, if it is made now: "at desc".', show_default=False),
+    typer.Option(
+        metavar="TERMS", help='How to sort its files, if it is created now: "at desc".', show_default=False
+    ),
 ]
 FormatVersion = Annotated[
     int | None,
     typer.Option(
         min=2,
         max=3,
-        help="The version of Iceberg's format, if it is made now. [default: 2]",
+        help="Iceberg's format version, if the table is created now. [default: 2]",
         show_default=False,
     ),
 ]
@@ -192,7 +196,7 @@ MetricsFile = Annotated[
     typer.Option(
         "--metrics-file",
         metavar="FILE",
-        help="Add to the metrics in this file after each batch, for a node exporter.",
+        help="Update this file of metrics after each batch, for a node exporter.",
         show_default=False,
     ),
 ]
@@ -200,14 +204,16 @@ Delimiter = Annotated[
     str | None,
     typer.Option(
         metavar="CHAR",
-        help="What separates the cells of CSV: one character, or tab. [default: found out]",
+        help="The character that separates CSV cells, or tab. [default: detected]",
         show_default=False,
     ),
 ]
 Quote = Annotated[
     str | None,
     typer.Option(
-        metavar="CHAR", help="What quotes cells of CSV, or none. [default: found out]", show_default=False
+        metavar="CHAR",
+        help="The character that quotes CSV cells, or none. [default: detected]",
+        show_default=False,
     ),
 ]
 Encoding = Annotated[
@@ -219,14 +225,14 @@ Encoding = Annotated[
 Decimal = Annotated[
     str | None,
     typer.Option(
-        metavar="SIGN", help="The decimal sign in numbers of CSV: , or . [default: .]", show_default=False
+        metavar="SIGN", help="The decimal separator in CSV numbers: , or . [default: .]", show_default=False
     ),
 ]
 Thousands = Annotated[
     str | None,
     typer.Option(
         metavar="SIGN",
-        help="The sign between thousands in numbers of CSV: . or , [default: none]",
+        help="The thousands separator in CSV numbers: . or , [default: none]",
         show_default=False,
     ),
 ]
@@ -234,7 +240,7 @@ Escape = Annotated[
     str | None,
     typer.Option(
         metavar="CHAR",
-        help="What escapes quotes within quoted cells of CSV, or none. [default: found out]",
+        help="The character that escapes quotes within quoted CSV cells, or none. [default: detected]",
         show_default=False,
     ),
 ]
@@ -243,7 +249,7 @@ HeaderOption = Annotated[
     typer.Option(
         "--header",
         metavar="auto|yes|no|NAME,…",
-        help="Whether CSV begins with its columns' names, or the names. [default: auto, found out]",
+        help="Whether CSV begins with a header; or the columns' names. [default: auto, detected]",
         show_default=False,
     ),
 ]
@@ -252,16 +258,18 @@ SkipLines = Annotated[
     typer.Option(
         "--skip-lines",
         metavar="N",
-        help="Leave out the first lines of CSV, such as titles.",
+        help="Skip the first N lines of CSV, such as titles.",
         show_default=False,
     ),
 ]
 Comment = Annotated[
     str | None,
-    typer.Option(metavar="CHAR", help="Leave out lines of CSV that begin with it.", show_default=False),
+    typer.Option(
+        metavar="CHAR", help="Skip lines of CSV that begin with this character.", show_default=False
+    ),
 ]
-Strings = Annotated[bool, typer.Option("--strings", help="Keep all cells of CSV as text.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
+Strings = Annotated[bool, typer.Option("--strings", help="Ingest all CSV cells as text.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

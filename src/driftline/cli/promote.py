@@ -15,18 +15,20 @@ def promote(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATH]…", help="What waits at or below, as in payload.h.", show_default=False
+            metavar="[PATH]…",
+            help="Paths to promote, with all below them, as in payload.h.",
+            show_default=False,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that waits.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Promote everything.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would come to be, write nothing.")
+        bool, typer.Option("--dry-run", help="Show the columns that would be added; write nothing.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Make columns of what waits in the rest, in one commit.
+    """Turn fields that wait in the rest into columns, in one commit.
 
-    In old rows too. The limits of the table do not count here. undo takes it back.
+    Old rows are filled too. The table's limits do not apply here. undo reverts it.
     """
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import drift

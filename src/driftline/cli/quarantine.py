@@ -14,23 +14,19 @@ from driftline.errors import UsageError
 def quarantine(
     context: typer.Context,
     table: TableName,
-    replay: Annotated[
-        bool, typer.Option("--replay", help="Send the records through again, each once.")
-    ] = False,
+    replay: Annotated[bool, typer.Option("--replay", help="Ingest the records again, each once.")] = False,
     export: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write them as JSON lines, each with its reason.", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="Write them as JSON lines with their reasons.", show_default=False),
     ] = None,
     json: Json = False,
 ) -> None:
-    """List what could not be accepted, by reason, with samples."""
+    """List quarantined records by reason, with samples."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import drift
 
     if replay and export is not None:
-        raise UsageError("--replay and --export do not go together", hint="export first, then replay")
+        raise UsageError("--replay and --export cannot be combined", hint="run --export first, then --replay")
     if export is not None:
         writable(export)
     with Progress() as progress:

@@ -16,19 +16,19 @@ def resolve(
     context: typer.Context,
     table: TableName,
     field: Annotated[
-        str, typer.Argument(metavar="FIELD", help="Its path, as in items.price.", show_default=False)
+        str, typer.Argument(metavar="FIELD", help="The field's path, as in items.price.", show_default=False)
     ],
-    to: Annotated[str, typer.Option("--as", metavar="TYPE", help="The one type, as in double.")],
+    to: Annotated[str, typer.Option("--as", metavar="TYPE", help="The column's type, as in double.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how many values convert, write nothing.")
+        bool, typer.Option("--dry-run", help="Count the values that convert; write nothing.")
     ] = False,
     drop_rest: Annotated[bool, typer.Option("--drop-rest", help="Drop what does not convert.")] = False,
     json: Json = False,
 ) -> None:
     """Fold the columns of a drifted field into one, in one commit.
 
-    A value converts exactly or not at all. What does not stays in a
-    column beside it; undo takes all of it back.
+    A value converts exactly or not at all. What does not convert stays in a
+    column beside it; undo restores everything.
     """
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import drift

@@ -44,9 +44,7 @@ class Json:
     def __init__(self, frame: DataFrame, limit: int) -> None:
         twice = sorted({c for c in frame.columns if frame.columns.count(c) > 1})
         if twice:
-            raise UsageError(
-                f"two columns of the result are named {twice[0]!r}", hint="name one otherwise with AS"
-            )
+            raise UsageError(f"two columns of the result are named {twice[0]!r}", hint="rename one with AS")
         self._rows = _with_first(_json(frame.limit(limit) if limit else frame, frame.columns))
 
     def show(self, _: Console) -> None:
@@ -100,7 +98,7 @@ def failure(error: Exception) -> DataError | UsageError | SetupError:
 
     text, hint = explained(error)
     if any(is_away(name) or name.startswith(_NOT_REACHED) for name in _causes(error)):
-        return SetupError(f"the catalog does not answer: {text}", ASK_DOCTOR)
+        return SetupError(f"the catalog does not respond: {text}", ASK_DOCTOR)
     position = re.search(r"\bline (\d+),? pos(?:ition)? (\d+)", str(error))
     where = f" (line {position[1]}, column {int(position[2]) + 1})" if position else ""
     kind = UsageError if isinstance(error, ParseException) else DataError

@@ -82,7 +82,7 @@ class Invocation:
         if (must_exist or table is not None) and not exists:
             raise UsageError(
                 f"there is no lake in {configured.lake}",
-                hint="name it with --lake; `driftline ingest` makes one",
+                hint="pass its folder with --lake; `driftline ingest` creates one",
             )
         if table is not None:
             self._must_have(table)

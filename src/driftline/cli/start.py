@@ -59,9 +59,7 @@ def init() -> None:
         with Path(FILE).open("x", encoding="utf-8") as file:
             file.write(text())
     except FileExistsError:
-        raise UsageError(
-            f"there is a {FILE} in this folder already", "edit it, or give it another name first"
-        ) from None
+        raise UsageError(f"there is a {FILE} in this folder already", "edit it, or rename it first") from None
     except OSError as error:
         raise UsageError(f"{FILE}: cannot be written: {error.strerror}") from error
     typer.echo(f"{FILE}  every setting, commented out")

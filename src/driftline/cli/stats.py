@@ -23,7 +23,9 @@ def stats(
     path: Annotated[
         str | None,
         typer.Argument(
-            metavar="PATH", help="Only columns with this in their path; * is any text.", show_default=False
+            metavar="PATH",
+            help="Only columns whose path contains this; * matches any text.",
+            show_default=False,
         ),
     ] = None,
     exact: Annotated[
@@ -36,22 +38,22 @@ def stats(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write it as one page for a browser; of every table, pages into this folder.",
+            help="Write an HTML page; with --all, one per table into this folder.",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what is in a table, by column, and what drifted.
+    """Show statistics of a table's columns, and which fields drifted.
 
-    With --all: in all tables of the lake.
+    With --all: for all tables of the lake.
     """
     if table is not None:
         _of_table(context.obj, table, path, exact=exact, all_=all_, html=html, json=json)
     elif all_:
         _of_lake(context.obj, exact=exact, html=html, json=json)
     else:
-        raise UsageError("of which table?", "name it, or write --all for every table of the lake")
+        raise UsageError("no table given", "pass a table, or --all for every table of the lake")
 
 
 def _of_table(

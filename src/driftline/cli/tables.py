@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def tables(context: typer.Context, json: Json = False) -> None:
-    """List the lake's tables, with what is in them."""
+    """List the lake's tables with their row counts."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.report.stats_text import lake
 

@@ -17,7 +17,7 @@ def view(
         typer.Option(
             "--as",
             metavar="FIELD=TYPE",
-            help="The type of a field, instead of the widest.",
+            help="The type of a field, instead of its widest.",
             show_default=False,
         ),
     ] = None,
@@ -25,16 +25,16 @@ def view(
         str | None,
         typer.Option(
             metavar="NAMESPACE.VIEW",
-            help="What it is called. [default: as the table, with _settled]",
+            help="The view's name. [default: the table's name and _settled]",
             show_default=False,
         ),
     ] = None,
-    print_: Annotated[bool, typer.Option("--print", help="Print the statement, and make nothing.")] = False,
+    print_: Annotated[bool, typer.Option("--print", help="Print the statement; create nothing.")] = False,
     json: Json = False,
 ) -> None:
-    """Make a view with each drifted field as one column.
+    """Create a view that shows each drifted field as one column.
 
-    Made again, it shows what is new. A catalog without views gets the statement printed.
+    Run it again to include new columns. For a catalog without views, the statement is printed.
     """
     from driftline.cli.terminal import Progress, put, show
     from driftline.operations.view import wanted_types  # late: brings the rules of folding

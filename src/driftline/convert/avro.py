@@ -54,7 +54,7 @@ def columns_of(schema: Mapping[str, Any], logical: Mapping[str, LeafNode] | None
     """
     node = _Schema({}, {**_LOGICAL, **(logical or {})}, DecimalNode).node(schema, ())
     if not isinstance(node, RecordNode):
-        raise UsageError("its values are no records", hint="an Avro file for a table holds records")
+        raise UsageError("its values are not records", hint="an Avro file must hold records")
     return node
 
 
@@ -157,8 +157,8 @@ class _Schema:
         name = schema["name"]
         if name in self._open:
             raise UsageError(
-                f"{dotted(path)}: the type {name} holds itself, at any depth, and a column's type cannot",
-                hint="write the file without the field, or with a limit to its depth",
+                f"{dotted(path)}: the type {name} is recursive, and a column type cannot be",
+                hint="write the file without this field, or limit its depth",
             )
         self._named[name] = schema
         self._open.add(name)

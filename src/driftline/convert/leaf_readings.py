@@ -78,7 +78,7 @@ def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[LeafReading]:
         yield LeafReading(LONG, lambda a: a.cast(pa.int64()))
     else:
         raise UsageError(
-            f"{dotted(path)}: type {type_} has no place in a table", hint="cast it, or drop the column"
+            f"{dotted(path)}: type {type_} cannot be stored in a table", hint="cast or drop the column"
         )
 
 

@@ -98,7 +98,7 @@ def _by_key(records: Sequence[Mapping[str, Any] | None], path: Path) -> Iterator
     for key in dict.fromkeys(chain.from_iterable(record for record in records if record is not None)):
         if not isinstance(key, str):
             raise UsageError(
-                f"{dotted((*path, str(key)))}: a key of type {type(key).__name__}", "make it text"
+                f"{dotted((*path, str(key)))}: a key of type {type(key).__name__}", "convert it to text"
             )
         yield key, [None if record is None else record.get(key) for record in records]
 
@@ -107,7 +107,8 @@ def _kind(cls: type, path: Path) -> str | None:
     kind = _known_kind(cls)
     if kind == "":
         raise UsageError(
-            f"{dotted(path)}: a value of type {cls.__name__} has no place in a table", hint="make it text"
+            f"{dotted(path)}: a value of type {cls.__name__} cannot be stored in a table",
+            hint="convert it to text",
         )
     return kind
 

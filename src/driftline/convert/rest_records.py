@@ -55,7 +55,7 @@ def typed_value(value: Any, type_: Type) -> Any:
         case Struct(fields):
             types = {f.name: f.type for f in fields}
             if len(types) < len(fields):
-                raise ValueError("a key stands several times")
+                raise ValueError("a key occurs more than once")
             return {key: typed_value(item, types[key]) for key, item in value.items()}
         case List(element):
             return [typed_value(item, element) for item in value]

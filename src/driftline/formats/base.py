@@ -263,7 +263,7 @@ class Draft(Protocol):
         ...
 
     def commit(self) -> None:
-        """Make the draft the table. Raises CommitConflict if the definition was changed meanwhile."""
+        """Make the draft the table. Raises CommitConflict if the definition was changed by another writer."""
         ...
 
 

@@ -52,7 +52,7 @@ class Retry:
             except Exception as error:
                 if not is_conflict(error):
                     raise
-                self.wait(CommitConflict("its columns have changed meanwhile"))
+                self.wait(CommitConflict("its columns were changed by another writer"))
 
     def wait(self, conflict: Exception) -> None:
         """Pause before the next attempt; raises DataError when patience is exhausted.
@@ -68,7 +68,7 @@ class Retry:
         if not self.endless and waited >= PATIENCE:
             raise DataError(
                 f"{self.name}: {conflict}: others changed it {times} in {waited:.0f} s",
-                "other writers keep changing this table: try again when they pause",
+                "other writers keep changing this table; try again later",
             ) from conflict
         self.progress(f"{WAITING}others changed {self.name} {times} in {waited:.0f} s")
         longest = min(_MOST, _FIRST * self.conflicts) / (1 + waited / _EAGER)

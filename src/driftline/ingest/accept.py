@@ -17,7 +17,7 @@ from driftline.ingest.recent import RecentBatches
 from driftline.observe.observation import Observation
 from driftline.sources.scan import BatchScan, Observed
 
-_MEND = 'mend the data, or set on_conflict = "quarantine" to set such records aside'
+_MEND = 'fix the data, or set on_conflict = "quarantine" to set such records aside'
 _MORE_ROOM = 'set beyond = "rest" to keep it as text, or a higher limit'
 ROUNDS = 20  # of looking for what the records that are left do to the table
 _PATIENCE = 10  # rounds of refusing only what has no room in any case
@@ -68,8 +68,8 @@ def accepted(
         scan = scan.refusing(refused.judge(), refused.last)
     conflict = refused.last[0]
     raise DataError(
-        f"{dotted(conflict.path)}: what is left of the batch still does not fit: {conflict.why}",
-        "ingest the batch in smaller parts",
+        f"{dotted(conflict.path)}: the rest of the batch still does not fit: {conflict.why}",
+        "ingest it in smaller batches",
     )
 
 

@@ -30,7 +30,7 @@ from driftline.sources.files import Stamp, changed
 from driftline.sources.scan import Observed
 
 WITH_VECTORS = 3  # the version of a format that deletes rows by vectors, as tables with a key do
-AGAIN = "nothing of the batch is in: try again once its files are whole"
+AGAIN = "nothing was committed; run the batch again once its files are complete"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Once:
             listed = ", ".join(taken[:_NAMED]) + (f", and {more} more" if more > 0 else "")
             raise DataError(
                 f"{table.name}: {self._count(taken)} in the table already: {listed}",
-                hint="leave them out, or ingest them once more, as further rows: --again (again=True in Python)",
+                hint="leave them out, or pass --again (again=True in Python) to ingest them again as new rows",
             )
 
     def notes(self, table: CatalogTable, state: State) -> tuple[str, ...]:

@@ -42,8 +42,8 @@ def check_readable(table: CatalogTable, schema: Schema) -> None:
     for path, f in schema.walk():
         if isinstance(f.type, Primitive) and readable.find(path) is None:
             raise DataError(
-                f"{table.name}: Spark cannot read {dotted(path)}, a {f.type}, so its rows cannot be written anew",
-                "give the column another type by the engine that made it, or drop it",
+                f"{table.name}: Spark cannot read {dotted(path)}, a {f.type}, so its rows cannot be rewritten",
+                "change the column's type with the engine that created it, or drop it",
             )
 
 

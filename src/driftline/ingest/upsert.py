@@ -41,7 +41,7 @@ def check_possible(planned: Planned) -> None:
     if rewritten := rewrites(planned.plan.changes):
         raise DataError(
             f"{table} has a key, and {dotted(rewritten[0].path)} would be written anew",
-            'take allow_rewrite back: set allow_rewrite = "false"',
+            'unset it: allow_rewrite = "false"',
         )
     if not (row_key.order_by or planned.batch.source.in_order):
         raise DataError(

@@ -103,7 +103,7 @@ class KeyFinder:
             if not paths:
                 raise DataError(
                     f"{file.path}: its columns have no field ids, so keys cannot be looked up in it",
-                    "write the file anew first: compact the table",
+                    "compact the table first, which rewrites the file",
                 )
             leaves = {parquet.schema.column(i).path: i for i in range(len(parquet.schema.names))}
             begin = 0

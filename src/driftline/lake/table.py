@@ -164,7 +164,7 @@ class Table(Shown):
             registry: Its URL, or settings as confluent-kafka's client takes them.
             metadata: Add key, topic, partition, offset, timestamp and headers in a column of their own.
             max_records: The number of records in one micro-batch.
-            skip_lost: Go on without records that Kafka deleted before they were taken, and with all of a
+            skip_lost: Go on without records that Kafka deleted before they were ingested, and with all of a
                 recreated topic.
             settings: Settings of the table, kept with it.
             progress: Called with the name of each step.

@@ -90,9 +90,9 @@ def codec_of(path: str, head: bytes, tail: bytes = b"") -> str | None:
         if head.startswith(sign):
             raise DataError(f"{path}: this is {kind}, not text", hint)
     if head.startswith(b"PAR1") and tail.endswith(b"PAR1"):
-        raise DataError(f"{path}: this is Parquet, not text", "name it --format parquet")
+        raise DataError(f"{path}: this is Parquet, not text", "pass --format parquet")
     if head.startswith(b"ORC") and tail[:-1].endswith(b"ORC"):
-        raise DataError(f"{path}: this is ORC, not text", "name it --format orc")
+        raise DataError(f"{path}: this is ORC, not text", "pass --format orc")
     return None
 
 
@@ -108,7 +108,8 @@ def _without_a_sign(path: str, head: bytes, claimed: str) -> str:
     if claimed in ("snappy", "lz4") and _begins_block(head):
         return f"hadoop {claimed}"
     raise DataError(
-        f"{path}: its name says {claimed}, its first bytes do not", "give it the ending that it should have"
+        f"{path}: its extension says {claimed}, its first bytes do not",
+        "rename the file with the right extension",
     )
 
 
@@ -244,7 +245,7 @@ def _exactly(file: IO[bytes], size: int) -> bytes:
 
 def _whole(data: Any, size: int) -> bytes:
     if len(data) < size:
-        raise EOFError("the file ends within a block")
+        raise EOFError("the file is cut off within a block")
     return bytes(data)
 
 

@@ -51,7 +51,7 @@ _MOMENT = (
 
 
 def as_json(texts: pa.Array, signs: Signs) -> pa.Array:
-    """Spell numbers of these signs as JSON does; another text that has one of them is no number then.
+    """Spell numbers of these signs as JSON does; another text that has one of them is not a number then.
 
     >>> as_json(pa.array(["1,5", "1.000,5"]), Signs(",")).to_pylist()
     ['1.5', '1_000.5']

@@ -145,7 +145,7 @@ def with_members(line: bytes, split: Split) -> bytes:
         if own is not None and not str(own).startswith(other):  # a day may begin a moment
             raise DataError(
                 f"{split.path}: {key} is {own} in a record, and {other} in the path",
-                hint="--set hive=off leaves what stands in paths",
+                hint="--set hive=off ignores the values in paths",
             )
     members = b",".join(name + b":" + value for name, key, value in beside if written.get(key) is None)
     inside = text[:-1].rstrip()

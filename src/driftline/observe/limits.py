@@ -11,7 +11,7 @@ _LIMIT = 64 * 2**30  # bytes
 
 
 def largest() -> int:
-    """The number of bytes a packed file may contain. Raises UsageError if the setting is no number."""
+    """The number of bytes a packed file may contain. Raises UsageError if the setting is not a number."""
     text = os.environ.get(LIMIT, "")
     if text and not text.isdecimal():
         raise UsageError(f"{LIMIT} = {text!r} is not a whole number of bytes")
@@ -20,4 +20,4 @@ def largest() -> int:
 
 def too_large(path: str, limit: int) -> DataError:
     """The error for a file that contains more."""
-    return DataError(f"{path}: holds more than {limit} bytes", hint=f"if that is right, set {LIMIT} to more")
+    return DataError(f"{path}: holds more than {limit} bytes", hint=f"if that is intended, raise {LIMIT}")

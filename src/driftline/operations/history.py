@@ -34,7 +34,7 @@ class History(Shown):
         if version not in self.schemas:
             versions = ", ".join(map(str, sorted(self.schemas)))
             raise UsageError(
-                f"{self.table} has no schema {version}, or it was cleaned away", f"there are {versions}"
+                f"{self.table} has no schema {version}, or it was cleaned up", f"there are {versions}"
             )
         return self.schemas[version]
 

@@ -199,14 +199,15 @@ def _contract(file: Path) -> OpenDataContractStandard:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{file}: no data contract: {place}: {first['msg']}") from error
+        raise UsageError(f"{file}: not a data contract: {place}: {first['msg']}") from error
     except (YAMLError, ValueError, TypeError) as error:
         raise UsageError(
-            f"{file}: no data contract: {str(error).splitlines()[0]}", "`contract export` writes one"
+            f"{file}: not a data contract: {str(error).splitlines()[0]}",
+            "`driftline contract export` writes one",
         ) from error
     if not (contract.apiVersion or "").startswith("v3."):
         raise UsageError(
-            f"{file}: apiVersion {contract.apiVersion} is not read", "contracts of version 3 are"
+            f"{file}: apiVersion {contract.apiVersion} is not read", "use a contract of version 3"
         )
     return contract
 
@@ -255,7 +256,7 @@ def _type(
         return _LOGICAL[logical][0]
     raise UsageError(
         f"{file}: {'.'.join(path)}: the type {given.physicalType or given.logicalType} is not known",
-        "physicalType takes Iceberg's types: long, decimal(18, 2), timestamptz, …",
+        "physicalType must be one of Iceberg's types: long, decimal(18, 2), timestamptz, …",
     )
 
 

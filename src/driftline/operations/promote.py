@@ -91,11 +91,11 @@ def promote(
     UsageError, DataError; the table is then as it was.
     """
     if everything is bool(paths):
-        raise UsageError("promote what?", "give paths, or --all")
+        raise UsageError("no path given", "pass paths, or --all")
     try:
         selected = tuple(keys_of(steps(path)) for path in paths)
     except ValueError as error:
-        raise UsageError(str(error), "driftline stats shows what waits, and its paths") from error
+        raise UsageError(str(error), "driftline stats shows what is in the rest, by path") from error
 
     def attempt() -> Promoted:
         """Promote in the table as it is now."""
@@ -118,7 +118,7 @@ def _promote(
     settings = from_properties(state.properties)
     rest = rest_column(state.schema.struct)
     if rest is None:
-        raise DataError(f"{table.name}: nothing waits: the table has no rest")
+        raise DataError(f"{table.name}: nothing to promote: the table has no rest")
     check_readable(table, state.schema)
     excluded = () if paths else tuple(keys_of(path) for path in excluded_paths(settings.contract))
     asked = _Asked(rest, Selection(paths, excluded), settings)
@@ -311,6 +311,6 @@ def _check_found(
         paths = [one.path for one in waiting(table.read(), schema, mark)]
         shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
         hint = f"there is {shown}; driftline stats shows all" if paths else None
-        raise DataError(f"{table.name}: nothing waits at or below {spelled_field(missing[0])}", hint)
+        raise DataError(f"{table.name}: nothing in the rest at or below {spelled_field(missing[0])}", hint)
     if not counts:
         raise DataError(f"{table.name}: nothing waits")

@@ -81,7 +81,7 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
     change, then = _target(table.name, versions, now, to)
     plan = restoration(now, then, versions.schemas.values())
     if plan.changes_nothing:
-        raise DataError(f"{table.name}: nothing can be taken back of {change}", "; ".join(plan.stays) or None)
+        raise DataError(f"{table.name}: cannot undo {change}", "; ".join(plan.stays) or None)
     _possible(table, plan)
     check_definition(table.name, now, plan.after)
     draft = alteration.restore(plan.after, record.of_undo(change))
@@ -116,14 +116,14 @@ def _hidden(
     hidden = counter.hidden(now.schema, counted)
     if uncounted and not yes:
         raise DataError(
-            f"{table.name}: taking back {change} would hide {dotted(uncounted[0])}, whose values Spark cannot count",
-            "--yes does it; undoing the undo brings them back",
+            f"{table.name}: undoing {change} would hide {dotted(uncounted[0])}, whose values Spark cannot count",
+            "pass --yes to do it; undo the undo to bring them back",
         )
     if any(v.count for v in hidden) and not yes:
         values = ", ".join(f"{v.count} of {v.path}" for v in hidden if v.count)
         raise DataError(
-            f"{table.name}: taking back {change} would hide values: {values}",
-            "--yes does it; undoing the undo brings them back",
+            f"{table.name}: undoing {change} would hide values: {values}",
+            "pass --yes to do it; undo the undo to bring them back",
         )
     return hidden
 
@@ -141,11 +141,11 @@ def _target(table: str, versions: Versions, now: Definition, to: int | None) -> 
         return f"all since schema {to}", replace(now, schema=events.schema(to))
     last = events.entries[-1]
     if last.makes_table:
-        raise DataError(f"{table} is as it was made: there is nothing to take back")
+        raise DataError(f"{table} has not changed since it was created: nothing to undo")
     if last.before is None or last.by == "unknown":
         raise DataError(
-            f"the last change of {table} cannot be taken back: the metadata of before were cleaned away",
-            "--to VERSION goes back to a schema that is still there; see driftline history",
+            f"the last change of {table} cannot be undone: the earlier metadata was cleaned up",
+            "pass --to VERSION for a schema that is still there; see driftline history",
         )
     return _what(last), last.before.definition
 

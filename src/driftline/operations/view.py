@@ -90,7 +90,7 @@ def view(
         raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
     at = view_name or table.name + SUFFIX
     if at.count(".") != table.name.count("."):
-        raise UsageError(f"{at!r} is not a view's name", "write namespace.view, as in shop.orders_settled")
+        raise UsageError(f"{at!r} is not a view name", "use namespace.view, as in shop.orders_settled")
     fold = Fold(settings.mark, near=True)
     select = _select(fold, state.schema, one, catalog.sql_name(table.name))
     fields = tuple(settling.drifted)
@@ -212,7 +212,7 @@ def _columns_before(spark: SparkSession, view: View, full: str) -> list[str] | N
     table = _properties(spark, full).get(_OF)
     if table != view.table:
         whose = "not a view that driftline made" if table is None else f"a view of {table}"
-        raise DataError(f"{view.name} is there already, and {whose}", "name another with --name")
+        raise DataError(f"{view.name} already exists, and {whose}", "pass another name with --name")
     return columns
 
 

@@ -42,7 +42,7 @@ class BlockRange:
 
 def cuts_of(path: str, target: int) -> tuple[bytes, list[BlockRange]]:
     """A file's schema, and its blocks in cuts of ``target`` bytes, or one block more. Raises
-    EOFError where the file ends within one.
+    EOFError where the file is cut off within one.
     """
     cuts = []
     with opened(path) as (file, end):
@@ -54,7 +54,7 @@ def cuts_of(path: str, target: int) -> tuple[bytes, list[BlockRange]]:
             size = _long(file)
             file.seek(size + _SYNC, io.SEEK_CUR)
             if file.tell() > end:
-                raise EOFError("it ends within a block")
+                raise EOFError("it is cut off within a block")
             if file.tell() - start >= target or file.tell() == end:
                 cuts.append(BlockRange(path, start, file.tell() - start, calendar))
                 start = file.tell()
@@ -106,7 +106,7 @@ def _unpacked(data: bytes, codec: str) -> bytes:
 def _header(file: IO[bytes]) -> tuple[dict[str, bytes], bytes]:
     """A file's metadata, and the mark that ends its blocks. Raises ValueError if it is no Avro file."""
     if file.read(len(_MAGIC)) != _MAGIC:
-        raise ValueError("it does not begin as Avro files do")
+        raise ValueError("it does not begin like an Avro file")
     metadata: dict[str, Any] = {}
     while count := _long(file):
         if count < 0:  # the size in bytes follows the number of entries
@@ -130,7 +130,7 @@ def _unsigned(file: IO[bytes]) -> int:
     while True:
         byte = file.read(1)
         if not byte:
-            raise EOFError("it ends within a number")
+            raise EOFError("it is cut off within a number")
         number |= (byte[0] & 0x7F) << shift
         shift += 7
         if not byte[0] & 0x80:
@@ -213,7 +213,7 @@ def _cut(path: str) -> tuple[Struct, list[BlockRange]]:
         text, cuts = cuts_of(path, _CUT)
         return columns_of(_parsed(text)).struct, cuts
     except RecursionError as error:
-        raise UsageError(f"{path}: its schema is nested too deep") from error
+        raise UsageError(f"{path}: its schema is nested too deeply") from error
     except UsageError as error:
         raise UsageError(f"{path}: {error}", error.hint) from error
     except _BROKEN as error:

@@ -36,13 +36,13 @@ class AvroDecoder:
             top = self._schema["fields"][0]["type"]
             node = node_of(top, named)
         except RecursionError as error:
-            raise UsageError("its schema is nested too deep") from error
+            raise UsageError("its schema is nested too deeply") from error
         except (SchemaParseException, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"no schema of Avro: {type(error).__name__}: {error}") from error
+            raise UsageError(f"invalid Avro schema: {type(error).__name__}: {error}") from error
         branches = node.branches if isinstance(node, UnionNode) else (node,)
         records = [branch for branch in branches if isinstance(branch, RecordNode)]
         if len(records) < len(branches):
-            raise UsageError("its values are no records")
+            raise UsageError("its values are not records")
         self.nodes = {branch.name: branch for branch in records}
         self._only = records[0].name
         self._reader: RecordReader | None = None
@@ -62,11 +62,13 @@ class AvroDecoder:
         try:
             top: Any = schemaless_reader(file, self._schema, None, return_record_name=True)
         except Exception as error:  # whatever hostile bytes lead a reader into
-            raise UnreadableError(f"no Avro of its schema: {str(error) or type(error).__name__}") from error
+            raise UnreadableError(
+                f"invalid Avro for its schema: {str(error) or type(error).__name__}"
+            ) from error
         if left := len(payload) - file.tell():
-            raise UnreadableError(f"no Avro of its schema: {left} bytes are left behind the record")
+            raise UnreadableError(f"invalid Avro for its schema: {left} bytes follow the record")
         if (value := top["value"]) is None:
-            raise UnreadableError("null is no record")
+            raise UnreadableError("null is not a record")
         return value if type(value) is tuple else (self._only, value)
 
 

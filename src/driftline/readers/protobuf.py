@@ -40,7 +40,7 @@ class ProtobufDecoder:
                 pool.AddSerializedFile(file.SerializeToString())
             self._top = list(pool.FindFileByName(_MAIN).message_types_by_name.values())
         except (TypeError, KeyError, ImportError) as error:  # what the pool raises for files that do not fit
-            raise UsageError(f"no schema of Protobuf: {error}") from error
+            raise UsageError(f"invalid Protobuf schema: {error}") from error
         self.nodes: dict[str, RecordNode] = {}
         self._types: dict[tuple[int, ...], tuple[Any, MessageType]] = {}
 
@@ -94,7 +94,7 @@ def _places(payload: bytes) -> tuple[tuple[int, ...], int]:
             place, start = next(numbers)
             places.append(place)
     except StopIteration:
-        raise UnreadableError("it ends within the places of its message type") from None
+        raise UnreadableError("it is cut off within the places of its message type") from None
     if not places:
         raise UnreadableError("its count of places is below zero")
     return tuple(places), start
@@ -141,7 +141,7 @@ def _common(name: str, done: set[str]) -> Iterator[FileDescriptorProto]:
     """A file that comes with Protobuf, behind those that it imports."""
     match = _COMMON.fullmatch(name)
     if match is None:
-        raise UsageError(f"no schema of Protobuf: it imports {name}, which it does not refer to")
+        raise UsageError(f"invalid Protobuf schema: it imports {name}, which is not among its references")
     module = import_module(f"{name.removesuffix('.proto').replace('/', '.')}_pb2")
     file = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
     done.add(name)
@@ -159,7 +159,7 @@ def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
     with TemporaryDirectory(prefix="driftline-") as folder:
         for name, text in texts.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                raise UsageError(f"no schema of Protobuf: it refers to a file {name!r}")
+                raise UsageError(f"invalid Protobuf schema: it refers to a file {name!r}")
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -175,6 +175,6 @@ def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
             raise SetupError("Protobuf needs its compiler.", "pip install 'driftline[registry]'")
         if done.returncode:
             raise UsageError(
-                f"no schema of Protobuf: {' '.join(done.stderr.replace(folder, '').split())[:500]}"
+                f"invalid Protobuf schema: {' '.join(done.stderr.replace(folder, '').split())[:500]}"
             )
         yield from FileDescriptorSet.FromString(out.read_bytes()).file

@@ -63,7 +63,9 @@ class Registry:
                 raise UsageError(f"[registry] has no setting {key!r}", hint=nearest(key, _SETTINGS))
         url = settings.get("url", "")
         if not all(_is_web(one.strip()) for one in url.split(",")):
-            raise UsageError(f"{redacted(url)!r} is no registry", hint="write --registry https://HOST:PORT")
+            raise UsageError(
+                f"{redacted(url)!r} is not a registry URL", hint="write --registry https://HOST:PORT"
+            )
         if file := settings.get("ssl.ca.location"):
             try:
                 settings = {**settings, "ssl.ca.pem": Path(file).expanduser().read_text(encoding="ascii")}
@@ -141,8 +143,8 @@ class Registry:
 
     def _error(self, url: str, reason: str) -> SetupError:
         return SetupError(
-            redacted(f"the schema registry {url} does not give schemas: {reason}", self.settings),
-            hint="see --registry and [registry]; the capture goes on where it was: start it again",
+            redacted(f"the schema registry {url} returned no schema: {reason}", self.settings),
+            hint="see --registry and [registry]; then restart the capture: it resumes where it was",
         )
 
     def _login(self, user: str | None, password: str | None) -> str:
@@ -157,7 +159,7 @@ class Registry:
         try:
             context = ssl.create_default_context(cadata=self.settings.get("ssl.ca.pem"))
         except ssl.SSLError as error:
-            raise UsageError("[registry] ssl.ca.location: this is no certificate in PEM") from error
+            raise UsageError("[registry] ssl.ca.location: this is not a PEM certificate") from error
         if file := self.settings.get("ssl.certificate.location"):
             key = self.settings.get("ssl.key.location", file)
             # Without a password it would ask the terminal for one.
@@ -166,7 +168,7 @@ class Registry:
                 context.load_cert_chain(Path(file).expanduser(), Path(key).expanduser(), password)
             except OSError as error:
                 raise UsageError(
-                    f"[registry] ssl.certificate.location: {file}: there is no certificate, or no key that opens",
+                    f"[registry] ssl.certificate.location: {file}: no certificate, or its key cannot be decrypted",
                     hint="see ssl.key.location and ssl.key.password, too; both files are PEM",
                 ) from error
         return build_opener(HTTPSHandler(context=context))

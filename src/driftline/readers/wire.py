@@ -91,5 +91,5 @@ def framed(value: bytes) -> tuple[int, bytes]:
         begins = f"it begins with byte 0x{value[0]:02X}, not 0x00" if value else "it is empty"
         raise UnreadableError(f"not in the registry's wire format: {begins}")
     if len(value) < _HEAD:
-        raise UnreadableError("not in the registry's wire format: it ends within the schema's id")
+        raise UnreadableError("not in the registry's wire format: it is cut off within the schema's id")
     return int.from_bytes(value[1:_HEAD], "big"), value[_HEAD:]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def view(result: View) -> Iterator[RenderableType]:
     """A created view: the fields that are one column there."""
-    head = "view of" if result.in_catalog else f"not made, for {result.why}: the statement is below; view of"
+    head = "view of" if result.in_catalog else f"not created: {result.why}: the statement is below; view of"
     yield Text.assemble(
         (clean(result.name), "bold"), f"  {head} {clean(result.table)}, {_fields(len(result.fields))}"
     )
@@ -43,7 +43,7 @@ def view(result: View) -> Iterator[RenderableType]:
 
 
 def _fields(n: int) -> str:
-    return f"{counted(n, 'drifted field')} as one column each" if n else "in which no field has drifted"
+    return f"{counted(n, 'drifted field')} as one column each" if n else "no field has drifted"
 
 
 def resolved(result: Resolved) -> Iterator[RenderableType]:
@@ -55,7 +55,7 @@ def resolved(result: Resolved) -> Iterator[RenderableType]:
         f"  {result.values - result.rest} of {counted(result.values, 'value')} convert{'' if result.dry_run else 'ed'}"
     )
     for column in result.folded:
-        unconverted = f"   {counted(column.rest, 'value')} not" if column.rest else ""
+        unconverted = f"   {counted(column.rest, 'value')} not converted" if column.rest else ""
         line = Text(f"{clean(dotted(column.path))}   {short(column.type)}")
         line.append(unconverted, "yellow")
         yield Hanging(line, 6, 10)
@@ -67,18 +67,18 @@ def resolved(result: Resolved) -> Iterator[RenderableType]:
             if result.dry_run
             else f"kept in {columns}"
             if columns
-            else "dropped; driftline undo has them"
+            else "dropped; driftline undo restores them"
         )
         yield Hanging(
             Text.assemble((f"{counted(result.rest, 'value')} {becomes}", "yellow"), f": {shown}"), 2, 6
         )
     if result.beside:
         paths = ", ".join(clean(dotted(path)) for path in result.beside)
-        yield Hanging(Text(f"untouched, for nothing there is {short(result.type)}: {paths}", "dim"), 2, 6)
+        yield Hanging(Text(f"unchanged, as none of its values is {short(result.type)}: {paths}", "dim"), 2, 6)
     for note in result.notes:
         yield Hanging(Text(clean(note), "dim"), 2, 6)
     if result.dry_run:
-        yield Text("  a dry run: nothing is written", "dim")
+        yield Text("  dry run: nothing is written", "dim")
 
 
 def promoted(result: Promoted) -> Iterator[RenderableType]:
@@ -99,12 +99,12 @@ def promoted(result: Promoted) -> Iterator[RenderableType]:
     for note in result.notes:
         yield Hanging(Text(clean(note), "dim"), 2, 6)
     if result.dry_run:
-        yield Text("  a dry run: nothing is written", "dim")
+        yield Text("  dry run: nothing is written", "dim")
 
 
 def quarantine(waiting: Quarantine) -> Iterator[RenderableType]:
     """The waiting records, by reason."""
-    replayed = f", {waiting.replayed} went through again" if waiting.replayed else ""
+    replayed = f", {waiting.replayed} replayed" if waiting.replayed else ""
     count = (
         f"{counted(waiting.waiting, 'record')} in quarantine" if waiting.waiting else "nothing in quarantine"
     )
@@ -136,19 +136,19 @@ def _group(group: RejectGroup) -> Iterator[RenderableType]:
 def replayed(replay: Replay) -> Iterator[RenderableType]:
     """The outcome of a replay."""
     if not replay.results:
-        yield Text.assemble((clean(replay.table), "bold"), "  nothing to send through again")
+        yield Text.assemble((clean(replay.table), "bold"), "  nothing to replay")
     hints: set[str] = set()
     for result in replay.results:
         yield from batch(result, "from quarantine", hints_before=hints)
     if replay.stay:
         stay = (
-            "stays in quarantine: it is no record"
+            "stays in quarantine: it is not a valid record"
             if replay.stay == 1
-            else "stay in quarantine: they are no records"
+            else "stay in quarantine: they are not valid records"
         )
-        yield Text(f"  {replay.stay} {stay}, whatever the table is", "dim")
+        yield Text(f"  {replay.stay} {stay}, under any schema", "dim")
     if replay.held:
         yield Text(
-            f"  {replay.held} of a capture's batch that has not ended: again, once the capture has gone on",
+            f"  {replay.held} of a capture's batch that has not ended: replay again once the capture has resumed",
             "yellow",
         )

@@ -25,7 +25,7 @@ def serve(handler: type[BaseHTTPRequestHandler], address: str, option: str) -> i
     try:
         server = ThreadingHTTPServer((host, port), Patient)
     except OSError as error:
-        raise SetupError(f"{option} {address}: {error.strerror}", "name another address") from error
+        raise SetupError(f"{option} {address}: {error.strerror}", "use another address") from error
     threading.Thread(target=server.serve_forever, name=option, daemon=True).start()
     return int(server.server_address[1])
 
@@ -38,7 +38,5 @@ def parsed(address: str, option: str) -> tuple[str, int]:
     """
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise UsageError(
-            f"{option} {address}: this is no port", "write 8080, or 0.0.0.0:8080 for all networks"
-        )
+        raise UsageError(f"{option} {address}: not a port", "use 8080, or 0.0.0.0:8080 for all networks")
     return host or HERE, int(port)

@@ -135,7 +135,7 @@ class Metrics:
             samples = [sample for family in families for sample in family.samples]
         except (OSError, ValueError) as error:
             raise UsageError(
-                f"{file}: no metrics that Prometheus can read", "name another file with --metrics-file"
+                f"{file}: not a file of metrics in Prometheus format", "pass another file with --metrics-file"
             ) from error
         by_sample = {f"driftline_{name}{'_total' if m.adds else ''}": name for name, m in METRICS.items()}
         for sample in samples:

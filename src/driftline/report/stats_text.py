@@ -113,7 +113,7 @@ def _heading(table: Stats) -> Text:
 
 def _notes(table: Stats) -> Iterator[Text]:
     if not table.exact:
-        yield Text("  from the table's metadata; ? is not in there, --exact counts it", "dim")
+        yield Text("  from metadata; ? = unknown, --exact counts it", "dim")
     if table.deleted:
         yield Text(f"  {table.deleted:,} deleted rows are still in these numbers; not with --exact", "dim")
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 LISTED_CHANGES = 12  # that are printed, each with its cause; of more, half as many
 _PATH = 200  # characters of a path
 _LAID = (("partitioned", "partition_by"), ("sorted", "sort_by"))
-_PROMOTED = "`driftline promote` makes columns of it"
+_PROMOTED = "`driftline promote` turns it into columns"
 T = TypeVar("T")
-_OTHER = "no record is JSON: --format names another format of files, --value-format that of a topic"
+_OTHER = "none of the records is valid JSON; if the data has another format, pass --format (files) or --value-format (a topic)"
 HINTS, HINT = 10, 500  # printed hints, half as many if there are more; characters of a hint
 
 
@@ -56,22 +56,22 @@ def batch(
     conflicts = [c for c in result.changes if not _plain(c)]
     for change in _first(conflicts, LISTED_CHANGES):
         yield from _conflict(change, result.changes, near)
-    yield from _more(conflicts, "changes of columns: `driftline history` tells of all")
+    yield from _more(conflicts, "column changes: see `driftline history`")
     for c in _first(result.converted, LISTED_CHANGES):
         types = f"{clean(dotted(c.path))}: {short(c.source)} into {short(c.target)}"
         yield _item("converted", types, _seen(c.sample, c.place, near))
-    yield from _more(result.converted, "conversions: --json has them")
+    yield from _more(result.converted, "conversions: see --json")
     if result.untyped:
         paths = list(map(clean, result.untyped[:LISTED]))
         paths += [f"and {len(result.untyped) - LISTED} more"] * (len(result.untyped) > LISTED)
-        yield _item("no type yet", ", ".join(paths), "only null, [] or {} so far")
+        yield _item("no column yet", ", ".join(paths), "only null, [] or {} so far")
     for name, count in result.dropped_names.items():
         yield _item("dropped", f"{counted(count, 'value')} with an empty key in {_owner(name)}")
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
     nameless = {path: count for path, count in result.rest.items() if "" in field_of(path)}
     beyond = {path: count for path, count in result.rest.items() if path not in nameless}
-    yield from _rest("held", "new fields wait in the rest", result.held, _PROMOTED)
+    yield from _rest("held", "new fields go into the rest", result.held, _PROMOTED)
     yield from _rest("rest", "beyond the table's limits", beyond, _PROMOTED)
     yield from _rest("rest", "an empty key gets no column", nameless)
     yield from _set_aside(result, near)
@@ -88,7 +88,7 @@ def lost(offsets: Iterable[LostOffsets]) -> Iterator[RenderableType]:
         yield _item(
             "lost",
             f"{clean(str(interval))}, {counted(interval.count, 'offset')}",
-            "deleted before they were taken",
+            "deleted before they were ingested",
         )
 
 
@@ -99,7 +99,7 @@ def _hints(hints: Sequence[str], before: set[str]) -> Iterator[RenderableType]:
     for hint in shown:
         yield _item("hint", sample(hint, HINT), style="cyan")
     if len(new) > len(shown):
-        yield _item("hint", f"and {len(new) - len(shown)} more: --json has them", style="cyan")
+        yield _item("hint", f"and {len(new) - len(shown)} more: see --json", style="cyan")
     before.update(new)
 
 
@@ -137,7 +137,7 @@ def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
             clean(m.path) or "a record", _seen(m.sample, m.place, Path.cwd()), clean(m.why), style="red"
         )
     if result.missing + extra > len(result.mismatches) > 0:
-        yield Text("  and more: the first are listed", "dim")
+        yield Text("  and more; only the first are listed", "dim")
 
 
 def checks(answers: Sequence[Check], redact: Callable[[str], str]) -> Iterator[RenderableType]:
@@ -157,7 +157,7 @@ def checks(answers: Sequence[Check], redact: Callable[[str], str]) -> Iterator[R
 def _heading(result: Result, title: str) -> Text:
     counts = [counted(result.rows_read, "record read", "records read")]
     if result.dry_run:
-        counts.append("a plan: nothing is written")
+        counts.append("dry run: nothing is written")
     elif result.by_key is not None:
         counts += [f"{n} {word}" for word, n in asdict(result.by_key).items() if n] or ["nothing written"]
     else:
@@ -172,7 +172,9 @@ def _heading(result: Result, title: str) -> Text:
 def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
     """The records in quarantine: each conflict with its cause, and lines that are no records."""
     for c in result.conflicts:
-        into = "where the table has no column" if c.table_type == "none" else f"into {clean(c.table_type)}"
+        into = (
+            "where the table has no such column" if c.table_type == "none" else f"into {clean(c.table_type)}"
+        )
         types = f"{clean(dotted(c.path))}: {clean(c.incoming_type)} {into}"
         because = ": ".join(filter(None, [_seen(c.sample, c.place, near), clean(c.why)]))
         yield _item("quarantine", types, because, style="yellow")
@@ -243,7 +245,7 @@ def _rule(change: Change, among: Iterable[Change]) -> tuple[str, str]:
     key = reason.field[-1] if reason.field else ""
     natural = (*change.parent, safe(key))
     if any(isinstance(c, AddColumn) and c.path == natural for c in among if c is not change):
-        return "several types at first sight", ""
+        return "several types in the first batch", ""
     if change.column.name == safe(key):
         return "safe spelling", f"{_quoted(key)} cannot be a column's name: {unsafe(key)}"
     return "name taken", f"a column has the name {_quoted(safe(key))} already, in this or another letter case"

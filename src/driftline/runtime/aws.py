@@ -57,5 +57,5 @@ def explaining(place: str, options: Mapping[str, str]) -> Iterator[None]:
     except (BotoCoreError, ClientError) as error:
         raise SetupError(
             f"{place}: {without_secrets(str(error), options)}",
-            hint="look at the address, the region, and the keys: what do they allow?",
+            hint="check the address, the region, and what the keys allow",
         ) from error

@@ -30,5 +30,5 @@ def julian_shifts() -> Mapping[str, Shifts]:
                 return {row["tz"]: (tuple(row["switches"]), tuple(row["diffs"])) for row in rows}
     raise SetupError(
         f"{jars}: no jar has Spark's table of calendars, {_TABLE}",
-        hint="set SPARK_HOME to a Spark with its jars",
+        hint="set SPARK_HOME to a Spark installation with its jars",
     )

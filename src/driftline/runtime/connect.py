@@ -10,5 +10,5 @@ def must_be_classic(given: object) -> None:
     if type(given).__module__.startswith("pyspark.sql.connect"):
         raise UsageError(
             f"a {type(given).__name__} of Spark Connect cannot be used: the tables are written in the driver's own process",
-            hint="make it on a classic session, SparkSession.builder.master(…); or take its rows: DataFrame.toArrow()",
+            hint="create it in a classic session, SparkSession.builder.master(…); or pass its rows: DataFrame.toArrow()",
         )

@@ -15,18 +15,18 @@ from urllib.parse import unquote
 from driftline.errors import SetupError
 
 _CLOSING = 1.0  # seconds from the end of Java's connections to its own
-_MEMORY = "DRIFTLINE_DRIVER_MEMORY=8g gives Java more; on a cluster spark.executor.memory does"
-WHOLE = "is the file whole?"
-_ROOM = "make room on the disk, and try again: nothing of the batch is in"
+_MEMORY = "set DRIFTLINE_DRIVER_MEMORY=8g to give Java more; on a cluster, raise spark.executor.memory"
+WHOLE = "check that the file is complete"
+_ROOM = "free some disk space and run the batch again; nothing was committed"
 
-_GONE = "{0}: there is no such file any more"
+_GONE = "{0}: the file no longer exists"
 _CLOSED, _ALLOW = "{0}: Permission denied", "let this user read and write it"
 _BROKEN = "{0}: cannot be read: {cause}"
-_ENDED = "Java, in which Spark runs, has ended in the midst of its work"
-_LOG = "the system's log says what ended it, as where memory was short; the batch can be tried again"
+_ENDED = "Java, in which Spark runs, stopped unexpectedly"
+_LOG = "see the system log for the cause, such as a lack of memory; then run the batch again"
 _SHARE = (
-    "the system's log says what ended it; where memory was short, DRIFTLINE_DRIVER_MEMORY=2g gives Java less of it. "
-    "A batch is in as a whole or not at all: try again"
+    "see the system log for the cause; if memory was short, set DRIFTLINE_DRIVER_MEMORY=2g to give Java less. "
+    "A batch is committed as a whole or not at all: run it again"
 )
 
 # Java's errors by which a catalog says nothing, or is not reached; a refusal has a class of its own.
@@ -36,7 +36,7 @@ _AWAY = (
     "org.apache.iceberg.exceptions.ServiceUnavailableException",
     "org.apache.iceberg.jdbc.UncheckedSQLException",
 )
-ASK_DOCTOR = "`driftline doctor` looks for the cause"
+ASK_DOCTOR = "run `driftline doctor` to find the cause"
 
 # Signs of a cause, anywhere in an error's text: the
 # sentence, with what was matched, and the hint.
@@ -46,7 +46,7 @@ _CAUSES: tuple[tuple[str, str, str | None], ...] = (
     (
         # The other error: of two concurrent commands, the one that is left loses its connection.
         r"Python worker exited unexpectedly|CancelledKeyException",
-        "a Python process of Spark's has ended in the midst of its work",
+        "a Python process of Spark's stopped unexpectedly",
         _LOG,
     ),
     (r"\A\[Errno 111\]|trying to connect to the Java server|Answer from Java side is empty", _ENDED, _SHARE),
@@ -76,7 +76,7 @@ def explained(error: BaseException) -> tuple[str, str | None]:
 
 
 def is_away(java_class: str) -> bool:
-    """True if an error of this Java class means that the catalog does not answer."""
+    """True if an error of this Java class means that the catalog does not respond."""
     return java_class in _AWAY
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-HADOOP = "HDFS is read by Hadoop's own library: set JAVA_HOME, HADOOP_HOME, and CLASSPATH to `hadoop classpath --glob`"
+HADOOP = "driftline reads HDFS through Hadoop's library: set JAVA_HOME, HADOOP_HOME, and CLASSPATH to `hadoop classpath --glob`"
 _ATTEMPTS = 6  # at a request, each after a longer pause: 15 seconds in all, on the average
 _CONNECT, _REQUEST = 5.0, 60.0  # seconds
 _RETRIES = 15.0  # seconds that Google's client tries

@@ -135,8 +135,8 @@ def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> 
             text = log.read_text()
             missing = dict.fromkeys(re.findall(r"unresolved dependency: ([^:\s]+)", text))
             raise SetupError(
-                f"Could not download the Java libraries: {', '.join(missing) or text.strip()[-500:]}",
-                "Is the network there? Behind a mirror, name its Ivy settings file as spark.jars.ivySettings "
+                f"cannot download the Java libraries: {', '.join(missing) or text.strip()[-500:]}",
+                "Check the network connection. Behind a mirror, name its Ivy settings file as spark.jars.ivySettings "
                 "in the spark-defaults.conf of SPARK_CONF_DIR.",
             ) from error
     gateway.shutdown()

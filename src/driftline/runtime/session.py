@@ -34,7 +34,7 @@ _AT_LAUNCH = ("spark.driver.extraJavaOptions", "spark.jars.repositories")  # lat
 _REFLECTION = ("reflect", "java_method", "try_reflect")
 _SQLITE = "jdbc:sqlite:"
 _NAME_ONE = 'name it in driftline.toml: [catalog] with type = "rest", "glue" or "jdbc", and its uri'
-HINT = "`driftline doctor` looks for the cause."
+HINT = "run `driftline doctor` to find the cause."
 
 
 def open_session(
@@ -147,10 +147,12 @@ def make_lake(lake: Path) -> None:
         lake.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SetupError(
-            f"Cannot make the lake folder {lake}: {error.strerror}.", "Name another with --lake."
+            f"Cannot make the lake folder {lake}: {error.strerror}.", "Pass another folder with --lake."
         ) from error
     if not os.access(lake, os.W_OK | os.X_OK):
-        raise SetupError(f"Cannot write to the lake folder {lake}.", "Allow it, or name another with --lake.")
+        raise SetupError(
+            f"Cannot write to the lake folder {lake}.", "Allow it, or pass another folder with --lake."
+        )
 
 
 def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, str]) -> dict[str, str]:

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 
 from driftline.errors import DataError, DriftlineError, SetupError
 
-_KEYS = "look at the keys: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or [store.s3] in driftline.toml"
-_AWAY = "look at the network, and at the endpoint: AWS_ENDPOINT_URL, or [store.s3] in driftline.toml"
+_KEYS = "check the keys: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or [store.s3] in driftline.toml"
+_AWAY = "check the network and the endpoint: AWS_ENDPOINT_URL, or [store.s3] in driftline.toml"
 
 # Parts of Arrow's errors: the sentence, and the advice.
 _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
     (
         r"(?i:expired_?token|token .{0,40}expired)",
-        "the token for the store has expired",
-        "get a new one, and try again",
+        "the store's token has expired",
+        "get a new token and try again",
     ),
     (
         r"(?i:provided access key)|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN|HTTP status 401",
-        "the store does not know these keys",
+        "the store does not accept these keys",
         _KEYS,
     ),
     (
@@ -32,21 +32,21 @@ _ANSWERS: tuple[tuple[str, str, str | None], ...] = (
         "the bucket is in another region",
         "name it: AWS_REGION, or region in [store.s3] in driftline.toml",
     ),
-    (r"NO_SUCH_BUCKET|ContainerNotFound|Bucket '[^']*' not found", "there is no such bucket", None),
+    (r"NO_SUCH_BUCKET|ContainerNotFound|Bucket '[^']*' not found", "no such bucket", None),
     (
         r"SLOW_?DOWN|Failed to flush response stream|THROTTL|SERVICE_UNAVAILABLE|HTTP status (?:429|503)",
-        "the store is too busy, at each of several tries",
-        "try again later: nothing was taken",
+        "the store is too busy, after several tries",
+        "try again later; nothing was committed",
     ),
     (
         # The only sign of an expired token in an answer about an object.
         "HTTP status 400",
-        "the store refuses the request, and gives no reason",
-        "has the token expired? else look at the keys and the region",
+        "the store rejected the request without a reason",
+        "check whether the token has expired, then the keys and the region",
     ),
     (
         r"NETWORK_CONNECTION|[Cc]ouldn't connect|Could not connect|[Cc]ould ?n.t resolve|[Tt]imed? ?out",
-        "the store does not answer",
+        "the store does not respond",
         _AWAY,
     ),
 )
@@ -55,7 +55,7 @@ _GONE = re.compile(
 )
 # The same for stores that are none of S3's.
 _ELSEWHERE: dict[str | None, str] = {
-    _KEYS: "look at the keys: those of the environment, or of [store.gs] or [store.abfss] in driftline.toml",
+    _KEYS: "check the keys: those of the environment, or of [store.gs] or [store.abfss] in driftline.toml",
     _AWAY: "look at the network, and at the endpoint, if driftline.toml names one",
 }
 _LONGEST = 300  # characters
@@ -81,7 +81,7 @@ def answer_in(uri: str, error: BaseException) -> DriftlineError | None:
                 f"{uri}: {sentence}", hint if uri.startswith("s3") else _ELSEWHERE.get(hint, hint)
             )
     if isinstance(error, FileNotFoundError) or _GONE.search(text):
-        return DataError(f"{uri}: there is no such file any more")
+        return DataError(f"{uri}: the file no longer exists")
     return None
 
 

@@ -128,8 +128,8 @@ def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, st
     authority, _, path = rest.partition("/")
     if not authority or (kind == "s3" and "@" in authority):
         raise UsageError(
-            f"{redacted(uri)}: this names no bucket",
-            hint="keys stand in the environment, or in driftline.toml: [store.s3]" if authority else None,
+            f"{redacted(uri)}: no bucket is named",
+            hint="set the keys in the environment, or in driftline.toml: [store.s3]" if authority else None,
         )
     given = _configured.get(kind, {}) if options is None else options
     try:
@@ -325,7 +325,5 @@ def _blank(buffer: Any) -> None:
 def _kind(uri: str) -> str:
     kind = _KINDS.get(uri.partition("://")[0].lower())
     if kind is None:
-        raise UsageError(
-            f"{redacted(uri)}: there is no such kind of store", hint=f"there are {', '.join(_KINDS)}"
-        )
+        raise UsageError(f"{redacted(uri)}: unknown kind of store", hint=f"there are {', '.join(_KINDS)}")
     return kind

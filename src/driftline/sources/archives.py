@@ -25,12 +25,13 @@ def format_in(path: str) -> str:
     kinds = sorted(kind for kind in formats if kind is not None) or [format_by_name(path) or ""]
     if len(kinds) > 1:
         raise UsageError(
-            f"{path}: holds files of several formats: {', '.join(kinds)}", hint="take one of them: --format"
+            f"{path}: holds files of several formats: {', '.join(kinds)}",
+            hint="pass --format to take one of them",
         )
     if not kinds[0]:
         raise UsageError(
-            f"{path}: no ending in it tells a format",
-            hint="name it with --format json, csv, parquet, avro or orc",
+            f"{path}: none of its files has a known extension",
+            hint="pass --format json, csv, parquet, avro or orc",
         )
     return kinds[0]
 
@@ -66,7 +67,7 @@ def _unpack_one(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, fi
             except OSError as error:
                 raise SetupError(
                     f"{path}: cannot be unpacked to {file}: {error.strerror}",
-                    hint="what is in an archive needs room there; TMPDIR names another folder",
+                    hint="unpacking an archive needs disk space there; set TMPDIR to use another folder",
                 ) from error
 
 

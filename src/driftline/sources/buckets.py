@@ -56,8 +56,8 @@ def listing(source: str) -> Listing:
     is_folder = info.type != FileType.NotFound
     if not is_folder and not _has_root(system, path):
         if path.startswith("/"):
-            raise SetupError(f"{source}: HDFS does not answer", "look at the network, and at host and port")
-        raise SetupError(f"{source}: there is no such bucket")
+            raise SetupError(f"{source}: HDFS does not respond", "check the network, the host and the port")
+        raise SetupError(f"{source}: no such bucket")
     return Listing(_below(source.rstrip("/"), _is_shown, deep=True), is_folder)
 
 

@@ -44,8 +44,8 @@ def expand(
     formats = {fmt or ("json" if path == STDIN else format_of(path)) for path in files}
     if len(formats) > 1:
         raise UsageError(
-            f"files of several formats in one batch: {', '.join(sorted(formats))}",
-            hint="ingest them one after the other, or name one --format",
+            f"one batch cannot mix formats: {', '.join(sorted(formats))}",
+            hint="ingest each format by itself, or pass --format to take one",
         )
     return formats.pop(), files
 
@@ -60,8 +60,8 @@ def format_of(path: str) -> str:
     kind = format_in(path) if is_archive(path) and not is_url(path) else format_by_name(name)
     if kind is None:
         raise UsageError(
-            f"{name}: the ending tells no format",
-            hint="name it with --format json, csv, parquet, avro or orc",
+            f"{name}: unknown file extension",
+            hint="pass --format json, csv, parquet, avro or orc",
         )
     return kind
 
@@ -79,10 +79,10 @@ def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
         if fmt is None:
             paths = [p for p in paths if _known(str(p))]
         if not paths:
-            raise UsageError(f"{source}: the folder holds no files to ingest")
+            raise UsageError(f"{source}: no files to ingest in this folder")
     elif found:
         if not S_ISREG(found):
-            raise UsageError(f"{source}: this is a device or a socket, no file")
+            raise UsageError(f"{source}: this is a device or a socket, not a file")
         paths = [path]
     else:
         paths = sorted(outside(matching(source), glob_base(source), lake))
@@ -97,7 +97,7 @@ def _stored(source: str, fmt: str | None) -> list[str]:
     if is_folder and fmt is None:
         paths = [path for path in paths if _known(path)]
     if not paths:
-        nothing = "the folder holds no files to ingest" if is_folder else "no such file, folder or glob"
+        nothing = "no files to ingest in this folder" if is_folder else "no such file, folder or glob"
         raise UsageError(f"{source}: {nothing}")
     return paths
 

@@ -14,7 +14,7 @@ from driftline.errors import SetupError
 from driftline.observe.endings import is_hidden_name
 from driftline.sources.buckets import fits_step
 
-_HINT = "give access to it, or name the folders or a glob that are to be read"
+_HINT = "grant access to it, or pass only the folders or a glob to read"
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 

@@ -232,7 +232,9 @@ def core_struct(schema: Any) -> Struct:
     names = [f.name for f in schema.fields]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
-        raise UsageError(f"the DataFrame has several columns named {twice[0]!r}", hint="rename one of them")
+        raise UsageError(
+            f"the DataFrame has more than one column named {twice[0]!r}", hint="rename one of them"
+        )
     return Struct(
         tuple(Field(f.name, _core(f.dataType, (f.name,)), required=not f.nullable) for f in schema.fields)
     )
@@ -256,5 +258,5 @@ def _core(type_: DataType, path: tuple[str, ...]) -> Type:
             return Primitive(_TYPES[kind])
         case _:
             raise UsageError(
-                f"{dotted(path)}: type {kind} has no place in a table", hint="cast it, or drop the column"
+                f"{dotted(path)}: type {kind} cannot be stored in a table", hint="cast or drop the column"
             )

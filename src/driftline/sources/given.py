@@ -110,8 +110,8 @@ def _path_of(file: Any) -> str:
     if isinstance(name, (str, os.PathLike)) and Path(name).is_file():
         return os.fspath(name)
     raise UsageError(
-        f"cannot ingest {with_article(type(file).__name__)}: it is no file on disk",
-        hint="pass the records that it holds, or write it to a file and pass its path",
+        f"cannot ingest {with_article(type(file).__name__)}: not a file on disk",
+        hint="pass its records, or write it to a file and pass the path",
     )
 
 

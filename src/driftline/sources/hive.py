@@ -161,6 +161,6 @@ def _agreed(column: pa.Array, key: str, text: str, file: str) -> pa.Array:
         if not other.startswith(text):
             raise DataError(
                 f"{file}: {key} is {other} in a row, and {text} in the path",
-                hint="--set hive=off leaves what stands in paths",
+                hint="--set hive=off ignores the values in paths",
             )
     return column if value is None else pc.fill_null(column, value)

@@ -71,7 +71,7 @@ def _write(batches: Batches, folder: Path) -> list[InMemoryReader]:
             except OSError as error:
                 raise SetupError(
                     f"the data cannot be written to {folder}: {error}",
-                    hint="a batch needs room there; TMPDIR names another folder",
+                    hint="a batch needs disk space there; set TMPDIR to use another folder",
                 ) from error
             readers[struct].sizes.append(batch.nbytes)
     return list(readers.values())
@@ -88,7 +88,7 @@ def _of_arrow(data: Any) -> Batches:
         reader = pa.RecordBatchReader.from_stream(data)
     except (pa.ArrowException, TypeError) as error:
         raise UsageError(
-            f"a {type(data).__name__} is no table", hint="give a table with named columns"
+            f"a {type(data).__name__} is not a table", hint="pass a table with named columns"
         ) from error
     declared = Declared(reader.schema)
     for batch in reader:
@@ -106,13 +106,15 @@ def _of_records(data: Iterable[Mapping[Any, Any]]) -> Batches:
 def _of_pandas(frame: Any) -> Batches:
     """Its columns, and the levels of its index that have a name."""
     if not hasattr(frame, "columns"):
-        raise UsageError(f"a pandas {type(frame).__name__} is no table", hint="to_frame() makes one of it")
+        raise UsageError(f"a pandas {type(frame).__name__} is not a table", hint="use to_frame()")
     indexed = [name for name in frame.index.names if name is not None]
     frame = frame.reset_index(level=indexed) if indexed else frame
     names = [str(name) for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UsageError(f"the DataFrame has several columns named {twice[0]!r}", hint="rename one of them")
+        raise UsageError(
+            f"the DataFrame has more than one column named {twice[0]!r}", hint="rename one of them"
+        )
     for start in range(0, max(1, len(frame)), _ROWS):
         rows = frame.iloc[start : start + _ROWS]
         yield with_columns([(name, _of_series(rows.iloc[:, i], name)) for i, name in enumerate(names)])

@@ -96,7 +96,7 @@ def _copy(pipe: str, path: Path) -> None:
     except OSError as error:
         raise SetupError(
             f"{pipe}: cannot be copied to {path}: {error.strerror}",
-            hint="what comes through a pipe needs room there; TMPDIR names another folder",
+            hint="data from a pipe needs disk space there; set TMPDIR to use another folder",
         ) from error
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "DRIFTLINE_SPOOL"
 _PREFIX = "driftline-spool-"
-_HINT = f"{VARIABLE} names a folder that all workers see: what comes once, or lies in Python, is put there"
+_HINT = f"{VARIABLE} names a folder that all workers can reach: data from pipes and from Python is kept there"
 
 
 def place_of(spark: SparkSession, shared: str | None) -> Path | None:

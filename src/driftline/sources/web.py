@@ -114,19 +114,19 @@ def _explained(url: str, path: Path, error: Exception) -> DriftlineError:
     name = shown(url)
     match error:
         case _NoRoomError():
-            hint = "what comes needs room there; TMPDIR names another folder"
+            hint = "it needs disk space there; set TMPDIR to use another folder"
             return SetupError(f"{name}: cannot be copied to {path}: {error.strerror}", hint)
         case urllib.error.HTTPError() if error.code in (401, 403):
             return UsageError(
                 f"{name}: the server denies access (HTTP {error.code})",
-                "is the link, or its login, still valid?",
+                "check that the link, or its login, is still valid",
             )
         case urllib.error.HTTPError() if error.code in (404, 410):
             return UsageError(f"{name}: there is no such file (HTTP {error.code})")
         case urllib.error.HTTPError():
             return SetupError(f"{name}: the server says HTTP {error.code}", "try again later")
         case urllib.error.URLError():
-            return SetupError(f"{name}: cannot be fetched: {error.reason}", "is the network there?")
+            return SetupError(f"{name}: cannot be fetched: {error.reason}", "check the network connection")
         case _:
             words = str(error) or type(error).__name__
             return SetupError(f"{name}: cannot be fetched: {words.replace(url, name)}", "try again later")

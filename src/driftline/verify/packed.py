@@ -121,7 +121,7 @@ def _frames(packed: IO[bytes]) -> Iterator[bytes]:
         kind, size = head[0], int.from_bytes(head[1:], "little")
         text = packed.read(size)[4:]  # behind a checksum
         if len(text) < size - 4:
-            raise EOFError("it ends within a chunk")
+            raise EOFError("it is cut off within a chunk")
         if kind < 2:
             yield text if kind else bytes(cramjam.snappy.decompress_raw(text))
 

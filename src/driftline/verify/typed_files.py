@@ -104,7 +104,7 @@ def _parquet(file: Any) -> Iterator[dict[str, Any]]:
     for group in range(parquet.num_row_groups):
         table = parquet.read_row_group(group)
         if len(table) != (rows := parquet.metadata.row_group(group).num_rows):
-            raise DataError(f"row group {group}: it holds {len(table)} rows, and the footer says {rows}")
+            raise DataError(f"row group {group}: it holds {len(table)} rows, but the footer says {rows}")
         fine_table = fine.read_row_group(group) if fine is not None else table
         for start in range(0, len(table), _ROWS):
             flags = iter(kinds)
@@ -235,8 +235,8 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: _Kind) -> list[Any]:
 
 def _beyond_python() -> DataError:
     return DataError(
-        "a date or moment is before the year 1 or after 9999: verify compares none of those",
-        hint="compare its column by hand; what has been taken is in the table",
+        "a date or timestamp is before the year 1 or after 9999, which verify cannot compare",
+        hint="compare this column by hand; the data is in the table",
     )
 
 

@@ -44,11 +44,11 @@ class BatchFolder:
         return self.path.rpartition("/")[2]
 
     def check(self) -> None:
-        """Raise SetupError if this machine does not see the folder."""
+        """Raise SetupError if this machine cannot see the folder."""
         if self.disk is not None and not self.disk.is_dir():
             raise SetupError(
-                f"a task on {socket.gethostname()} does not see the folder {self.path}",
-                hint="the table's location must be one that all workers share",
+                f"a task on {socket.gethostname()} cannot see the folder {self.path}",
+                hint="keep the table where all workers can reach it",
             )
 
     def create(self, name: str) -> pa.NativeFile:
@@ -122,7 +122,7 @@ def _make(path: Path) -> None:
             raise
         raise SetupError(
             f"{path.parent}: no files of the table can be written there: {error.strerror}",
-            hint="let this user write to the table's location; on a cluster, each worker's too",
+            hint="let this user write to the table's location, on each worker of a cluster too",
         ) from error
 
 

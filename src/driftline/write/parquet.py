@@ -279,7 +279,7 @@ class FileSettings:
 def _available(codec: str) -> bool:
     try:
         return bool(pa.Codec.is_available(codec))
-    except ValueError:  # it is no number
+    except ValueError:  # it is not a number
         return False
 
 

@@ -171,4 +171,4 @@ def _stays(then: Schema, after: Schema) -> Iterable[str]:
                 f"{dotted(path)} stays {type_name(column.type)}: files may hold values that {type_name(f.type)} cannot"
             )
         if f.required and not column.required:
-            yield f"{dotted(path)} stays optional: rows may hold null there"
+            yield f"{dotted(path)} stays optional: existing rows may be null"

@@ -62,7 +62,7 @@ class Token:
             became = "was dropped" if uuid is None else "is another one than at the last batch"
             raise DataError(
                 f"{name} {became}: capture {self.name} goes on where it was before",
-                hint="restore the table; or delete the capture's checkpoint, and it takes everything again into a new one",
+                hint="restore the table; or delete the capture's checkpoint to ingest everything again into a new one",
             )
         if self.reached(properties):
             raise BatchIsInError
@@ -71,5 +71,5 @@ class Token:
             raise DataError(
                 f"{name} has the batches of capture {self.name} up to {epoch}, by another checkpoint; "
                 "this one would bring them again",
-                hint="go on with that checkpoint, or give the capture another name to take everything again",
+                hint="use that checkpoint, or give the capture another name to ingest everything again",
             )

@@ -42,7 +42,9 @@ from driftline.core.schema.types import (
 from driftline.errors import DataError, UsageError
 
 V3_TYPES = frozenset({"variant", "unknown", "timestamp_ns", "timestamptz_ns", "geometry", "geography"})
-UPGRADE = "upgrade the table with --upgrade, or SET TBLPROPERTIES ('format-version'='3'); it does not go back"
+UPGRADE = (
+    "upgrade the table with --upgrade, or SET TBLPROPERTIES ('format-version'='3'); this cannot be reversed"
+)
 
 
 @dataclass(slots=True)
@@ -104,7 +106,7 @@ class Checker:
                 self.member(path, "commented")
                 return change
             case RewriteColumn(path):
-                raise DataError(f"{dotted(path)}: a rewrite is the widen policy's, with allow_rewrite")
+                raise DataError(f"{dotted(path)}: only the widen policy with allow_rewrite rewrites columns")
             case _:
                 raise AssertionError(change)
 
@@ -126,8 +128,8 @@ class Checker:
         self.type_allowed(change.path, column.type)
         if column.required and column.initial_default is None:
             raise DataError(
-                f"{dotted(change.path)} cannot be NOT NULL: rows that are there have no value",
-                "give it a DEFAULT, or leave NOT NULL out",
+                f"{dotted(change.path)} cannot be NOT NULL: existing rows have no value",
+                "add a DEFAULT, or leave out NOT NULL",
             )
         self.default_allowed(column.initial_default is not None)
         if change.to:
@@ -197,7 +199,7 @@ class Checker:
         for i in range(len(path)):
             if isinstance(self.draft.find(path[:i]).type, Map) and path[i] == "key":
                 raise DataError(
-                    f"{dotted(path)}: the keys of a map cannot change", "values can: m.value, m.value.x"
+                    f"{dotted(path)}: the keys of a map cannot change", "its values can: m.value, m.value.x"
                 )
         return column
 
@@ -213,12 +215,12 @@ class Checker:
         if to.after is None:
             return
         if to.after == name:
-            raise DataError(f"{name} cannot stand after itself")
+            raise DataError(f"{name} cannot be placed after itself")
         struct = self.draft.find(parent).type
         if not any(f.name == to.after for f in children(struct)):
-            where = f"in {dotted(parent)}" if parent else "at the top"
+            where = f"in {dotted(parent)}" if parent else "at the top level"
             raise UsageError(
-                f"there is no {to.after} {where} to stand after",
+                f"there is no {to.after} {where} to be placed after",
                 nearest(to.after, [f.name for f in children(struct)]) or "a column stays in its struct",
             )
 

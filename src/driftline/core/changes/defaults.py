@@ -33,7 +33,7 @@ def default_json(type_: Type, value: Literal) -> Default:
         return value
     if not isinstance(type_, Primitive):
         raise DataError(
-            f"{type_name(type_)} can have no default but NULL", "give its fields defaults, one by one"
+            f"{type_name(type_)} can only have NULL as its default", "set defaults on its fields instead"
         )
     try:
         default = _of(type_, value)

@@ -131,7 +131,7 @@ class _Evolution:
                     self.column(step, column_change)
             case RenameTable():
                 raise UsageError(
-                    "RENAME TO stands alone: the name is the catalog's, and not of the same commit"
+                    "RENAME TO must be the only change: the name is the catalog's, and not of the same commit"
                 )
             case _ if isinstance(change, ColumnChange):
                 self.column(step, change)
@@ -186,7 +186,7 @@ class _Evolution:
                 alike = f", and engines do not tell {' and '.join(names)} apart" if len(names) > 1 else ""
                 raise Refused(max(steps), DataError(f"there is a column {dotted(path)} already{alike}"))
         if not schema.struct.fields and self.dropped:
-            raise Refused(max(self.dropped.values()), DataError("a table keeps at least one column"))
+            raise Refused(max(self.dropped.values()), DataError("a table must keep at least one column"))
         after = replace(self.now, schema=schema, last_column=self.draft.last)
         for column, use in after.column_uses().items():
             if column in self.dropped:
@@ -296,7 +296,7 @@ class _Evolution:
         if version is not None:
             if not version.isdecimal() or int(version) < self.now.format_version:
                 raise DataError(
-                    f"format-version {version} is not possible: the table is v{self.now.format_version}, and does not go back"
+                    f"format-version {version} is not possible: the table is v{self.now.format_version}, and cannot be downgraded"
                 )
             self.now = replace(self.now, format_version=int(version))
         self.now = replace(self.now, properties={**self.now.properties, **properties})
@@ -328,4 +328,4 @@ def shown(term: Term) -> str:
 def _not_reserved(keys: Sequence[str] | dict[str, str]) -> None:
     for key in keys:
         if key in RESERVED:
-            raise UsageError(f"{key} is not to be set by hand: the table keeps it itself")
+            raise UsageError(f"{key} cannot be set by hand: driftline keeps it")

@@ -36,14 +36,16 @@ def require(path: Path, column: Field, nulls_of: NullsOf | None) -> None:
     """Raise DataError if the column contains nulls, or may."""
     refusal = f"{dotted(path)} is optional, and cannot become required"
     if nulls_of is None:
-        raise DataError(refusal, f"rows may hold null there; {WAY_OUT}")
+        raise DataError(refusal, f"existing rows may be null; {WAY_OUT}")
     count = nulls_of(path, column)
     if count.nulls:
-        raise DataError(f"{refusal}: it is null in {_rows(count.nulls)}", f"give these a value, or {WAY_OUT}")
+        raise DataError(
+            f"{refusal}: it is null in {_rows(count.nulls)}", f"give these rows a value, or {WAY_OUT}"
+        )
     if count.unknown:
         raise DataError(
             f"{refusal}: whether it is null in {_rows(count.unknown)} is not known, for there are no statistics of it",
-            f"files that are written anew have them, but for those of structs, lists and maps; or {WAY_OUT}",
+            f"rewritten files have them, except inside structs, lists and maps; or {WAY_OUT}",
         )
 
 

@@ -144,13 +144,13 @@ def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None =
     )
     if not sites:
         columns = ", ".join(f"{c.name} {c.type}" for s in foldings for c in (*s.folded, *s.beside))
-        raise UsageError(f"{dotted(path)}: nothing is to be folded into {to}: there is {columns}")
+        raise UsageError(f"{dotted(path)}: nothing to fold into {to}: there is {columns}")
     return Resolution(keys, merged, sites, settings.mark)
 
 
 def _no_field(schema: Schema, path: Path) -> UsageError:
     near = nearest(dotted(path), [dotted(existing) for existing, _ in schema.walk()])
-    return UsageError(f"there is no field {dotted(path)}", near or "driftline schema shows what there is")
+    return UsageError(f"there is no field {dotted(path)}", near or "see driftline schema")
 
 
 def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
@@ -161,7 +161,7 @@ def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
             return MergedField(dim, base=base, requested=True)
         case Map(key, value) if dim == 0:
             return MergedField(0, key=key, value=_value(value, _values_in(types), prefix), requested=True)
-    raise UsageError(f"{to} is not possible", "fields are folded into plain types, lists or maps of those")
+    raise UsageError(f"{to} is not possible", "fields fold into plain types, or lists or maps of them")
 
 
 def _value(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
@@ -175,9 +175,7 @@ def _value(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
         )
     alike = [type_ for type_ in types if kind(type_) == kind(to)]
     if not alike:
-        raise UsageError(
-            "nothing is to be folded: there are no such records", "driftline schema shows what there is"
-        )
+        raise UsageError("nothing to fold: no such records", "see driftline schema")
     return union(alike, prefix)
 
 

@@ -134,7 +134,7 @@ def _check(table: str, path: Path, schema: Schema, settings: Settings) -> None:
         types = " and ".join(type_name(f.type) for f in twins)
         raise DataError(
             f"{table} is to be partitioned by {named}, which is {types} in its first batch",
-            f"say which is meant: --hint {spelled_path(path)}={type_name(column.type)}; other values go "
+            f"declare its type: --hint {spelled_path(path)}={type_name(column.type)}; other values go "
             "beside it, and their rows to the partition of those that have none",
         )
 

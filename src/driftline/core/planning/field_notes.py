@@ -26,7 +26,7 @@ def notes_of(field: FieldDecision, columns: Sequence[Facet], data_path: Path) ->
     untyped = (data_path,) if _is_untyped(field, columns, all_columns) else ()
     hints: tuple[str, ...] = ()
     if set(all_columns) >= _ONE_OR_MANY and not set(columns) >= _ONE_OR_MANY:
-        why = f"{dotted(data_path)} is an object or a list of objects: this makes it one"
+        why = f"{dotted(data_path)} is an object or a list of objects: so it would become one"
         hints = (toml_line("hints", data_path, "list<record>", why),)
     if not (converted or untyped or hints):
         return NOTHING

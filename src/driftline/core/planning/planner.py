@@ -89,7 +89,7 @@ def relaxed(
         return column, NOTHING
     place = filled.field.shape.place if filled else Place()
     if any(f.id in identifiers for _, f in Schema(Struct((column,))).walk()):
-        why = "an identifier field without a value"
+        why = "an identifier field has no value"
     else:
         why = policy_of(contract.policy).keeps_required(absent=filled is None or filled.field.shape.absent)
     if why:

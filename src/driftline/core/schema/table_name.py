@@ -35,16 +35,16 @@ def table_parts(name: str, *, two: bool = False) -> list[str]:
     """
     parts = name.split(".")
     if len(parts) < 2 or not all(part.strip() and part.isprintable() for part in parts):
-        raise UsageError(f"{name!r} is not a table's name", hint="write namespace.table, as in shop.orders")
+        raise UsageError(f"{name!r} is not a table name", hint="use namespace.table, as in shop.orders")
     if two and len(parts) > 2:
         raise UsageError(
-            f"{name!r} is not a DuckLake table's name", hint="write namespace.table, as in shop.orders"
+            f"{name!r} is not a DuckLake table name", hint="use namespace.table, as in shop.orders"
         )
     table = ".".join(parts[:-1])
     for selector, pattern in _SELECTORS.items():
         if len(parts) > 2 and (match := pattern.fullmatch(parts[-1])):
             raise UsageError(
-                f"{name!r} is not a table's name: to Spark it is the {selector} {match[1]!r} of {table}",
+                f"{name!r} is not a table name: to Spark it is the {selector} {match[1]!r} of {table}",
                 hint=f"write {table}; driftline writes tables as they are now, not their branches",
             )
     return parts

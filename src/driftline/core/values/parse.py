@@ -122,7 +122,7 @@ def parse_values(texts: Iterable[bytes]) -> list[object]:
 
 
 def _constant(name: str) -> NoReturn:
-    raise Malformed(f"invalid JSON: {name} is no number")
+    raise Malformed(f"invalid JSON: {name} is not a number")
 
 
 _quick = msgspec_json.Decoder(dict[str, object])

@@ -178,7 +178,7 @@ class CatalogDatabase:
             raise UnknownError(f"the DuckLake catalog {self.shown}: {_told(error)}") from error
         raise SetupError(
             f"the DuckLake catalog {self.shown} did not commit: {_told(error)}",
-            hint="nothing is changed: try again once the cause is gone",
+            hint="nothing was changed; fix the cause and try again",
         ) from error
 
     @contextmanager
@@ -216,7 +216,9 @@ class CatalogDatabase:
                 if (beside and waited > BESIDE) or not (beside or _BUSY.search(str(error))):
                     raise self._refused(error, beside and beside[1]) from error
                 if waited > PATIENCE:
-                    raise CommitConflict(f"the DuckLake catalog {self.shown} stays locked: {text}") from error
+                    raise CommitConflict(
+                        f"the DuckLake catalog {self.shown} is still locked: {text}"
+                    ) from error
                 time.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  no secret hangs on it
                 pause = min(pause * 1.5, 1.0)
 
@@ -322,5 +324,5 @@ def _folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SetupError(
-            f"cannot make the folder {path}: {error.strerror}", hint="name another with --lake"
+            f"cannot make the folder {path}: {error.strerror}", hint="pass another folder with --lake"
         ) from error

@@ -126,7 +126,7 @@ def _row(
     if type_ != _kind(old.type, where) and not promotes(known.type.lower(), type_):
         raise DataError(
             f"{where}: a DuckLake column of type {known.type} cannot become {type_} without loss",
-            hint="docs/ducklake.md lists the promotions",
+            hint="see docs/ducklake.md for the promotions",
         )
     row = replace(known, name=field.name, order=order, parent=parent)
     if type_ != _kind(old.type, where):
@@ -173,5 +173,5 @@ def _unique(fields: Sequence[Field], known: Mapping[int, Field], path: Path, tab
         if twin is not field and not as_before:
             raise DataError(
                 f"{table}: {dotted((*path, field.name))} and {dotted((*path, twin.name))} differ only in case",
-                hint="engines take them for one name: give one of them another",
+                hint="engines treat them as one name: rename one of them",
             )

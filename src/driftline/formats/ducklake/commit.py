@@ -142,11 +142,11 @@ def _checked(connection: Connection, intent: TableCommit) -> LakeState:
     base = intent.base
     if base is None:
         if now.exists:
-            raise CommitConflict(f"table {intent.name} was made meanwhile")
+            raise CommitConflict(f"table {intent.name} was created by another writer")
     elif not base.fits(now):
-        raise CommitConflict(f"table {intent.name} was changed meanwhile")
+        raise CommitConflict(f"table {intent.name} was changed by another writer")
     elif intent.pinned and _touched(connection, now, base):
-        raise CommitConflict(f"others have written to {intent.name} meanwhile")
+        raise CommitConflict(f"another writer changed {intent.name} during this batch")
     return now
 
 

@@ -86,7 +86,7 @@ def to_text(value: Default, type_: Type, where: str) -> str | None:
     if value is None:
         return None
     if not isinstance(type_, Primitive) or value == "NULL":
-        raise DataError(f"{where}: DuckLake has no such default: {value!r}", hint="leave the default out")
+        raise DataError(f"{where}: DuckLake has no such default: {value!r}", hint="leave out the default")
     if isinstance(value, Expression):
         return value.sql
     match type_.name:

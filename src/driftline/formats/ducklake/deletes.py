@@ -119,7 +119,7 @@ def _check(contents: Scan) -> None:
         if group.mapping is not None:
             raise DataError(
                 f"{paths[0]}: its columns have no field ids, so keys cannot be looked up in it",
-                "CALL ducklake_rewrite_data_files in DuckDB writes the file anew",
+                "CALL ducklake_rewrite_data_files in DuckDB rewrites the file",
             )
 
 

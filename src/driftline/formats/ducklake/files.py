@@ -198,7 +198,7 @@ def moved(spark: SparkSession, source: str, target: str) -> None:
     fs = old.getFileSystem(session.sessionState().newHadoopConf())
     fs.mkdirs(new.getParent())
     if not fs.rename(old, new):
-        raise SetupError(f"{source} cannot be moved to {target}", hint="may its folder be written to?")
+        raise SetupError(f"{source} cannot be moved to {target}", hint="check that its folder is writable")
 
 
 def removed(spark: SparkSession, folder: str) -> None:
@@ -233,10 +233,10 @@ def unchanged(paths: Mapping[str, int], table: str) -> None:
         except OSError as error:
             raise DataError(
                 f"{table}: the file {path} cannot be read: {error.strerror}",
-                hint="it is registered in the catalog: restore it, or expire the snapshots that have it",
+                hint="it is registered in the catalog: restore it, or expire the snapshots that contain it",
             ) from error
         if actual != size:
             raise DataError(
-                f"{table}: the file {path} was replaced: it has {actual} bytes, not {size}",
-                hint="restore the one that was registered",
+                f"{table}: the file {path} was replaced: it now has {actual} bytes, not {size}",
+                hint="restore the registered file",
             )

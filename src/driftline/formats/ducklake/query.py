@@ -85,8 +85,8 @@ def _foreign(catalog: CatalogDatabase, name: tuple[str, ...], kind: str) -> None
     )
     if rows:
         raise DataError(
-            f"{'.'.join(parts)} is a {kind} in DuckDB's SQL, which Spark does not run",
-            hint="ask DuckDB, or write out here what it stands for",
+            f"{'.'.join(parts)} is a {kind} in DuckDB's SQL, which Spark does not have",
+            hint="query it with DuckDB, or write the expression out",
         )
 
 
@@ -171,7 +171,7 @@ def _snapshot_at(spark: SparkSession, catalog: CatalogDatabase, time: str) -> in
         )
     )
     if snapshot is None or snapshot[0] is None:
-        raise DataError(f"there is no snapshot as of {time}", hint="those of the past may have been expired")
+        raise DataError(f"there is no snapshot as of {time}", hint="earlier snapshots may have expired")
     return int(snapshot[0])
 
 

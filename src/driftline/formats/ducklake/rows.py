@@ -277,7 +277,7 @@ def add_files(connection: Connection, head: LatestSnapshot, intent: TableCommit,
     first_row = add_statistics(connection, table.id, intent.files, leaves(intent.schema))
     partition_id = intent.keys.partition_id
     if layout(connection, table.id, head.snapshot, intent.schema).partition_id != partition_id:
-        raise CommitConflict(f"{intent.name} was partitioned otherwise meanwhile")
+        raise CommitConflict(f"{intent.name} was repartitioned by another writer")
     names = intent.written or intent.schema
     mapping, first_id = mapping_of(connection, table.id, names, head.snapshot, head.file_id)
     head.file_id = first_id + len(intent.files)

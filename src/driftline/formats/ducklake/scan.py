@@ -259,7 +259,7 @@ def _files(connection: Connection, table: TableRow, at: int) -> list[_File]:
         if delete is not None and format_ != "parquet":
             raise DataError(
                 f"the deleted rows of {path} are in a deletion vector, which Spark does not read",
-                hint="CALL ducklake_rewrite_data_files in DuckDB writes the file anew",
+                hint="CALL ducklake_rewrite_data_files in DuckDB rewrites the file",
             )
         files.append(
             _File(

@@ -63,7 +63,7 @@ def load(connection: Connection, name: str, snapshot: int | None = None) -> Lake
     if snapshot is not None and not connection.rows(
         "SELECT 1 FROM meta.ducklake_snapshot WHERE snapshot_id = ?", [snapshot]
     ):
-        raise DataError(f"{name}: there is no snapshot {snapshot}", hint="it may have been expired")
+        raise DataError(f"{name}: there is no snapshot {snapshot}", hint="it may have expired")
     table = find(connection, name, at)
     return LakeState(Schema(), {}, at, False) if table is None else state_of(connection, table, at)
 
@@ -122,7 +122,7 @@ def find(connection: Connection, name: str, at: int) -> TableRow | None:
     if (schema_name, table_name) != (namespace, table):
         raise DataError(
             f"there is a table {schema_name}.{table_name}: DuckLake takes {name} for the same name",
-            hint="write it as it is, or choose another",
+            hint="use its exact spelling, or choose another name",
         )
     base = schema_path if not schema_rel else data_path(connection) + schema_path
     return TableRow(int(table_id), int(schema_id), uuid, path if not rel else base + path)

@@ -250,7 +250,7 @@ class DuckLakeTransaction:
         """
         now, keys = table.catalog.read(table.with_layout)
         if now.table is None or not state.fits(now):
-            raise CommitConflict(f"table {table.name} was changed meanwhile")
+            raise CommitConflict(f"table {table.name} was changed by another writer")
         return cls(table, now, now.schema, now.table.folder, keys)
 
     @property

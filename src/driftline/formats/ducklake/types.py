@@ -155,7 +155,7 @@ def write_type(type_: Primitive, where: str) -> str:
     if type_.name in UNWRITTEN or type_.name not in _FOREIGN:
         raise DataError(
             f"{where}: a DuckLake table has no column of type {type_}: {UNWRITTEN.get(type_.name, 'unknown to it')}",
-            hint="docs/ducklake.md lists the types that it has",
+            hint="see docs/ducklake.md for its types",
         )
     return _FOREIGN[type_.name]
 

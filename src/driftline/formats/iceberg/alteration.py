@@ -288,7 +288,7 @@ class IcebergDraft:
         return frame_of(self.table.spark, view)
 
     def commit(self) -> None:
-        """Make the draft the table. Raises CommitConflict if the definition was changed meanwhile."""
+        """Make the draft the table. Raises CommitConflict if the definition was changed by another writer."""
         replace_metadata(self.table, self._base, self._from, self._draft.current(), self._is_in)
         upkeep(self.table, self._draft.current())
 

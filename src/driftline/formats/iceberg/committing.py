@@ -68,7 +68,7 @@ def _check_unchanged(table: IcebergReader, operations: Any, base: Any) -> None:
     except Py4JJavaError as error:
         raise _not_loaded(table, error) from error
     if now.metadataFileLocation() != base.metadataFileLocation():
-        raise CommitConflict(f"{table.name} was changed meanwhile")
+        raise CommitConflict(f"{table.name} was changed by another writer")
 
 
 def _not_loaded(table: IcebergReader, error: Py4JJavaError) -> Exception:

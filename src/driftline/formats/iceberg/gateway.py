@@ -92,5 +92,5 @@ def failure(error: Py4JJavaError, name: str) -> Exception:
     if any(conflict in java_class(error) for conflict in _CONFLICTS):
         return CommitConflict(f"{name}: {short(error)}")
     if is_away(java_class(error)):
-        return SetupError(f"the catalog does not answer for table {name}: {short(error)}", ASK_DOCTOR)
+        return SetupError(f"the catalog does not respond for table {name}: {short(error)}", ASK_DOCTOR)
     return DataError(f"table {name} refused the batch: {short(error)}")

@@ -51,7 +51,7 @@ class IcebergReader:
 
     @property
     def plugin(self) -> Any:
-        """Spark's object for the catalog. Raises SetupError if the catalog does not answer."""
+        """Spark's object for the catalog. Raises SetupError if the catalog does not respond."""
         session: Any = self.spark._jsparkSession
         activate(self.spark)  # what belongs to a session is looked up by the active one
         catalogs = session.sessionState().catalogManager()
@@ -64,7 +64,7 @@ class IcebergReader:
             plugin.icebergCatalog()
         except Exception as error:
             raise SetupError(
-                f"catalog {self.catalog!r} of this Spark session is not an Iceberg catalog that answers: {short(error)}",
+                f"catalog {self.catalog!r} of this Spark session is not an Iceberg catalog, or does not respond: {short(error)}",
                 hint=f"set spark.sql.catalog.{self.catalog} and its properties",
             ) from error
         return plugin

@@ -264,8 +264,8 @@ class IcebergTable(IcebergReader):
 
     def _would_lie(self, where: str) -> DataError:
         return DataError(
-            f"{self.name} cannot be made: its folder would lie {where}, and what cleans up the one may delete the other",
-            hint="give it another name, or another namespace",
+            f"{self.name} cannot be created: its folder would be {where}, so cleaning up one could delete files of the other",
+            hint="use another name or namespace",
         )
 
     def _make_namespace(self) -> None:

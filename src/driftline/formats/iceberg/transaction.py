@@ -95,11 +95,11 @@ class IcebergTransaction:
         table.check_seen()
         java = table.java()
         if java is None:
-            raise CommitConflict(f"table {table.name} was dropped meanwhile")
+            raise CommitConflict(f"table {table.name} was dropped by another writer")
         begun = begin(table, java)
         base = table.state(begun.startMetadata())
         if not state.fits(base):
-            raise CommitConflict(f"table {table.name} was changed meanwhile")
+            raise CommitConflict(f"table {table.name} was changed by another writer")
         return cls(table, begun, base)
 
     @cached_property
@@ -244,7 +244,7 @@ class IcebergTransaction:
         """
         if lost := left_out(self.schema):
             raise DataError(
-                f"{self.table.name}: its rows cannot be written anew: Spark has no values of {lost[0]}"
+                f"{self.table.name}: its rows cannot be rewritten: Spark has no values of {lost[0]}"
             )
         self._replaced, self._carry, self._steps = True, carry, len(self._evolved)
         self._written += self._files_of(frame, self.schema)

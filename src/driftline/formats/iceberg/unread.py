@@ -73,7 +73,7 @@ def unreadable(table: str, schema: Schema) -> DataError | None:
         if isinstance(f.type, Primitive) and f.type.name in _UNREAD:
             return DataError(
                 f"{table}: Spark cannot read {dotted(path)}, a {type_name(f.type)}, nor what stands beside it",
-                f"read it by another engine, or DROP COLUMN {dotted(path)}; ingest goes on without it",
+                f"read it with another engine, or DROP COLUMN {dotted(path)}; ingest then works without it",
             )
     return None
 

@@ -47,7 +47,7 @@ def notes(
             now = after.find(path) if (path := _path_of(after, column.id)) else None
             if now is not None and marked_key(now.doc, settings.mark) is not None:
                 key = data_key(now, settings.mark)
-                yield f"{dotted(path)} goes on being filled from {key}"
+                yield f"{dotted(path)} is still filled from {key}"
         elif isinstance(change, DropColumn):
             yield _dropped(before, after, change.path, column, settings)
 

@@ -70,7 +70,7 @@ class Statement:
 
 
 def parse(sql: str) -> list[Statement]:
-    """The statements of a text, parted by semicolons. Raises UsageError that points at the place.
+    """The statements of a text, separated by semicolons. Raises UsageError that points at the place.
 
     >>> [clause.change for clause in parse("ALTER TABLE shop.orders RENAME a.b TO c")[0].clauses]
     [RenameColumn(path=('a', 'b'), name='c')]

@@ -33,7 +33,7 @@ class AlterRequest:
             raise UsageError(
                 f"the statements are about {' and '.join(sorted(tables))}\n"
                 f"{pointed(sql, other.table_start, other.table_stop)}",
-                "one commit is one table's: run alter for each",
+                "one commit changes one table: run alter for each",
             )
         return _of_statements(sql, statements)
 
@@ -41,7 +41,7 @@ class AlterRequest:
     def of_changes(cls, changes: Sequence[TableChange]) -> AlterRequest:
         """Request ``changes`` given as values, recorded in short. Raises UsageError if there are none."""
         if not changes:
-            raise UsageError("there is no change to make")
+            raise UsageError("nothing to change")
         return cls("", tuple(changes), in_short(changes))
 
     @property
@@ -53,8 +53,8 @@ class AlterRequest:
                 Refused(
                     renames[0],
                     UsageError(
-                        "RENAME TO stands alone",
-                        "the name is the catalog's, and changes in a commit of its own",
+                        "RENAME TO must be the only change",
+                        "the name belongs to the catalog and changes in a commit of its own",
                     ),
                 )
             )

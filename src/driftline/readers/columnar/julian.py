@@ -54,9 +54,7 @@ class Zone:
             return cls(int(f"{sign}1") * (int(hours) * 3600 + int(minutes or 0) * 60))
         table = julian_shifts()
         if name not in table:
-            raise UsageError(
-                f"its time zone, {name}, is not known", hint="write it anew with UTC as its zone"
-            )
+            raise UsageError(f"unknown time zone {name}", hint="write it again in UTC")
         switches, shifts = table[name]
         offset = table["UTC"][0][0] - switches[0]
         begin = switches.index(_CUTOVER * _DAY - offset)

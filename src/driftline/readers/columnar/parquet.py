@@ -188,8 +188,8 @@ def _rows(group: RowGroup) -> Iterator[Rows]:
     if count != metadata.num_rows:
         # Arrow passes over what its pages do not hold, without an error.
         raise DataError(
-            f"{group}: it holds {count} rows, and the footer says {metadata.num_rows}",
-            hint="write the file anew: no reader can know what is missing",
+            f"{group}: it holds {count} rows, but the footer says {metadata.num_rows}",
+            hint="write the file again: its missing rows cannot be recovered",
         )
 
 

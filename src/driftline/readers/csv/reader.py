@@ -78,7 +78,7 @@ class CsvFile:
 @dataclass(frozen=True, slots=True)
 class CsvSample:
     """The observation of a stretch. ``types``: those that each column may have; ``lines``: how
-    many; ``open_end``: it ends within a cell, or begins there; ``wrong``: what cannot be
+    many; ``open_end``: it is cut off within a cell, or begins there; ``wrong``: what cannot be
     read, with its line, counted in the stretch; ``escaped``: cells may close only where a
     backslash escapes quotes.
     """

@@ -79,7 +79,7 @@ class Form:
             header="" if given.header or self.has_header else NO,
         )
         if guessed != Dialect():
-            yield f"CSV was read by {guessed.flags}, as {path} tells"
+            yield f"detected {guessed.flags} in {path}"
         yield from (hint.replace("{path}", path) for hint in self.hints)
 
 
@@ -112,20 +112,20 @@ def form_of(text: bytes, given: Dialect, encoding: str = "") -> Form:
 def _hints(begin: Beginning, marks: Marks, given: Dialect, *, has_header: bool) -> Iterator[str]:
     """The other way a file may be meant, where nobody has said so; `{path}` stands for it."""
     if _is_object(begin.text.partition(b"\n")[0]):
-        yield "{path} begins with a JSON object: is it JSON? --format json reads it as that"
+        yield "{path} begins with a JSON object: if it is JSON, pass --format json"
         return
     seems = _seems(begin, marks) if given.delimiter else ""
     if seems:
         flags = Dialect(given.delimiter).flags, Dialect(seems).flags
-        yield f"{{path}} has one column by {flags[0]}, and several by {flags[1]}"
+        yield f"{{path}} has one column with {flags[0]}, but several with {flags[1]}"
     may_be_commas = not (given.decimal == POINT or given.thousands or seems or marks.delimiter == b",")
     found = _with_commas(begin.cells(marks)) if may_be_commas else ()
     if commas := [(name, grouped) for name, grouped in found if grouped or not given.decimal]:
         signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")
         names = ", ".join(name for name, _ in commas)
-        yield f"{signs.flags} would make numbers of {names}, where {{path}} has commas"
+        yield f"{signs.flags} would make {names} numeric: {{path}} has decimal commas"
     if not given.header and has_header and is_like_data(begin.cells(marks), given.signs):
-        yield "{path}: the header looks like a row: --header no reads it as one"
+        yield "{path}: the header looks like data: if it is, pass --header no"
     if not (given.skip_lines or given.comment or given.header == NO):
         yield from _titles(begin, marks)
 
@@ -133,7 +133,7 @@ def _hints(begin: Beginning, marks: Marks, given: Dialect, *, has_header: bool) 
 def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
     """The flags that leave out lines in front of the header, if there are some."""
     if begin.text.startswith(_NOTE):
-        yield f"{{path}} begins with a comment: {Dialect(comment='#').flags} leaves out such lines"
+        yield f"{{path}} begins with a comment: {Dialect(comment='#').flags} skips such lines"
         return
     others = () if begin.is_even(marks) else _DELIMITERS
     for delimiter in dict.fromkeys((marks.delimiter, *others)):
@@ -141,7 +141,7 @@ def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
         if count := titles(begin.cells(other)):
             line = begin.rows(other)[count].line
             flags = Dialect(skip_lines=str(line - 1)).flags
-            yield f"{{path}} has fewer cells in front of line {line}: {flags} leaves that out"
+            yield f"{{path}} has fewer cells before line {line}: {flags} skips them"
             return
 
 

@@ -6,7 +6,7 @@ from driftline.core.planning.policies import preserve
 from driftline.core.planning.policies.policy import Decision, FieldState, Refusal
 from driftline.core.planning.shape import Facet, Profile
 
-_FROZEN = "the schema is frozen"
+_FROZEN = "the policy is strict (preserve adds columns)"
 
 
 class Strict:

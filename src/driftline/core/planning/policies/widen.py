@@ -38,7 +38,7 @@ class Widen:
     def decide(self, field: FieldState) -> Decision:
         """Decide the field by `decide`; refuse a new field with a reserved name."""
         if field.reserved and not field.columns:
-            why = "names that begin with _ are for the table's first batch"
+            why = "names that begin with _ are only possible in the table's first batch"
             return Decision((), refused=[Refusal(facet, why) for facet in field.facets])
         return decide(field)
 
