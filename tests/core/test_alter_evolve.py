@@ -251,7 +251,7 @@ def test_a_widened_or_relaxed_column_stays() -> None:
     assert plan.changes_nothing
     assert plan.stays == (
         "a stays long: files may hold values that int cannot",
-        "b stays optional: rows may hold null there",
+        "b stays optional: existing rows may be null",
     )
 
 

@@ -196,7 +196,7 @@ def test_json_that_is_read_as_csv_is_said(tmp_path: Path) -> None:
     for text in ('{"a": 1, "b": 2}\n{"a": 3, "b": 4}\n', "{a},{b}\n1,2\n", '{"a": 1'):
         files = CsvFiles(SPARK, [str(put(tmp_path, text))], strings=False)
         found = files(ExpectedField(), Settings())
-        notes.append([note for note in found.notes if note.endswith("--format json reads it as that")])
+        notes.append([note for note in found.notes if note.endswith("if it is JSON, pass --format json")])
     assert list(map(len, notes)) == [1, 0, 0]
 
 

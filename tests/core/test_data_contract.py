@@ -129,9 +129,9 @@ def test_a_contract_of_others_may_say_less(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a: [", "no data contract"),
-        ("- a", "no data contract"),
-        ("", "no data contract"),
+        ("a: [", "not a data contract"),
+        ("- a", "not a data contract"),
+        ("", "not a data contract"),
         ("apiVersion: v2.2.0\n", "apiVersion v2.2.0 is not read"),
         ("apiVersion: v3.1.0\nwhatever: 1\n", "not a data contract: whatever"),
         ("apiVersion: v3.1.0\nschema: []\n", "there is no shop.orders in it"),

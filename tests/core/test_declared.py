@@ -167,7 +167,7 @@ def test_a_slice_is_read_from_where_it_begins() -> None:
 
 
 def test_a_type_that_no_table_has_is_named() -> None:
-    with pytest.raises(UsageError, match=r"a\.element: type month_day_nano_interval has no place"):
+    with pytest.raises(UsageError, match=r"a\.element: type month_day_nano_interval cannot be stored"):
         Declared(pa.schema({"a": pa.list_(pa.month_day_nano_interval())}))
 
 

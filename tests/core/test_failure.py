@@ -96,8 +96,8 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
     "Java is gone": (
         "[Errno 111] Connection refused",
         "Java, in which Spark runs, stopped unexpectedly",
-        ("the system's log says what ended it; where memory was short, DRIFTLINE_DRIVER_MEMORY=2g gives Java less of it. "
-        "A batch is in as a whole or not at all: try again"),
+        ("see the system log for the cause; if memory was short, set DRIFTLINE_DRIVER_MEMORY=2g to give Java less. "
+        "A batch is committed as a whole or not at all: run it again"),
     ),
     "a Python function": (
         ("\n  An exception was thrown from the Python worker. Please see the stack trace below.\nTraceback (most recent call last):"

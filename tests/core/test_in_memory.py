@@ -219,7 +219,7 @@ def test_frames_of_pandas() -> None:
         {"f": "double"},
         [{"f": 2.0}],
     )
-    with pytest.raises(UsageError, match="several columns named 'f'"):
+    with pytest.raises(UsageError, match="more than one column named 'f'"):
         read(pd.concat([frame[["f"]], frame[["f"]]], axis=1))
     with pytest.raises(UsageError, match="a pandas Series is not a table"):
         read(frame["f"])
@@ -253,7 +253,7 @@ def test_what_is_neither_paths_nor_rows(tmp_path: Path) -> None:
     for data, named in (
         (5, "an int"),
         (None, "a NoneType"),
-        (io.StringIO("{}"), "a StringIO: it is no file"),
+        (io.StringIO("{}"), "a StringIO: not a file"),
     ):
         with pytest.raises(UsageError, match=f"cannot ingest {named}"):
             paths_or_rows(data)

@@ -183,13 +183,13 @@ def test_references_and_unions_of_records(registry: Registry) -> None:
         (b'{"id": 1}', "not in the registry's wire format: it begins with byte 0x7B, not 0x00"),
         (b"\0\0\0", "not in the registry's wire format: it is cut off within the schema's id"),
         (framed(99, b"x"), "the registry has no schema 99: Schema not found"),
-        (framed(1, b"\x02"), "no Avro of its schema"),
+        (framed(1, b"\x02"), "invalid Avro for its schema"),
         (framed(1, b"\x02\x04hi\xff"), "invalid Avro for its schema: 1 bytes follow the record"),
-        (framed(1, b"\x02\x04\xff\xfe"), "no Avro of its schema"),
+        (framed(1, b"\x02\x04\xff\xfe"), "invalid Avro for its schema"),
         (framed(2, b"\x02"), "schema 2: its values are not records"),
         (framed(3, b"\x02"), "schema 3 is JSON, not AVRO"),
-        (framed(4, b"\x02"), "schema 4: no schema of Avro"),
-        (framed(5, b"\0"), "schema 5: next: the type Node holds itself"),
+        (framed(4, b"\x02"), "schema 4: invalid Avro schema"),
+        (framed(5, b"\0"), "schema 5: next: the type Node is recursive"),
         (framed(6, b""), "Empty has no fields"),
     ],
 )
@@ -405,7 +405,7 @@ def test_what_is_no_protobuf_is_set_aside(registry: Registry, order: Any, payloa
 @pytest.mark.parametrize(
     ("text", "references", "why"),
     [
-        ("message {", {}, "no schema of Protobuf"),
+        ("message {", {}, "invalid Protobuf schema"),
         ('syntax = "proto3"; import "os.proto"; message A { int32 a = 1; }', {}, "os.proto"),
         ('syntax = "proto3"; message A { int32 a = 1; }', {"../../x.proto": ("x", 1)}, "refers to a file"),
         ('syntax = "proto3"; message A { int32 a = 1; }', {"/x.proto": ("x", 1)}, "refers to a file"),

@@ -76,7 +76,7 @@ def test_the_next_process_goes_on_from_the_file_and_keeps_other_tables(tmp_path)
 def test_a_file_of_something_else_is_left_as_it_is(tmp_path, content):
     file = tmp_path / "notes"
     file.write_bytes(content)
-    with pytest.raises(UsageError, match="notes: no metrics"):
+    with pytest.raises(UsageError, match="notes: not a file of metrics"):
         Metrics("shop.orders", file=file)
     assert file.read_bytes() == content
 

@@ -94,5 +94,5 @@ def test_a_key_that_does_not_open_is_told_before_anything_is_asked(
 
 def test_an_authority_that_is_no_certificate(authority: Authority, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no PEM")
-    with pytest.raises(UsageError, match=r"ssl\.ca\.location: this is no certificate"):
+    with pytest.raises(UsageError, match=r"ssl\.ca\.location: this is not a PEM certificate"):
         source.Registry.of({"url": "https://h", "ssl.ca.location": str(tmp_path / "ca.pem")})

@@ -167,7 +167,7 @@ def test_where_no_record_is_json_another_format_is_asked_for():
         read = written + len(rejected)
         return printed(text.batch(Result("s.t", "", read, written, len(rejected), rejected=rejected)))
 
-    hint = "  hint        no record is JSON: --format names another format"
+    hint = "  hint        none of the records is valid JSON"
     assert hint in shown(0, bad, bad)
     assert hint in printed(text.batch(Result("s.t", "", 1, 0, 0, rejected=(bad,), dry_run=True)))
     for other in (shown(1, bad), shown(0, bad, "t/0:7: an empty value is no record"), shown(0)):

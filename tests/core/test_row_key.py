@@ -108,7 +108,7 @@ def test_settings_of_a_key() -> None:
             "a is excluded, and delete_when needs it",
         ),
         ({"key": "id", "policy": "strict"}, "id: the policy is strict, and fields of the key need preserve"),
-        ({"key": "id", "hints": {"id": "list<long>"}}, "id: a key is no list"),
+        ({"key": "id", "hints": {"id": "list<long>"}}, "id: a key is not a list"),
         ({"key": "a b."}, "'a b.' is not a path"),
         ({"key": "id", "delete_when": "op ="}, "a value should stand"),
     ],

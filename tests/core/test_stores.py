@@ -55,7 +55,7 @@ def test_options_may_be_a_tables_own(configured):
 def test_what_is_no_store():
     assert not is_stored("/tmp/s3/a.json")
     assert not is_stored("https://example.com/a.json")
-    with pytest.raises(UsageError, match="names no bucket"):
+    with pytest.raises(UsageError, match="no bucket is named"):
         filesystem("s3:///a.json")
     with pytest.raises(UsageError, match="unknown kind of store") as raised:
         filesystem("ftp://me:hush@b/c")
@@ -102,12 +102,12 @@ def test_a_task_gets_the_options_and_sends_none_back(configured):
             SetupError,
             "denies access",
         ),
-        ("AWS Error INVALID_ACCESS_KEY_ID during GetObject", SetupError, "does not know these keys"),
+        ("AWS Error INVALID_ACCESS_KEY_ID during GetObject", SetupError, "does not accept these keys"),
         ("AWS Error UNKNOWN (HTTP status 400): ExpiredToken", SetupError, "has expired"),
         ("AWS Error NO_SUCH_BUCKET during ListObjectsV2", SetupError, "no such bucket"),
         ("AWS Error UNKNOWN (HTTP status 301) during GetObject", SetupError, "in another region"),
         ("AWS Error SLOW_DOWN during GetObject operation (Retried 5 times)", SetupError, "too busy"),
-        ("AWS Error NETWORK_CONNECTION during HeadObject", SetupError, "does not answer"),
+        ("AWS Error NETWORK_CONNECTION during HeadObject", SetupError, "does not respond"),
         ("AWS Error NO_SUCH_KEY during GetObject", DataError, "file no longer exists"),
         ("AWS Error UNKNOWN: hush\nhush", SetupError, r"the store says: When .*: \*\*\* \*\*\*$"),
     ],
@@ -141,7 +141,7 @@ def test_what_hdfs_has_not_is_told(hdfs, tmp_path):
     absent = listing(f"hdfs://here{tmp_path}/b.json")
     assert not absent.is_folder
     assert list(absent.files) == []
-    with pytest.raises(DataError, match=r"b\.json: there is no such file"):
+    with pytest.raises(DataError, match=r"b\.json: the file no longer exists"):
         stores.native(f"hdfs://here{tmp_path}/b.json")
     with pytest.raises(SetupError, match=r"^hdfs://away/in: HDFS does not respond"):
         listing("hdfs://away/in")

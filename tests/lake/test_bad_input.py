@@ -191,7 +191,7 @@ def test_a_gzip_is_read(table: Table, tmp_path: Path) -> None:
 def test_nothing_to_read(table: Table, tmp_path: Path) -> None:
     failed(table, UsageError, "no such file", tmp_path / "away.jsonl")
     (tmp_path / "folder").mkdir()
-    failed(table, UsageError, "holds no files", tmp_path / "folder")
+    failed(table, UsageError, "no files to ingest", tmp_path / "folder")
 
 
 def test_a_file_that_vanishes_leaves_the_table_as_it_was(
@@ -272,7 +272,7 @@ def test_what_a_dataframe_raises_is_told_alone(table: Table, spark: SparkSession
     raised = "a Python function failed: ValueError: no 0"
     for expression, words in (
         (F.udf(boom, "string")("id"), raised),
-        (F.udf(die, "string")("id"), "a Python process of Spark's has ended"),
+        (F.udf(die, "string")("id"), "a Python process of Spark's stopped"),
         (F.expr("if(id = 0, raise_error('my own'), 'x')"), "my own"),
         (F.expr("1 / id"), "Division by zero"),
     ):

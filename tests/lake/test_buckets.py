@@ -327,7 +327,7 @@ def test_a_checkpoint_that_nobody_knows_the_store_of(lake, bucket, table_name):
 
 @pytest.mark.iceberg_only("of the source alone")
 def test_a_url_cannot_be_captured(lake, table_name):
-    with pytest.raises(UsageError, match=r"https://x/a\.json: this comes once"):
+    with pytest.raises(UsageError, match=r"https://x/a\.json: a pipe or standard input cannot"):
         capture(lake.table(table_name), "https://x/a.json?sig=hush")
 
 

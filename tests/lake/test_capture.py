@@ -354,7 +354,7 @@ def test_a_column_of_json_that_drifts(table: Table, spark: SparkSession, source:
 
 @pytest.mark.iceberg_only("of the source alone")
 def test_a_frame_that_is_no_stream(table: Table, spark: SparkSession) -> None:
-    failed(table, spark.range(3), UsageError, "is no stream")
+    failed(table, spark.range(3), UsageError, "is not a stream")
 
 
 def test_an_error_of_sparks_own_is_one_clear_error(table: Table, spark: SparkSession, source: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_topic_that_is_not_there(table: Table, kafka: Kafka) -> None:  # noqa:
 @pytest.mark.parametrize("wrong", ["kafka://", "kafka://host", "kafka://u:p@h/t", "kafka://h/a b"])
 @pytest.mark.iceberg_only("of the source alone")
 def test_a_url_that_is_none(table: Table, wrong: str) -> None:
-    with pytest.raises(UsageError, match="no topic can be read"):
+    with pytest.raises(UsageError, match="not the URL of a Kafka topic"):
         table.capture(wrong, name="orders")
 
 

@@ -154,5 +154,5 @@ def test_nothing_to_promote(lake: Lake, table_name: str, tmp_path: Path) -> None
         table.promote(everything=True)
     with pytest.raises(UsageError, match=r"is not a path of the rest"):
         table.promote("a..b")
-    with pytest.raises(UsageError, match="promote what"):
+    with pytest.raises(UsageError, match="no path given"):
         table.promote()

@@ -150,7 +150,7 @@ def test_json_in_a_column(table: Table, spark: SparkSession) -> None:
 def test_a_folder_of_several_formats_asks_for_one(table: Table, tmp_path: Path) -> None:
     csv(tmp_path, "a\n1\n")
     (tmp_path / "b.json").write_text("{}")
-    with pytest.raises(UsageError, match="several formats in one batch: csv, json"):
+    with pytest.raises(UsageError, match="one batch cannot mix formats: csv, json"):
         table.ingest(tmp_path)
 
 

@@ -127,7 +127,7 @@ def test_wrong_wishes(table: Table, tmp_path: Path) -> None:
         table.view(types={"b": "long"})
     with pytest.raises(UsageError, match="not a type"):
         table.view(types={"id": "lung"})
-    with pytest.raises(UsageError, match="not a view's name"):
+    with pytest.raises(UsageError, match="not a view name"):
         table.view("settled")
 
 

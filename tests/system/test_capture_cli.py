@@ -126,7 +126,7 @@ def test_the_log_is_one_object_a_line(done):
 
 def test_a_full_disk_fails_the_batch_and_loses_nothing(full, done):
     assert full.code == 1
-    assert full.err.startswith("error: shop.big: ") and "make room on the disk" in full.err
+    assert full.err.startswith("error: shop.big: ") and "free some disk space" in full.err
     assert json.loads(done["big"].out) == {"n": 7, "ids": 7}
 
 

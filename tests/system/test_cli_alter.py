@@ -66,7 +66,7 @@ def test_from_add_to_undo(done: dict[str, Done]) -> None:
     assert "new column: note string" in done["ingest again"].out
     assert done["undo"].code == 1
     assert "would hide values: 2 of note" in done["undo"].err
-    assert "--yes does it" in done["undo"].err
+    assert "pass --yes" in done["undo"].err
     assert done["undo more"].code == 1
     assert done["undo yes"] == Done(
         0,

@@ -116,7 +116,7 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         (["plan", "x.json", "--into", "a.b", "--policy", "odd"], "'preserve', 'widen', 'strict'"),
         (["ingest", "x.json", "--into", "a.b", "--on-conflict", "stop"], "'fail', 'quarantine'"),
         (["ingest", "x.json", "--into", "a.b", "--config", "none.toml"], "none.toml: cannot be read"),
-        (["ingest", "x.json", "--into", "movies"], "'movies' is not a table name\n  write namespace.table"),
+        (["ingest", "x.json", "--into", "movies"], "'movies' is not a table name\n  use namespace.table"),
         (["capture", "x", "--into", "a..b", "--name", "c"], "'a..b' is not a table name"),
         (["plan", "x.json", "--into", "a.b.branch_c"], "to Spark it is the branch 'c' of a.b"),
         (["stats", "a.b.tag_c"], "to Spark it is the tag 'c' of a.b"),
@@ -147,7 +147,7 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         (["resolve", "a.b", "n", "--as", "lung"], "'lung' is not a type"),
         (["resolve", "a.b", "n..m", "--as", "long"], "'n..m' is not a path"),
         (["quarantine", "a.b", "--export", "none/x.jsonl"], "there is no folder none"),
-        (["quarantine", "a.b", "--export", "x", "--replay"], "do not go together"),
+        (["quarantine", "a.b", "--export", "x", "--replay"], "cannot be combined"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_one_message(run, tmp_path, args, says):

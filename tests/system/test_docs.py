@@ -174,7 +174,7 @@ def test_site(tmp_path: Path) -> None:
         "there is no setting",
         "the store denies access",
         "Java ran out of memory",
-        "is the broker up",
+        "check that the broker is running",
     ):
         assert words in pages["messages"], words
     assert "fonts.googleapis" not in pages["tutorial"]

@@ -113,5 +113,5 @@ def test_jars_that_cannot_be_had_are_named(mirror, capfd):
     mirror.mkdir()
     with pytest.raises(SetupError, match=r"iceberg-spark-runtime-4\.1_2\.13;1\.12\.0") as failed:
         jars.find_jars()
-    assert "Is the network there?" in str(failed.value)
+    assert "Check the network connection" in str(failed.value)
     assert capfd.readouterr() == ("", "")

@@ -359,7 +359,7 @@ def test_wrong_usage_is_told(ran):
     )
     assert "there is no table t.none" in done["no table"][2]
     assert "there is no folder none" in done["no folder"][2]
-    assert done["which table"][0] == 2 and "write --all" in done["which table"][2]
+    assert done["which table"][0] == 2 and "pass a table, or --all" in done["which table"][2]
 
 
 def test_pictures(ran, show, tmp_path):
