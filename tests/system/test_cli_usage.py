@@ -37,7 +37,7 @@ def test_help_lists_the_commands(run):
     assert done.returncode == 0
     assert done.stderr == ""
     assert run("help", COLUMNS="80").stdout == done.stdout
-    *_, commands = done.stdout.partition("Take data in:")
+    *_, commands = done.stdout.partition("Ingest data:")
     assert [line for line in commands.splitlines() if len(line) > 80 or line.endswith("...")] == []
     assert "More:" not in commands  # each is in a group
     assert [c for c in COMMANDS if f"\n  {c} " not in done.stdout] == []

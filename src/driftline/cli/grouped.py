@@ -8,8 +8,8 @@ from typing import Any
 from typer.core import TyperGroup
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Take data in": ("ingest", "plan", "capture", "verify", "quarantine"),
-    "Look at tables": ("tables", "schema", "stats", "history", "query"),
+    "Ingest data": ("ingest", "plan", "capture", "verify", "quarantine"),
+    "Inspect tables": ("tables", "schema", "stats", "history", "query"),
     "Settle drift": ("view", "resolve", "promote", "alter", "undo", "contract"),
     "Run a lake": ("init", "doctor", "clean", "demo"),
 }
@@ -19,7 +19,7 @@ class GroupedCommands(TyperGroup):
     """Commands whose help lists them by what they are for."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each group. A command of none of them stands in the last one."""
+        """Write a section for each group. A command without a group is in the last one."""
         listed = self.list_commands(ctx)
         width = max(map(len, listed))
         grouped = {name for names in _GROUPS.values() for name in names}

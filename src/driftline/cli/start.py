@@ -16,29 +16,27 @@ if TYPE_CHECKING:
     from driftline.settings import Setting
 
 _HEAD = """\
-# Settings of driftline, for commands that run in this folder. What begins with
-# "# " is as it is by default; ${NAME} in a value is taken from the environment.
+# Settings of driftline for commands that run in this folder. Commented lines show
+# the defaults. ${NAME} in a value is taken from the environment.
 
-# lake = "lake"         # the folder of the lake, from the folder of this file
+# lake = "lake"         # the folder of the lake, relative to this file
 # format = "iceberg"    # or "ducklake"
 
-# An Iceberg catalog in place of a folder, with its properties as Spark knows
-# them:
+# An Iceberg catalog instead of a folder, with its Spark properties:
 # [catalog]
 # type = "rest"
 # uri = "https://catalog.example.com"
 # token = "${CATALOG_TOKEN}"
 
-# What object stores are reached with, where the environment does not tell
-# (AWS_ACCESS_KEY_ID, ...):
+# Access to object stores, unless set in the environment (AWS_ACCESS_KEY_ID, ...):
 # [store.s3]
 # endpoint = "https://minio.example.com"
 # region = "us-east-1"
 # access_key = "${STORE_KEY}"
 # secret_key = "${STORE_SECRET}"
 
-# Clients of captures: of Kafka in librdkafka's words or Java's, of a schema
-# registry in confluent-kafka's.
+# Clients of captures: Kafka, with settings of librdkafka or Java, and the schema
+# registry, with settings of confluent-kafka.
 # [kafka]
 # security.protocol = "SASL_SSL"
 # sasl.mechanism = "SCRAM-SHA-512"
@@ -48,7 +46,7 @@ _HEAD = """\
 # url = "https://registry.example.com"
 # basic.auth.user.info = "me:${REGISTRY_PASSWORD}"
 
-# Settings of a table; --set KEY=VALUE of a command goes before them.
+# Settings of a table; --set KEY=VALUE of a command overrides them.
 # [tables."shop.orders"]
 """
 
