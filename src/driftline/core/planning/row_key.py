@@ -86,23 +86,19 @@ class RowKey:
         return cls(keys, orders, parse_condition(delete_when) if delete_when else None)
 
     @property
-    def delete_paths(self) -> set[Path]:
-        """The fields that `delete_when` asks for."""
-        return set() if self.delete_when is None else set(_paths(self.delete_when))
-
-    @property
     def roles(self) -> dict[Path, str]:
         """The role of each field."""
         return dict.fromkeys(self.key, KEY) | dict.fromkeys(self.order_by, ORDER)
 
 
-def _paths(condition: Condition) -> Iterator[Path]:
+def paths_of(condition: Condition) -> Iterator[Path]:
+    """The fields that a condition asks for."""
     match condition:
         case Negation(part):
-            yield from _paths(part)
+            yield from paths_of(part)
         case Junction(parts):
             for part in parts:
-                yield from _paths(part)
+                yield from paths_of(part)
         case _:
             yield condition.path
 
