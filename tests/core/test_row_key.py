@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from driftline.core.planning.condition import OneOf
 from driftline.core.planning.row_key import RowKey, check_kept, parse_condition
 from driftline.core.schema.types import BOOLEAN, DOUBLE, LONG, STRING, VARIANT, Field, List, Map, Struct
 from driftline.core.values.parse import parse
@@ -95,19 +99,59 @@ def test_a_condition_is_what_sql_says(text: str, expected: list[bool | None]) ->
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "a field should stand where 'the end' stands"),
-        ("op", "=, !=, IN or IS should stand behind op"),
-        ("op = d", "a value should stand where 'd' stands"),
-        ("op = 'd", '"\'d" is not understood'),
-        ("op = 'd' x", "the end should stand where 'x' stands"),
-        ("op in 'd'", r"\( should stand"),
-        ("op is 'd'", "NULL should stand"),
-        ("op < 3", "'< 3' is not understood"),
+        ("", "'' is no condition: it is empty"),
+        ("op", "op is not understood in a condition: =, !=, IN, IS NULL, AND, OR, NOT and brackets are"),
+        ("op =", "'op =' is no condition: something is missing at '='"),
+        ("op = d", "d stands where a value should: a text in single quotes, a number, true or false"),
+        ("op = 'd", '"op = \'d" is no condition: a quote or a backtick is open'),
+        ("op = 'd' x", "unexpected token at 'x'"),
+        ("op in 'd'", "op IN 'd' is not understood"),
+        ("op in (select 1)", "is not understood"),
+        ("op is 'd'", "op IS 'd' is not understood"),
+        ("op < 3", "op < 3 is not understood"),
+        ("op between 1 and 3", "op BETWEEN 1 AND 3 is not understood"),
+        ("op = 1; op = 2", "is not understood"),
+        ("op = null", "NULL stands where a value should"),
+        ("op = 1L", "stands where a value should"),
+        ("op = 1e2000", "1e2000 is beyond every number of a record"),
+        ("op = 1e99999999999999999999", "is no number"),
+        ("1 = op", "1 stands where a field should"),
+        ("lower(op) = 'd'", r"LOWER\(op\) stands where a field should"),
+        ("current_date = 1", "CURRENT_DATE stands where a field should; in backticks it is one"),
     ],
 )
 def test_another_condition_says_what_is_wrong(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=says) as error:
         parse_condition(text)
+
+    assert "\033" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("a.b.c.d.e.f.g = 1", tuple("abcdefg"), Decimal(1)),
+        ("`a.b`.`C d`.`e``f` = 'x'", ("a.b", "C d", "e`f"), "x"),
+        ("`a`.b.c.d.`e.f`.G = 'x'", ("a", "b", "c", "d", "e.f", "G"), "x"),
+        ("key.value = -1.50", ("key", "value"), Decimal("-1.50")),
+        ("Größe = 'ö'", ("Größe",), "ö"),
+        ("`current_date` == true", ("current_date",), True),
+        ("a = 1e5", ("a",), Decimal("1e5")),
+        ("a = 12345678901234567890123.000000000000000001", ("a",), Decimal("12345678901234567890123.000000000000000001")),
+        (r"a = 'it\'s \\'", ("a",), "it's \\"),
+    ],
+)  # fmt: skip
+def test_paths_and_values_are_as_they_are_written(
+    text: str, path: tuple[str, ...], value: str | Decimal | bool
+) -> None:
+    assert repr(parse_condition(text)) == repr(OneOf(path, (value,)))
+
+
+def test_only_a_condition_pays_for_the_parser_of_sql() -> None:
+    code = "import sys, driftline.settings as s; s.from_properties(s.as_properties({'key': 'id'})); print('sqlglot' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stdout == "False\n"
 
 
 def test_settings_of_a_key() -> None:
@@ -132,7 +176,7 @@ def test_settings_of_a_key() -> None:
         ({"key": "id", "policy": "strict"}, "id: the policy is strict, and fields of the key need preserve"),
         ({"key": "id", "hints": {"id": "list<long>"}}, "id: a key is no list"),
         ({"key": "a b."}, "'a b.' is not a path"),
-        ({"key": "id", "delete_when": "op ="}, "a value should stand"),
+        ({"key": "id", "delete_when": "op ="}, "delete_when: 'op =' is no condition"),
     ],
 )
 def test_settings_that_cannot_be(given: dict[str, object], says: str) -> None:

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from msgspec import Raw, json
 from numpy.typing import NDArray
 
+from driftline.core.planning.condition import Condition, Junction, OneOf, paths_of
 from driftline.core.planning.gc_pause import no_search
-from driftline.core.planning.row_key import Condition, Junction, OneOf, paths_of
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
 from driftline.core.values.parse import Malformed, Number, parse, reason
