@@ -150,10 +150,12 @@ class RowsObserver:
     def result(self) -> Observation:
         """The observation so far."""
         seen = self._observer.result()
-        if self._deletes is not None and 0 < self._deleted == seen.tally.records:
-            seen = replace(seen, shape=self._deletes.shape(seen.shape))
         tally = replace(
-            seen.tally, malformed=self._refused, reasons=tuple(self._bad), excluded=Counter(self._counts)
+            seen.tally,
+            malformed=self._refused,
+            reasons=tuple(self._bad),
+            excluded=Counter(self._counts),
+            deletes=self._deleted,
         )
         return replace(seen, tally=tally)
 
@@ -237,10 +239,13 @@ def together(parts: Iterable[Observation], struct: Struct, label: str, terms: Ad
     """Merge the observations of all parts of one reader.
 
     Declared columns count even without a part. Refused rows leave no trace: no types that only they had, and
-    no columns if no row is left.
+    no columns if no row is left; nor do rows that delete, if there are no others.
     """
     declared = shape_of(struct, Place(label), empty_names=terms.settings.keep_empty_names)
-    whole = merge_observations(list(parts) or [Observation(declared)])
+    whole = merge_observations([Observation(declared), *parts])
+    deletes = DeleteFilter.of(terms)
+    if deletes is not None and 0 < whole.tally.deletes == whole.tally.records:
+        whole = replace(whole, shape=deletes.shape(whole.shape))
     for conflict in terms.conflicts:
         if conflict.facet is not None and conflict.inexact is None:
             _forget(whole.shape.fields, conflict.path, conflict.facet)
