@@ -11,12 +11,13 @@ import pytest
 from core.tasks import run
 from driftline.convert import Converter
 from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings, lean
+from driftline.core.planning.routes import Conflict, Settings, lean
+from driftline.core.planning.shape import Facet
 from driftline.core.schema.types import INT, LONG, STRING, Field, Map, Schema, Struct
 from driftline.keys.slices import DELETES
 from driftline.observe.expect import expect
 from driftline.readers.columnar.parts import PartReader, ReaderPart
-from driftline.readers.columnar.rows import Rows, together
+from driftline.readers.columnar.rows import Rows, RowsObserver, rejects_of, together
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.rejects import Origin
 from driftline.readers.terms import AdmissionTerms
@@ -144,3 +145,21 @@ def test_of_rows_that_all_delete_no_type_is_left() -> None:
         (record,) = (profile.record for profile in seen.shape.fields["k"].facets.values())
         assert record is not None
         assert ("gone" in record.fields) == ("v" in fields)
+
+
+def test_a_delete_that_is_refused_waits_whole() -> None:
+    no_key = Conflict(("k", "at"), "the order", Facet(0, LONG), "order: none", inexact=Facet(0, INT))
+    terms = AdmissionTerms(expect(Schema(), SETTINGS), SETTINGS, conflicts=(no_key,))
+    reader = Reader(["d", "c", "d"])
+    some = reader.batch.column(1).to_pylist()
+    some[0]["at"] = 2**40
+    rows = Rows(reader.batch.set_column(1, reader.batch.schema.field(1), pa.array(some)), "f")
+    fed = RowsObserver(STRUCT, "f", terms).feed(rows)
+    (reject,) = rejects_of(fed.rows, STRUCT, terms, None)
+
+    assert fed.deletes is not None
+    assert list(zip(fed.accepted.column(0).to_pylist(), fed.deletes.to_pylist(), strict=True)) == [
+        (1, False),
+        (2, True),
+    ]
+    assert json.loads(reject.raw)["op"] == "d"
