@@ -273,10 +273,6 @@ def _check_roles(settings: Settings) -> None:
     """Raise UsageError where a field of the row key has settings of its own that it cannot have."""
     if settings.row_key is None:
         return
-    for path in settings.row_key.delete_paths:
-        for depth in range(1, len(path) + 1):
-            if settings.contract.at(path[:depth]).excluded:
-                raise UsageError(f"{spelled_path(path[:depth])} is excluded, and delete_when needs it")
     for path, role in settings.row_key.roles.items():
         for depth in range(1, len(path) + 1):
             contract_ = settings.contract.at(path[:depth])

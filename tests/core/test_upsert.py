@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.test_convert_rules import Lines
-from driftline.convert import Converter, arrow_schema
+from driftline.convert import arrow_schema
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import LONG, Field, Schema, Struct
+from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
-from driftline.ingest.batch import Planned
 from driftline.ingest.recent import RecentBatches
-from driftline.ingest.upsert import Changes, check_possible
+from driftline.ingest.upsert import Changes
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys
 from driftline.keys.settle import Found, KeyCounts
 from driftline.keys.slices import RowSlice, Slices
+from driftline.observe.expect import expect
+from driftline.readers.deletes import DeleteFilter
+from driftline.readers.json.rows import JsonRows, LineTask, Run
+from driftline.readers.rejects import Origin, Reject
+from driftline.readers.terms import AdmissionTerms
 from driftline.settings import as_properties, from_properties
 from driftline.write import BatchFolder
 
@@ -67,24 +71,31 @@ class FilesTable:
 
     def ingest(self, batch: Sequence[Event], settings: Settings) -> tuple[KeyCounts, int]:
         texts = [json.dumps(event).encode() for event in batch]
-        scan: Any = Lines(texts, self.schema, settings)
+        terms = AdmissionTerms(expect(self.schema, settings), settings)
+        deletes = DeleteFilter.of(terms)
+        scan: Any = Lines(texts if deletes is None else deletes.lines(texts)[0], self.schema, settings)
         observed, planned = accepted(scan, RecentBatches(), lambda _: None)
-        scan, self.schema, struct = observed.scan, planned.schema, planned.schema.struct
-        kept, refused = scan.records()
+        terms = replace(terms, judge=observed.scan.judge)  # type: ignore[attr-defined]
+        self.schema, struct = planned.schema, planned.schema.struct
+        make = JsonRows.of(planned, struct, terms, observed.seen)
         folder = self.folder / f"batch{self.batches}"
         folder.mkdir()
         self.batches += 1
-        parts = []
-        for number, some in enumerate((kept[:5], kept[5:])):
-            rows = Converter(struct, planned.route, settings).of_json(some)
-            if len(rows):
-                parts.append(RowSlice(f"{number}.arrow", len(rows), rows.nbytes))
-                with pa.ipc.new_file(str(folder / parts[-1].name), rows.schema) as file:
-                    file.write(rows)
+        parts, malformed = [], 0
+        task, reject = LineTask(make.observer(), make, deletes), partial(Reject, Origin("batch"), b"")
+        for number, lines in enumerate((texts[:5], texts[5:])):
+            some, rejects = task.observe([Run(lines, "batch", 1 + 5 * number, lambda _, why: reject(why))])
+            malformed += 0 if rejects is None else len(rejects)
+            batches = [rows for rows, _ in task.convert(some) if len(rows)]
+            if batches:
+                parts.append(RowSlice(f"{number}.arrow", sum(map(len, batches)), 1))
+                with pa.ipc.new_file(str(folder / parts[-1].name), batches[0].schema) as file:
+                    for rows in batches:
+                        file.write(rows)
         assert settings.row_key is not None
         slices = Slices(BatchFolder(str(folder)), parts)
         changes = Changes("t", slices, struct, settings.row_key, settings.mark)
-        return changes.settle(None, self, {}), len(refused)  # type: ignore[arg-type]
+        return changes.settle(None, self, {}), malformed  # type: ignore[arg-type]
 
     def rows(self) -> list[Event]:
         out = []
@@ -210,24 +221,59 @@ def test_a_key_that_is_not_a_number_is_no_silent_loss(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "more"),
     [
-        ({"id": 1, "b": 1, "a": {"op": "d"}}, {"max_columns": 2}),
-        ({"id": 1, "a": {"op": "d"}}, {"new_fields": {"a": "hold"}}),
-        ({"id": 1, "a": [{"op": "d"}]}, {}),
-        ({"id": 1, "a": {f"2026-01-{day:02}": "d" for day in range(1, 32)}}, {"maps": "auto"}),
+        ({"b": 1, "a": {"op": "d"}}, {"max_columns": 2}),
+        ({"a": {"op": "d"}}, {"new_fields": {"a": "hold"}}),
+        ({"a": {"op": "d"}}, {"exclude": ["a"]}),
+        ({"a": {"op": "d", **{f"2026-01-{day:02}": "d" for day in range(1, 32)}}}, {"maps": "auto"}),
     ],
-    ids=["beyond a limit", "held", "in a list", "in a map"],
+    ids=["beyond a limit", "held", "excluded", "in a map"],
 )
-def test_what_deletes_is_not_looked_for_in_vain(record: Event, more: dict[str, object]) -> None:
-    deletes = {"key": "id", "delete_when": "a.op = 'd' or a.op is null"}
-    settings = from_properties(as_properties({**deletes, "beyond": "rest", **more}))
-    table = Schema(Struct((Field("id", LONG, 1),)))
-    scan: Any = Lines([json.dumps(record).encode()], table, settings)
-    observed, planned = accepted(scan, RecentBatches(), lambda _: None)
-    batch: Any = SimpleNamespace(table=SimpleNamespace(name="t"), source=SimpleNamespace(in_order=True))
-    state: Any = None
+def test_a_record_deletes_whatever_column_its_fields_have(
+    tmp_path: Path, record: Event, more: dict[str, object]
+) -> None:
+    table = FilesTable(tmp_path)
+    settings = from_properties(
+        as_properties({"key": "id", "delete_when": "a.op = 'd'", "beyond": "rest", **more})
+    )
+    table.ingest([{"id": 1}, {"id": 2}], settings)
+    counts, malformed = table.ingest([{"id": 1, **record}, {"id": 2, "a": [{"op": "d"}]}], settings)
 
-    with pytest.raises(DataError, match=r"t: delete_when needs a\.op, and values of it have no column"):
-        check_possible(Planned(batch, state, observed, planned))
+    assert (counts, malformed) == (KeyCounts(updated=1, deleted=1), 0)
+
+
+def test_conditions_compare_by_kind_where_a_field_became_a_text(tmp_path: Path) -> None:
+    table = FilesTable(tmp_path)
+    settings = from_properties(as_properties({"key": "id", "delete_when": "op = 1 or gone = 'true'"}))
+    first = [{"id": id_, "op": "x", "gone": "x"} for id_ in range(4)]
+    table.ingest(first, settings)
+    counts, _ = table.ingest(
+        [{"id": 0, "op": "1"}, {"id": 1, "op": 1.0}, {"id": 2, "gone": True}, {"id": 3, "gone": "true"}],
+        settings,
+    )
+
+    assert counts == KeyCounts(updated=2, deleted=2)
+    assert sorted(row["id"] for row in table.rows()) == [0, 2]
+
+
+HOSTILE = [[1], {"x": {"y": 1}}, "text", 1e300, True, "2026-01-01", 2**70, {}]
+
+
+def test_of_a_delete_only_key_and_order_are_read(tmp_path: Path) -> None:
+    table = FilesTable(tmp_path)
+    given = {"key": "id, k.b", "order_by": "k.at", "delete_when": "not (op != 'd')"}
+    settings = from_properties(as_properties(given))
+    made = [{"id": n, "k": {"b": "x", "at": n}, "n": n, "op": "c"} for n in range(len(HOSTILE) + 1)]
+    table.ingest(made, settings)
+    before = table.schema
+    deletes = [
+        {"id": n, "k": {"b": "x", "at": n, "n": bad, f"new{n}": 1}, "n": bad, f"new{n}": bad, "op": "d"}
+        for n, bad in enumerate(HOSTILE)
+    ]
+    counts, malformed = table.ingest(deletes, settings)
+
+    assert (counts, malformed) == (KeyCounts(deleted=len(HOSTILE)), 0)
+    assert table.schema == before
+    assert [row["id"] for row in table.rows()] == [len(HOSTILE)]
 
 
 def _struct(table: FilesTable) -> Struct:

@@ -83,6 +83,23 @@ def test_keys_of_typed_rows_and_of_several_fields(lake: Lake, table_name: str) -
     assert sorted(row.n for row in table.read().collect()) == [2, 3, 4]
 
 
+def test_a_delete_is_known_by_its_record_and_makes_no_column(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, spark = lake.table(table_name), lake.spark
+    first = [{"id": n, "seq": 1, "n": n, "op": "x"} for n in range(4)]
+    table.ingest(first, settings={**SETTINGS, "delete_when": "op = 1"})
+    columns = table.read().columns
+    drifting = [{"id": 0, "seq": 2, "n": 0, "op": "1"}, {"id": 1, "seq": 2, "n": [1], "new": 1, "op": 1}]
+    result = table.ingest(put(tmp_path / "drifting.jsonl", drifting))
+    assert (result.to_dict()["updated"], result.to_dict()["deleted"]) == (1, 1)
+    result = table.ingest(spark.sql("select 2L as id, 2L as seq, array(1) as n, 1.0D as op, 'x' as other"))
+
+    assert (result.to_dict()["deleted"], result.rows_quarantined) == (1, 0)
+    assert table.read().columns == columns
+    assert held(table) == {("number", Decimal(0)): 0, ("number", Decimal(3)): 3}
+
+
 def test_others_in_between_and_the_batch_is_settled_anew(
     lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,19 +12,18 @@ import pyarrow as pa
 
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.routes import Plan
 from driftline.core.planning.row_key import ORDER_KIND, RowKey
-from driftline.core.schema.types import List, Map, Path, Struct, dotted
+from driftline.core.schema.types import Struct, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.rewrite import rewrites
-from driftline.keys.columns import PlacedColumn, by_id, columns_of, holds, values_of
+from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
 from driftline.keys.identity import BatchKeys
 from driftline.keys.order import orders
 from driftline.keys.settle import KeyCounts, Latest, settle
-from driftline.keys.slices import Slices
+from driftline.keys.slices import DELETES, Slices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,12 +47,6 @@ def check_possible(planned: Planned) -> None:
             f"{table}: records of several types come in no order, and the table has no order_by",
             "name the field that orders changes when the table is made: --order-by PATH",
         )
-    for path in row_key.delete_paths:
-        if _is_hidden(planned.plan, path, planned.settings.mark):
-            raise DataError(
-                f"{table}: delete_when needs {spelled_path(path)}, and values of it have no column of their own",
-                "give them one: a higher max_columns, new_fields = add or maps = off for the path",
-            )
     # Which row a null value deletes, the key of its message says.
     if count := planned.seen.tally.tombstones:
         raise DataError(
@@ -61,16 +54,6 @@ def check_possible(planned: Planned) -> None:
             "which is not read yet",
             "leave them out before, or have deletes come as records: --delete-when",
         )
-
-
-def _is_hidden(plan: Plan, path: Path, mark: str) -> bool:
-    """True if values at the path go to the rest, into a map or a list, where conditions do not look."""
-    in_rest = {sent for field in plan.route.fields for sent in field.rest_paths((field.key,))}
-    parents = [path[:depth] for depth in range(1, len(path))]
-    columns = (c for parent in parents for c in columns_of(plan.schema.struct, parent, mark))
-    return not in_rest.isdisjoint([*parents, path]) or any(
-        isinstance(column.field.type, List | Map) for column in columns
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +103,16 @@ class Changes:
         return list(columns_of(self.struct, path, self.mark))
 
     def _needed(self) -> Sequence[str]:
-        """The names of the columns that hold keys, orders and what deletes are known by."""
-        fields = {path[0] for path in (*self.row_key.key, *self.row_key.order_by, *self.row_key.delete_paths)}
+        """The names of the columns that hold keys and orders, and of the one that flags deletes."""
+        fields = {path[0] for path in (*self.row_key.key, *self.row_key.order_by)}
         columns = chain.from_iterable(columns_of(self.struct, (field,), self.mark) for field in fields)
-        return [column.path[0] for column in columns]
+        flags = [] if self.row_key.delete_when is None else [DELETES]
+        return [*(column.path[0] for column in columns), *flags]
 
     def _deletes(self, rows: pa.Table) -> NDArray[np.bool_]:
         if self.row_key.delete_when is None:
             return np.zeros(len(rows), np.bool_)
-        flags = holds(self.row_key.delete_when, rows, self.struct, self.mark).fill_null(False)
-        return np.asarray(
-            flags.to_numpy(zero_copy_only=False) if isinstance(flags, pa.Array) else flags, np.bool_
-        )
+        return np.asarray(rows[DELETES], np.bool_)
 
     def _check_all(self, values: pa.Array, role: str, paths: Sequence[tuple[str, ...]]) -> None:
         """Raise DataError for a record without a key or an order that was let through."""

@@ -1,20 +1,16 @@
-"""The columns of a table that hold a field's values, and conditions over them."""
+"""The columns of a table that hold a field's values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from functools import reduce
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from driftline.core.planning.row_key import Condition, IsNull, Junction, Literal, Negation, OneOf
 from driftline.core.schema.naming import by_key
 from driftline.core.schema.types import Field, Path, Primitive, Struct
 from driftline.keys.finder import column_at
-from driftline.keys.identity import FieldColumns, by_kind, key_text
+from driftline.keys.identity import FieldColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,48 +40,3 @@ def values_of(columns: Sequence[PlacedColumn]) -> FieldColumns:
 def by_id(rows: pa.Table, columns: Sequence[PlacedColumn]) -> pa.Table:
     """The columns of some rows, named by their ids."""
     return pa.table({str(c.field.id): column_at(rows, c.path) for c in columns})
-
-
-def holds(condition: Condition, rows: pa.Table, struct: Struct, mark: str) -> pa.ChunkedArray | pa.Array:
-    """Flag the rows for which the condition is true; null where SQL would not know."""
-    match condition:
-        case IsNull(path):
-            nulls = (column_at(rows, c.path).is_null() for c in columns_of(struct, path, mark))
-            return reduce(pc.and_, nulls, pa.repeat(True, len(rows)))
-        case OneOf(path, values):
-            return _one_of(list(columns_of(struct, path, mark)), values, rows)
-        case Negation(part):
-            return pc.invert(holds(part, rows, struct, mark))
-        case Junction(parts, any_of):
-            both = pc.or_kleene if any_of else pc.and_kleene
-            return reduce(both, (holds(part, rows, struct, mark) for part in parts))
-
-
-def _one_of(columns: Sequence[PlacedColumn], values: Sequence[Literal], rows: pa.Table) -> pa.Array:
-    """Flag the rows whose field has one of the values, null where it has none at all."""
-    flags = pa.repeat(False, len(rows))
-    has_value = flags
-    for type_, column in values_of(columns).values(by_id(rows, columns)):
-        has_value = pc.or_(has_value, column.is_valid())
-        for kind, texts in by_kind(column, type_):
-            for value in values:
-                if kind == _kind(value):
-                    flags = pc.or_(flags, pc.equal(texts, _comparable(value)).fill_null(False))
-    return pc.if_else(has_value, flags, pa.scalar(None, pa.bool_()))
-
-
-def _kind(value: Literal) -> str:
-    """The kind of a literal, as `identity.by_kind` has them."""
-    match value:
-        case bool():
-            return "boolean"
-        case str():
-            return "text"
-        case _:
-            return "whole" if value == value.to_integral_value() and abs(value) < 2**63 else "number"
-
-
-def _comparable(value: Literal) -> str | int | bool | None:
-    if isinstance(value, Decimal):
-        return int(value) if _kind(value) == "whole" else key_text(value)
-    return value

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+DELETES = "\0deletes"  # of a slice, the column that flags rows which delete; no table has one of this name
+
+
 @dataclass(frozen=True, slots=True)
 class RowSlice:
     """A file of rows in a batch's folder; ``size``: bytes in memory."""
@@ -105,6 +108,11 @@ def _columns(folder: BatchFolder, part: RowSlice, names: Sequence[str]) -> pa.Ta
         return pa.ipc.open_file(file, options=options).read_all().select(names)
 
 
+def _of_table(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of a slice that the table has."""
+    return batch.drop_columns([DELETES]) if DELETES in batch.schema.names else batch
+
+
 @dataclass(frozen=True, slots=True)
 class _LiveRows:
     """Makes the rows of slices that live. ``parts``: each slice, with the file that names its rows."""
@@ -126,7 +134,7 @@ class _LiveRows:
                 batch = reader.get_batch(batch_number)
                 low, high = np.searchsorted(live, [begin, begin + batch.num_rows])
                 if low < high:
-                    rows = batch.take(pa.array(live[low:high] - begin))
+                    rows = _of_table(batch).take(pa.array(live[low:high] - begin))
                     yield self._ordered(rows, order.slice(low, high - low))
                 begin += batch.num_rows
         return Reported(None)

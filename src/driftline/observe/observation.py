@@ -34,7 +34,8 @@ class Tally:
 
     ``malformed``: lines that are no records, or are refused; ``tombstones``: null values of a topic, which
     are no records either. ``excluded``: records with a value at an
-    excluded path. ``dropped_names``: the number of empty keys, by the path of their record.
+    excluded path. ``dropped_names``: the number of empty keys, by the path of their record. ``deletes``: of
+    the rows of columns, those that delete.
     """
 
     records: int = 0
@@ -43,6 +44,7 @@ class Tally:
     reasons: tuple[MalformedRecord, ...] = ()
     excluded: Counter[str] = field(default_factory=Counter)
     tombstones: int = 0
+    deletes: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -52,6 +54,7 @@ class Tally:
             tuple(sorted({*self.reasons, *other.reasons})[:REASONS]),
             self.excluded + other.excluded,
             self.tombstones + other.tombstones,
+            self.deletes + other.deletes,
         )
 
 

@@ -25,6 +25,7 @@ from driftline.observe.json_files import (
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
+from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import JsonRows
 from driftline.readers.json.splits import SplitReader
 from driftline.runtime.stores import at_once, mapped
@@ -155,6 +156,7 @@ class JsonScan(BatchScan):
         terms, first = self.terms, RecordShape()
         beginning, behind = _heads(self.splits)
         observer = JsonObserver(terms.known, terms.settings, terms.judge, many=FEWER_KEYS)
+        deletes = DeleteFilter.of(terms)
         for heads in (beginning, behind):
             read = at_once(lambda head: list(blocks(head, terms.settings.max_record_bytes)), heads)
             for head, texts in zip(heads, read, strict=True):
@@ -162,7 +164,8 @@ class JsonScan(BatchScan):
                 # none is before its first byte's number.
                 line = 1 + head.start
                 for lines in texts:
-                    observer.feed(lines, head.path, line)
+                    observed_lines = lines if deletes is None else deletes.lines(lines)[0]
+                    observer.feed(observed_lines, head.path, line)
                     line += len(lines)
             if heads is beginning:
                 first = copied(observer.result().shape)

@@ -20,6 +20,7 @@ from driftline.core.schema.place import Place
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.rows import (
+    FedRows,
     Rows,
     RowsObserver,
     admitted,
@@ -262,7 +263,7 @@ class AcceptedValues(NamedTuple):
     """The accepted records of a batch by kind, each with the rows that they are of."""
 
     batch: pa.RecordBatch
-    alike: Sequence[tuple[Alike, pa.RecordBatch]]
+    alike: Sequence[tuple[Alike, FedRows]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,27 +305,29 @@ class OpenValues:
         """Observe the records of a batch that are accepted."""
         rejects, accepted = list(group.rejects), []
         for alike in group.alike:
-            batch = self._values.observer(alike.key, alike.struct).feed(alike.rows)
-            rejects += rejects_of(alike.rows, alike.struct, self._terms, everything)
-            accepted.append((alike, batch))
+            fed = self._values.observer(alike.key, alike.struct).feed(alike.rows)
+            rejects += rejects_of(fed.rows, alike.struct, self._terms, everything)
+            accepted.append((alike, fed))
         return AcceptedValues(group.batch, accepted), reject_batch(rejects) if rejects else None
 
     def convert(self, accepted: AcceptedValues) -> Iterator[pa.RecordBatch]:
         """Make rows of the records, with their metadata."""
         assert self._converter is not None
-        for alike, batch in accepted.alike:
-            if batch.num_rows:
-                rows = table_rows(self._converter, batch, alike.struct)
-                yield self._completed(rows, accepted.batch, alike)
+        for alike, fed in accepted.alike:
+            if fed.accepted.num_rows:
+                rows = table_rows(self._converter, [fed], alike.struct)
+                yield self._completed(rows, accepted.batch, alike, fed)
 
     def observed(self) -> ObservedRecords:
         """The observations by kind."""
         return self._values.seen()
 
-    def _completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, alike: Alike) -> pa.RecordBatch:
+    def _completed(
+        self, rows: pa.RecordBatch, batch: pa.RecordBatch, alike: Alike, fed: FedRows
+    ) -> pa.RecordBatch:
         if self._own is None:
             return rows
-        flags = admitted(alike.rows, alike.struct, self._terms)
+        flags = admitted(fed.rows, alike.struct, self._terms)
         at: list[int] = np.asarray(alike.places)[flags].tolist()
         return with_metadata(rows, batch.column("metadata"), at, self._own)
 

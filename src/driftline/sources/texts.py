@@ -13,6 +13,7 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
+from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.task import TaskReader
@@ -147,7 +148,7 @@ class OpenTexts:
             if make is None
             else make.observer()
         )
-        self._lines = LineTask(observer, make)
+        self._lines = LineTask(observer, make, DeleteFilter.of(terms))
 
     def groups(self) -> Iterator[TextGroup]:
         """Read the texts, batch by batch."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from driftline.core.planning.contract import parse_path, parse_paths, spelled_path
+from driftline.core.planning.condition import Condition
+from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import STRING, Field, Path
@@ -23,41 +21,6 @@ ORDER_COLUMN = Field(
     STRING,
     doc=f"{METADATA}{ORDER_KIND}\nthe order of the row's latest change, as a text that sorts",
 )
-
-Literal: TypeAlias = str | Decimal | bool
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """``PATH IS NULL``."""
-
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """``PATH IN (…)``; with one value, ``PATH = …``."""
-
-    path: Path
-    values: tuple[Literal, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Negation:
-    """``NOT …``."""
-
-    part: Condition
-
-
-@dataclass(frozen=True, slots=True)
-class Junction:
-    """Conditions of which all hold, or ``any_of`` them."""
-
-    parts: tuple[Condition, ...]
-    any_of: bool
-
-
-Condition: TypeAlias = IsNull | OneOf | Negation | Junction
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +49,16 @@ class RowKey:
         return cls(keys, orders, parse_condition(delete_when) if delete_when else None)
 
     @property
-    def delete_paths(self) -> set[Path]:
-        """The fields that `delete_when` asks for."""
-        return set() if self.delete_when is None else set(_paths(self.delete_when))
-
-    @property
     def roles(self) -> dict[Path, str]:
         """The role of each field."""
         return dict.fromkeys(self.key, KEY) | dict.fromkeys(self.order_by, ORDER)
 
 
-def _paths(condition: Condition) -> Iterator[Path]:
-    match condition:
-        case Negation(part):
-            yield from _paths(part)
-        case Junction(parts):
-            for part in parts:
-                yield from _paths(part)
-        case _:
-            yield condition.path
+def parse_condition(text: str) -> Condition:
+    """Read what `delete_when` says. Raises ValueError."""
+    from driftline.core.planning.condition_sql import condition_of  # late: sqlglot is slow to import
+
+    return condition_of(text)
 
 
 def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str]) -> None:
@@ -125,122 +79,3 @@ def refuse_key(table: str, properties: Mapping[str, str], reason: str, instead: 
     """Raise DataError with the ``reason`` if the table has a key; ``instead``: what to do."""
     if properties.get(KEY_PROPERTY):
         raise DataError(f"{table} has a key ({properties[KEY_PROPERTY]}): {reason}", instead)
-
-
-_TOKEN = re.compile(
-    r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w`]))|(?P<symbol><>|!=|[=(),])"
-    r"|(?P<path>(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))*))"
-)
-_END = ("end", "")
-
-
-def parse_condition(text: str) -> Condition:
-    """Read a condition: ``PATH = value``, ``!=``, ``IN (…)``, ``IS NULL``, with AND, OR, NOT and brackets.
-
-    Values are texts in single quotes, numbers, true and false. Raises ValueError.
-
-    >>> parse_condition("op = 'd' or value is null").any_of
-    True
-    """
-    parser = _ConditionParser(list(_tokens(text)), text)
-    condition = parser.alternatives()
-    parser.expect(_END[1])
-    return condition
-
-
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    position, end = 0, len(text.rstrip())
-    while position < end:
-        match = _TOKEN.match(text, position)
-        if match is None or match.lastgroup is None:
-            raise ValueError(f"{text[position:].strip()!r} is not understood in {text!r}")
-        yield match.lastgroup, match[match.lastgroup]
-        position = match.end()
-
-
-@dataclass(slots=True)
-class _ConditionParser:
-    tokens: Sequence[tuple[str, str]]
-    text: str
-    at: int = field(default=0)
-
-    def alternatives(self) -> Condition:
-        """Read parts with OR between them."""
-        parts = [self.conjunction()]
-        while self._word("or"):
-            parts.append(self.conjunction())
-        return parts[0] if len(parts) == 1 else Junction(tuple(parts), any_of=True)
-
-    def conjunction(self) -> Condition:
-        """Read parts with AND between them."""
-        parts = [self.single()]
-        while self._word("and"):
-            parts.append(self.single())
-        return parts[0] if len(parts) == 1 else Junction(tuple(parts), any_of=False)
-
-    def single(self) -> Condition:
-        """Read one test, or a condition in brackets."""
-        if self._word("not"):
-            return Negation(self.single())
-        if self._word("("):
-            condition = self.alternatives()
-            self.expect(")")
-            return condition
-        return self._test()
-
-    def _test(self) -> Condition:
-        kind, token = self._next()
-        if kind != "path":
-            raise ValueError(f"a field should stand where {token or 'the end'!r} stands in {self.text!r}")
-        path = parse_path(token)
-        if self._word("is"):
-            negated = self._word("not")
-            self.expect("null")
-            return Negation(IsNull(path)) if negated else IsNull(path)
-        negated = self._word("not")
-        if negated or self._peek() == "in":
-            self.expect("in")
-            self.expect("(")
-            values = [self._value()]
-            while self._word(","):
-                values.append(self._value())
-            self.expect(")")
-        else:
-            _, symbol = self._next()
-            if symbol not in ("=", "!=", "<>"):
-                raise ValueError(f"=, !=, IN or IS should stand behind {token} in {self.text!r}")
-            negated, values = symbol != "=", [self._value()]
-        one_of = OneOf(path, tuple(values))
-        return Negation(one_of) if negated else one_of
-
-    def _value(self) -> Literal:
-        kind, token = self._next()
-        if kind == "text":
-            return token[1:-1].replace("''", "'")
-        if kind == "number":
-            return Decimal(token)
-        if token.lower() in ("true", "false"):
-            return token.lower() == "true"
-        raise ValueError(f"a value should stand where {token or 'the end'!r} stands in {self.text!r}")
-
-    def expect(self, word: str) -> None:
-        """Pass over this word. Raises ValueError for another."""
-        if not self._word(word):
-            raise ValueError(
-                f"{word.upper() or 'the end'} should stand where {self._peek() or 'the end'!r} stands in {self.text!r}"
-            )
-
-    def _peek(self) -> str:
-        kind, token = self.tokens[self.at] if self.at < len(self.tokens) else _END
-        return token if kind == "text" else token.lower()
-
-    def _next(self) -> tuple[str, str]:
-        token = self.tokens[self.at] if self.at < len(self.tokens) else _END
-        self.at += 1
-        return token
-
-    def _word(self, word: str) -> bool:
-        if self._peek() != word:
-            return False
-        self.at += 1
-        return True

@@ -22,6 +22,7 @@ from driftline.observe.arrow import ArrowObserver, shape_of
 from driftline.observe.observation import REASONS, MalformedRecord, Observation, merge_observations
 from driftline.observe.refused import first_conflicts, having
 from driftline.observe.sample import SAMPLE, sample
+from driftline.readers.deletes import DeleteFilter, flagged
 from driftline.readers.rejects import Origin, Reject, reject_batch
 from driftline.readers.shares import gathered
 from driftline.readers.task import Diverged
@@ -37,13 +38,25 @@ class Rows:
 
     ``batch``: an array for each field of the reader's struct, in its order, each of the type that
     `driftline.convert.arrow_type` names. ``source``: the file. ``rejects``: texts among the rows that are no
-    records. ``origin``: the origin of a row by its number, if the file alone is not enough.
+    records. ``origin``: the origin of a row by its number, if the file alone is not enough. ``whole``: the
+    rows as they came, if those that delete were cut.
     """
 
     batch: pa.RecordBatch
     source: str
     rejects: Sequence[Reject] = ()
     origin: Callable[[int], Origin] | None = None
+    whole: pa.RecordBatch | None = None
+
+
+class FedRows(NamedTuple):
+    """Rows as they were observed: ``accepted`` are those without a conflict. ``deletes``: flags of these that
+    delete, if some may.
+    """
+
+    rows: Rows
+    accepted: pa.RecordBatch
+    deletes: pa.Array | None = None
 
 
 class ColumnReader(Protocol):
@@ -88,7 +101,8 @@ def rejects_of(rows: Rows, struct: Struct, terms: AdmissionTerms, everything: st
         return
     numbers = first_conflicts(rows.batch, struct, conflicts)
     chosen = numbers >= (0 if everything is None else -1)
-    texts = row_texts(rows.batch.filter(pa.array(chosen)), struct)
+    whole = rows.batch if rows.whole is None else rows.whole
+    texts = row_texts(whole.filter(pa.array(chosen)), struct)
     origin, file = rows.origin or (lambda _: file), Origin(rows.source or None)
     for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
         why = conflicts[numbers[row]] if numbers[row] >= 0 else everything or ""
@@ -103,24 +117,30 @@ class RowsObserver:
         self._observer = ArrowObserver(
             struct, terms.known, label, empty_names=terms.settings.keep_empty_names
         )
+        self._deletes = DeleteFilter.of(terms)
         self._excluded = list(excluded_paths(terms.settings.contract))
         self._counts: Counter[str] = Counter()
-        self._refused = 0
+        self._refused = self._deleted = 0
         self._bad: list[MalformedRecord] = []
 
-    def feed(self, rows: Rows) -> pa.RecordBatch:
+    def feed(self, rows: Rows) -> FedRows:
         """Observe the accepted rows, and return them."""
-
+        deletes: pa.Array | None = None
+        if self._deletes is not None:
+            batch, deletes = self._deletes.rows(rows.batch, self.struct)
+            rows = replace(rows, batch=batch, whole=rows.batch)
         batch = rows.batch
         if self.terms.conflicts:
-            batch = batch.filter(pa.array(admitted(rows, self.struct, self.terms)))
+            flags = pa.array(admitted(rows, self.struct, self.terms))
+            batch, deletes = batch.filter(flags), None if deletes is None else deletes.filter(flags)
         self._observer.feed(batch)
+        self._deleted += 0 if deletes is None else deletes.true_count
         for path in self._excluded:
             if count := int(having(batch, self.struct, path).sum()):
                 self._counts[dotted(path)] += count
         self._refused += rows.batch.num_rows - batch.num_rows
         self.refused(rows.rejects)
-        return batch
+        return FedRows(rows, batch, deletes)
 
     def refused(self, rejects: Sequence[Reject]) -> None:
         """Count rejects as malformed."""
@@ -131,7 +151,11 @@ class RowsObserver:
         """The observation so far."""
         seen = self._observer.result()
         tally = replace(
-            seen.tally, malformed=self._refused, reasons=tuple(self._bad), excluded=Counter(self._counts)
+            seen.tally,
+            malformed=self._refused,
+            reasons=tuple(self._bad),
+            excluded=Counter(self._counts),
+            deletes=self._deleted,
         )
         return replace(seen, tally=tally)
 
@@ -160,7 +184,7 @@ class AcceptedRows(NamedTuple):
     """The rows of a group without a conflict, and the types of their columns."""
 
     struct: Struct
-    batches: Sequence[pa.RecordBatch]
+    parts: Sequence[FedRows]
 
 
 class OpenRows:
@@ -177,25 +201,28 @@ class OpenRows:
     ) -> tuple[AcceptedRows, pa.RecordBatch | None]:
         """Observe the rows of a group that are accepted."""
         struct = group.observer.struct
-        batches = [batch for rows in group.rows if (batch := group.observer.feed(rows)).num_rows]
+        fed = [group.observer.feed(rows) for rows in group.rows]
         rejects = [
-            reject for rows in group.rows for reject in rejects_of(rows, struct, self._terms, everything)
+            reject for part in fed for reject in rejects_of(part.rows, struct, self._terms, everything)
         ]
-        return AcceptedRows(struct, batches), reject_batch(rejects) if rejects else None
+        parts = [part for part in fed if part.accepted.num_rows]
+        return AcceptedRows(struct, parts), reject_batch(rejects) if rejects else None
 
     def convert(self, accepted: AcceptedRows) -> Iterator[pa.RecordBatch]:
         """Make rows of the table. Raises Diverged if its columns do not take a value."""
-        if accepted.batches:
+        if accepted.parts:
             assert self._converter is not None
-            yield table_rows(self._converter, _joined(accepted.batches), accepted.struct)
+            yield table_rows(self._converter, accepted.parts, accepted.struct)
 
 
-def table_rows(converter: Converter, batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
-    """Convert the rows of a batch. Raises Diverged if the table's columns do not take a value."""
+def table_rows(converter: Converter, parts: Sequence[FedRows], struct: Struct) -> pa.RecordBatch:
+    """Convert the accepted rows. Raises Diverged if the table's columns do not take a value."""
     try:
-        return converter.of_arrow(batch, struct, json=False)
+        rows = converter.of_arrow(_joined([part.accepted for part in parts]), struct, json=False)
     except Lost as error:
         raise Diverged from error
+    flags = [part.deletes for part in parts if part.deletes is not None]
+    return flagged(rows, pa.concat_arrays(flags) if flags else None)
 
 
 def small_together(rows: Iterable[Rows]) -> Iterator[Sequence[Rows]]:
@@ -212,10 +239,13 @@ def together(parts: Iterable[Observation], struct: Struct, label: str, terms: Ad
     """Merge the observations of all parts of one reader.
 
     Declared columns count even without a part. Refused rows leave no trace: no types that only they had, and
-    no columns if no row is left.
+    no columns if no row is left; nor do rows that delete, if there are no others.
     """
     declared = shape_of(struct, Place(label), empty_names=terms.settings.keep_empty_names)
     whole = merge_observations([Observation(declared), *parts])
+    deletes = DeleteFilter.of(terms)
+    if deletes is not None and 0 < whole.tally.deletes == whole.tally.records:
+        whole = replace(whole, shape=deletes.shape(whole.shape))
     for conflict in terms.conflicts:
         if conflict.facet is not None and conflict.inexact is None:
             _forget(whole.shape.fields, conflict.path, conflict.facet)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from driftline.convert import Converter
 from driftline.convert.deep_pickle import pickled
@@ -31,6 +32,7 @@ from driftline.observe.expect import ExpectedField, foreseen
 from driftline.observe.json_lines import JsonObserver, LineNumbers, Looked, Why
 from driftline.observe.observation import Observation
 from driftline.observe.walk import MANY_KEYS
+from driftline.readers.deletes import DeleteFilter, flagged
 from driftline.readers.json.columns import Unparsed, parsed
 from driftline.readers.json.drifted import UsualRecords, taken_apart
 from driftline.readers.rejects import Reject, reject_batch
@@ -161,17 +163,25 @@ class Run(NamedTuple):
 
 
 class AcceptedLines(NamedTuple):
-    """Lines that were observed, with those that are no usual records by their places."""
+    """Lines that were observed, with those that are no usual records by their places, and flags of those that
+    delete, if some may.
+    """
 
     lines: Sequence[bytes]
     looked: Sequence[Looked]
+    deletes: pa.Array | None = None
 
 
 class LineTask:
-    """In a task: observes lines of JSON and, with a ``make``, converts the records among them."""
+    """In a task: observes lines of JSON and, with a ``make``, converts the records among them.
 
-    def __init__(self, observer: JsonObserver, make: JsonRows | None) -> None:
-        self._observer, self._make = observer, make
+    ``deletes``: the filter of those that delete.
+    """
+
+    def __init__(
+        self, observer: JsonObserver, make: JsonRows | None, deletes: DeleteFilter | None = None
+    ) -> None:
+        self._observer, self._make, self._deletes = observer, make, deletes
         self._learnt = -1
 
     def observe(
@@ -181,13 +191,19 @@ class LineTask:
         lines: list[bytes] = []
         judged: list[Looked] = []
         rejects: list[Reject] = []
+        flags: list[NDArray[np.bool_]] = []
         for run in runs:
-            looked = self._observer.feed(run.lines, run.source, run.line)
+            run_lines = run.lines
+            if self._deletes is not None:
+                run_lines, run_flags = self._deletes.lines(run_lines)
+                flags.append(run_flags)
+            looked = self._observer.feed(run_lines, run.source, run.line)
             rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
             if self._make is not None:
                 judged += [(len(lines) + place, why) for place, why in looked]
-                lines += run.lines
-        return AcceptedLines(lines, judged), reject_batch(rejects) if rejects else None
+                lines += run_lines
+        deletes = pa.array(np.concatenate(flags)) if flags else None
+        return AcceptedLines(lines, judged, deletes), reject_batch(rejects) if rejects else None
 
     def convert(self, accepted: AcceptedLines) -> Iterator[Rows]:
         """The rows of the lines. Raises Diverged once a line has more than the plan was made for."""
@@ -197,7 +213,12 @@ class LineTask:
             if not self._make.expected.covers(folded(observer.result().shape)):
                 raise Diverged
             self._learnt = observer.learnt
-        yield from self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
+        made = self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
+        if (deletes := accepted.deletes) is None:
+            yield from made
+            return
+        for rows, places in made:
+            yield flagged(rows, deletes.take(pa.array(places, pa.int64()))), places
 
     def observed(self) -> Observation:
         """The observation of the lines since the last call."""

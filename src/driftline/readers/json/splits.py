@@ -13,6 +13,7 @@ from driftline.core.schema.place import Place
 from driftline.observe.json_files import ObservedSplits, Share, blocks, together
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.observation import Observation
+from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.set_aside import PART
@@ -50,8 +51,9 @@ class OpenSplits:
 
     def __init__(self, reader: SplitReader, share: Share) -> None:
         self._reader, self._share = reader, share
-        make = reader.make
-        self._lines = LineTask(_observer(reader.terms) if make is None else make.observer(), make)
+        make, self._deletes = reader.make, DeleteFilter.of(reader.terms)
+        observer = _observer(reader.terms) if make is None else make.observer()
+        self._lines = LineTask(observer, make, self._deletes)
         self._parts: list[ObservedSplits] = []
         self._part = 0  # the number of its first split
 
@@ -65,7 +67,7 @@ class OpenSplits:
             seen = self._lines.observed()
             if not self._parts and self._reader.make is None:
                 # The first part itself tells where that was seen: its lines are yet to be numbered.
-                self._lines = LineTask(_observer(self._reader.terms, _behind_all(seen)), None)
+                self._lines = LineTask(_observer(self._reader.terms, _behind_all(seen)), None, self._deletes)
             self._parts.append(ObservedSplits(seen, counts))
 
     def observe(

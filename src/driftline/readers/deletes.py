@@ -1,0 +1,195 @@
+"""Records that delete rows: of each only the key and the order are read (section 11.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, TypeAlias, TypedDict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Raw, json
+from numpy.typing import NDArray
+
+from driftline.core.planning.condition import Condition, Junction, OneOf, paths_of
+from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.types import Path, Struct
+from driftline.core.values.parse import Malformed, Number, parse, reason
+from driftline.keys.conditions import Test, holds, record_test
+from driftline.keys.slices import DELETES
+from driftline.observe.decoder import REFUSED
+from driftline.observe.expect import ExpectedField
+from driftline.readers.terms import AdmissionTerms
+
+# Fields by key, each with those below it that are needed; none: all of it is.
+Fields: TypeAlias = "Mapping[str, Fields]"
+
+_split = json.Decoder(dict[str, Raw]).decode
+_OBJECT = ord("{")
+
+
+@dataclass(frozen=True)
+class DeleteFilter:
+    """Cuts records that delete down to their ``fields`` of key and order, before they are observed.
+
+    ``condition``: true for records that delete.
+    """
+
+    condition: Condition
+    fields: Fields
+
+    @classmethod
+    def of(cls, terms: AdmissionTerms) -> DeleteFilter | None:
+        """The filter for a table; None if no record deletes."""
+        row_key = terms.settings.row_key
+        if row_key is None or row_key.delete_when is None:
+            return None
+        return cls(row_key.delete_when, _required(terms.known))
+
+    @no_search()
+    def lines(self, lines: Sequence[bytes]) -> tuple[Sequence[bytes], NDArray[np.bool_]]:
+        """Cut lines of JSON, and flag those that delete. A line that is no record is left as it is."""
+        flags = np.zeros(len(lines), np.bool_)
+        cut = list(lines)
+        decode, deletes = self._decode, self._test
+        for place in self._suspects(lines):
+            line = lines[place]
+            try:
+                record = decode(line)
+            except REFUSED:
+                try:
+                    record = parse(line)
+                except Malformed:
+                    continue
+            if deletes(record) and reason(line) is None:
+                flags[place] = True
+                cut[place] = _cut_text(line, self.fields)
+        return cut, flags
+
+    def rows(self, batch: pa.RecordBatch, struct: Struct) -> tuple[pa.RecordBatch, pa.Array]:
+        """Cut rows of columns, and flag those that delete. ``struct``: the types, by key."""
+        flags = pc.fill_null(holds(self.condition, batch, struct), False)
+        arrays = batch.columns
+        if pc.any(flags).as_py():
+            changes = pa.array(np.arange(len(batch)), mask=flags.to_numpy(zero_copy_only=False))
+            arrays = _cut_columns(arrays, struct, self.fields, changes)
+        # With or without deletes, batches have one schema.
+        schema = pa.schema([f.with_nullable(True) for f in batch.schema])
+        return pa.RecordBatch.from_arrays(arrays, schema=schema), flags
+
+    def shape(self, shape: RecordShape) -> RecordShape:
+        """The part of a shape that records which delete have."""
+        return _cut_shape(shape, self.fields)
+
+    def _suspects(self, lines: Sequence[bytes]) -> Sequence[int]:
+        """The places of lines that may delete."""
+        signs = _signs(self.condition)
+        if signs is None:
+            return range(len(lines))
+        text = b"\n".join(lines)
+        found = [
+            match.start()
+            for sign in (*signs, b"\\")  # any text may be escaped
+            for match in re.finditer(re.escape(sign), text)
+        ]
+        ends = np.cumsum([len(line) + 1 for line in lines])
+        places: list[int] = np.unique(np.searchsorted(ends, found, side="right")).tolist()
+        return places
+
+    @cached_property
+    def _decode(self) -> Any:
+        """The decoder of the fields that the condition asks for; it skips all others."""
+        return json.Decoder(_type(list(paths_of(self.condition))), float_hook=Number).decode
+
+    @cached_property
+    def _test(self) -> Test:
+        return record_test(self.condition)
+
+
+def flagged(rows: pa.RecordBatch, deletes: pa.Array | None) -> pa.RecordBatch:
+    """Rows of a table with flags of those that delete, if some may."""
+    return rows if deletes is None else rows.append_column(DELETES, deletes)
+
+
+def _required(known: ExpectedField) -> Fields:
+    """The fields that each record must have: rows are known or ordered by them, or their columns are
+    required.
+    """
+    return {key: _required(field) for key, field in known.fields.items() if field.required}
+
+
+def _signs(condition: Condition) -> frozenset[bytes] | None:
+    """Texts of which each line without an escape has one if the condition is true; None if there are none."""
+    match condition:
+        case OneOf(_, values):
+            texts = [_sign(value) for value in values if not isinstance(value, Decimal)]
+            return frozenset(texts) if len(texts) == len(values) else None
+        case Junction(parts, any_of):
+            signs = list(map(_signs, parts))
+            known = [some for some in signs if some is not None]
+            if any_of:
+                return frozenset().union(*known) if len(known) == len(signs) else None
+            return known[0] if known else None
+    return None
+
+
+def _sign(value: str | bool) -> bytes:
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    return b'"%b"' % value.encode()
+
+
+def _type(paths: Sequence[Path]) -> Any:
+    """A type for msgspec of records in which these paths alone are read."""
+    keys = dict.fromkeys(path[0] for path in paths)
+    below = {key: [path[1:] for path in paths if path[0] == key] for key in keys}
+    types = {key: _type(inner) | None if all(inner) else object for key, inner in below.items()}
+    return TypedDict("Asked", types, total=False)  # type: ignore[operator]
+
+
+def _cut_text(text: bytes | Raw, fields: Fields) -> bytes:
+    """A record with these fields alone. Of a key that it has twice, the last value counts."""
+    record: dict[str, bytes | Raw] = _split(text)  # type: ignore[assignment]
+    members = []
+    for key, below in fields.items():
+        if key in record:
+            value = record[key]
+            if below and memoryview(value)[0] == _OBJECT:
+                value = _cut_text(value, below)
+            members.append(json.encode(key) + b":" + value)
+    return b"{%b}" % b",".join(members)
+
+
+def _cut_columns(
+    arrays: Sequence[pa.Array], struct: Struct, fields: Fields, changes: pa.Array
+) -> list[pa.Array]:
+    """Columns whose other fields are null in rows that delete. ``changes``: the rows, null for those."""
+    cut = []
+    for f, array in zip(struct.fields, arrays, strict=True):
+        if f.name not in fields:
+            array = array.take(changes)
+        elif fields[f.name] and isinstance(f.type, Struct):
+            inner = [array.field(i) for i in range(len(f.type.fields))]
+            inner = _cut_columns(inner, f.type, fields[f.name], changes)
+            array = pa.StructArray.from_arrays(inner, fields=list(array.type), mask=array.is_null())
+        cut.append(array)
+    return cut
+
+
+def _cut_shape(shape: RecordShape, fields: Fields) -> RecordShape:
+    cut = shape.having(fields.__contains__)
+    for key, field in cut.fields.items():
+        if fields[key]:
+            facets = {
+                facet: profile
+                if profile.record is None
+                else replace(profile, record=_cut_shape(profile.record, fields[key]))
+                for facet, profile in field.facets.items()
+            }
+            cut.fields[key] = replace(field, facets=facets)
+    return cut

@@ -1,0 +1,165 @@
+"""Records that delete, in a task: only their keys and orders are observed, and their rows are flagged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from core.tasks import run
+from driftline.convert import Converter
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Conflict, Settings, lean
+from driftline.core.planning.shape import Facet
+from driftline.core.schema.types import INT, LONG, STRING, Field, Map, Schema, Struct
+from driftline.keys.slices import DELETES
+from driftline.observe.expect import expect
+from driftline.readers.columnar.parts import PartReader, ReaderPart
+from driftline.readers.columnar.rows import Rows, RowsObserver, rejects_of, together
+from driftline.readers.deletes import DeleteFilter
+from driftline.readers.rejects import Origin
+from driftline.readers.terms import AdmissionTerms
+from driftline.settings import as_properties, from_properties
+
+SETTINGS = from_properties(
+    as_properties({"key": "id, k.`a b`", "order_by": "k.at", "delete_when": "op = 'd' or k.gone = true"})
+)
+
+
+def filter_of(settings: Settings, schema: Schema | None = None) -> DeleteFilter:
+    deletes = DeleteFilter.of(AdmissionTerms(expect(schema or Schema(), settings), settings))
+    assert deletes is not None
+    return deletes
+
+
+@pytest.mark.parametrize(
+    ("line", "cut"),
+    [
+        ('{"id": 1.50, "k": {"x": 1, "a b": "y", "at": 1e400}, "v": [], "op": "d"}',
+         '{"id":1.50,"k":{"a b":"y","at":1e400}}'),
+        ('{"op": "u", "k": {"gone": true}}', '{"k":{}}'),
+        ('{"op": "u", "id": 1, "op": "\\u0064", "\\u0069d": 2}', '{"id":2}'),
+        ('{"op": "d", "k": [1], "id": null}', '{"id":null,"k":[1]}'),
+        ('{"op": "d", "k": null}', '{"k":null}'),
+        ('{"op": "d", "k": "{", "n": 1e9999, "m": -123456789012345678901234567890}', '{"k":"{"}'),
+        ('{"op": "d"}\r', "{}"),
+        ('{"op": "u", "id": 1}', None),
+        ('{"op": "u", "k": {"gone": "true"}}', None),
+        ('{"op": {"d": "d"}, "k": [{"gone": true}]}', None),
+        ('{"op": "D"}', None),
+        ("", None),
+        ("null", None),
+        ('{"op": "d"', None),
+        ('{"op": "d", "v": "\\ud800"}', None),
+        ('{"op": "d", "v": ' + 101 * "[" + 101 * "]" + "}", None),
+    ],
+)  # fmt: skip
+def test_a_line_that_deletes_is_cut(line: str, cut: str | None) -> None:
+    texts, flags = filter_of(SETTINGS).lines([b'{"id": 0}', line.encode()])
+
+    assert flags.tolist() == [False, cut is not None]
+    assert texts == [b'{"id": 0}', (line if cut is None else cut).encode()]
+
+
+def test_a_delete_has_what_a_column_requires() -> None:
+    schema = Schema(Struct((Field("n", LONG, 1, required=True), Field("v", LONG, 2))))
+    (text,), _ = filter_of(SETTINGS, schema).lines([b'{"id": 1, "n": 2, "v": 3, "op": "d"}'])
+
+    assert json.loads(text) == {"id": 1, "n": 2}
+
+
+def test_without_a_condition_nothing_is_looked_for() -> None:
+    for settings in (Settings(), from_properties(as_properties({"key": "id"}))):
+        assert DeleteFilter.of(AdmissionTerms(expect(Schema(), settings), settings)) is None
+
+
+STRUCT = Struct(
+    (
+        Field("id", LONG),
+        Field("k", Struct((Field("a b", STRING), Field("at", LONG), Field("gone", STRING)))),
+        Field("op", STRING),
+        Field("v", INT),
+        Field("m", Map(STRING, LONG)),
+    )
+)
+
+
+class Reader:
+    """Rows in memory, in two batches."""
+
+    struct, label = STRUCT, "f"
+
+    def __init__(self, ops: Sequence[str | None]) -> None:
+        some = pa.array([{"a b": "x", "at": n, "gone": "y"} for n in range(len(ops))])
+        schema = pa.schema(
+            [pa.field("id", pa.int64(), nullable=False), ("k", some.type), ("op", pa.string()),
+             ("v", pa.int32()), ("m", pa.map_(pa.string(), pa.int64()))]
+        )  # fmt: skip
+        numbers = list(range(len(ops)))
+        columns = [numbers, some, ops, numbers, [{"x": 1}] * len(ops)]
+        arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
+        self.batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        self.sizes, self.paths = (1,), ("f",)
+
+    def rows(self, part: int) -> list[Rows]:  # type: ignore[override]
+        return [
+            Rows(b, "f", origin=lambda n: Origin("f", n)) for b in (self.batch.slice(0, 2), self.batch[2:])
+        ]
+
+
+def test_rows_that_delete_are_cut_and_flagged() -> None:
+    reader = Reader(["c", "c", "d", None, "d"])
+    known = Schema(Struct((Field("v", STRING, 1),)))
+    settings = from_properties(
+        as_properties(
+            {"key": "id, k.`a b`", "order_by": "k.at", "delete_when": "op = 'd'", "policy": "preserve"}
+        )
+    )
+    terms = AdmissionTerms(expect(known, settings), settings)
+    parts = [ReaderPart(0, 0, 1)]
+    _, _, reported = run(PartReader([reader], parts, [[0]], terms), 0)  # type: ignore[list-item]
+    seen = together([reported.observed[0]], STRUCT, "f", terms)
+    planned = plan(known, seen.shape, settings)
+    converter = Converter(planned.schema.struct, lean(planned.route), settings)
+    rows, _, _ = run(PartReader([reader], parts, [[0]], terms, converter), 0)  # type: ignore[list-item]
+    made = pa.Table.from_batches(rows).to_pylist()
+
+    assert seen.tally.records == len(made) == 5
+    assert [row[DELETES] for row in made] == [False, False, True, False, True]
+    assert [row["id"] for row in made] == list(range(5))
+    assert [row["k"]["at"] for row in made] == list(range(5))
+    deleted = {"a b": "x", "at": 2, "gone": None}
+    assert {key: made[2][key] for key in ("k", "op", "m")} == {"k": deleted, "op": None, "m": None}
+    assert made[3]["k"]["gone"] == "y"
+
+
+def test_of_rows_that_all_delete_no_type_is_left() -> None:
+    for ops, fields in ((["d", "d", "d"], {"id", "k"}), (["d", "c", "d"], {"id", "k", "op", "v", "m"})):
+        terms = AdmissionTerms(expect(Schema(), SETTINGS), SETTINGS)
+        reader = PartReader([Reader(ops)], [ReaderPart(0, 0, 1)], [[0]], terms)  # type: ignore[list-item]
+        _, _, reported = run(reader, 0)
+        seen = together([reported.observed[0]], STRUCT, "f", terms)
+        assert set(seen.shape.fields) == fields
+        (record,) = (profile.record for profile in seen.shape.fields["k"].facets.values())
+        assert record is not None
+        assert ("gone" in record.fields) == ("v" in fields)
+
+
+def test_a_delete_that_is_refused_waits_whole() -> None:
+    no_key = Conflict(("k", "at"), "the order", Facet(0, LONG), "order: none", inexact=Facet(0, INT))
+    terms = AdmissionTerms(expect(Schema(), SETTINGS), SETTINGS, conflicts=(no_key,))
+    reader = Reader(["d", "c", "d"])
+    some = reader.batch.column(1).to_pylist()
+    some[0]["at"] = 2**40
+    rows = Rows(reader.batch.set_column(1, reader.batch.schema.field(1), pa.array(some)), "f")
+    fed = RowsObserver(STRUCT, "f", terms).feed(rows)
+    (reject,) = rejects_of(fed.rows, STRUCT, terms, None)
+
+    assert fed.deletes is not None
+    assert list(zip(fed.accepted.column(0).to_pylist(), fed.deletes.to_pylist(), strict=True)) == [
+        (1, False),
+        (2, True),
+    ]
+    assert json.loads(reject.raw)["op"] == "d"
