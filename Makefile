@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick ready test test-all lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
-.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-growth bench-startup bench-upkeep
+.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-growth bench-startup bench-upkeep
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ bench-typed: $(INSTALLED) ## Parquet and CSV, next to Spark's own read and appen
 
 bench-maps: $(INSTALLED) ## objects under random keys, next to the same under fixed ones (ARGS="--records 100000")
 	@$(PY) bench/maps.py $(ARGS)
+
+bench-upsert: $(INSTALLED) ## changes by key into a million rows, next to MERGE of Spark and DuckDB, and pyiceberg (ARGS="--rows 100000 --batches 1000")
+	@$(PY) bench/upsert.py $(ARGS)
 
 bench-upkeep: $(INSTALLED) ## what upkeep leaves of a table's metadata, and how long it takes, next to Iceberg's expire_snapshots
 	@$(PY) bench/upkeep.py $(ARGS)

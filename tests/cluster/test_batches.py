@@ -47,6 +47,25 @@ def test_drifting_files_are_taken_by_both_executors_in_one_version_a_batch(
     assert all(after[each] > before.get(each, 0) for each in after)
 
 
+def test_changes_by_key(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
+    for part in range(4):
+        lines(tmp_path, f"0/{part}.jsonl", *({"id": 4 * i + part, "seq": 1} for i in range(250)))
+        lines(
+            tmp_path, f"1/{part}.jsonl",
+            *({"id": 4 * i + part, "seq": 2, "v": part} for i in range(100)),
+            {"id": 900 + part, "seq": 2, "op": "d"}, {"id": f"{part}", "seq": 0}, {"id": part, "seq": 0}, {"seq": 2},
+        )  # fmt: skip
+    table.ingest(tmp_path / "0", settings={"key": "id", "order_by": "seq", "delete_when": "op = 'd'"})
+    done = table.ingest(tmp_path / "1")
+    counts = {name: done.to_dict()[name] for name in ("inserted", "updated", "deleted", "superseded")}
+    assert counts == {"inserted": 4, "updated": 400, "deleted": 4, "superseded": 4}
+    assert done.rows_quarantined == 4
+    rows = table.read().collect()
+    assert len({(row.id, row.id_string) for row in rows}) == len(rows) == 1000
+    assert {row.id: row.v for row in rows if row.v is not None} == {i: i % 4 for i in range(400)}
+
+
 def test_what_is_no_record_goes_to_quarantine(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     lines(tmp_path, "1.jsonl", {"a": 1, "n": 0.5})

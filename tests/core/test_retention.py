@@ -48,13 +48,15 @@ def table(*snapshots: Mapping[str, Any], current: int | None = None, **more: Any
 def snapshot(
     id_: int, at: int, parent: int | None, operation: str = "append", schema: int = 0
 ) -> dict[str, Any]:
-    """An operation in capitals is of somebody else."""
+    """An operation in capitals is of somebody else; "marks" has rows deleted by their positions."""
+    marked = {"operation": "overwrite", "added-delete-files": "1"}
+    summary = marked if operation == "marks" else {"operation": operation.lower()}
     return {
         "snapshot-id": id_,
         **({"parent-snapshot-id": parent} if parent else {}),
         "timestamp-ms": at,
         "schema-id": schema,
-        "summary": {"operation": operation.lower(), **({BATCH: f"b{id_}"} if operation.islower() else {})},
+        "summary": {**summary, **({BATCH: f"b{id_}"} if operation.islower() else {})},
     }
 
 
@@ -213,6 +215,14 @@ def test_those_of_others_stay_and_those_before_what_takes_files_away() -> None:
     assert kept(of, FAR) == [2, 3, 4, 5, 6, 7, 8, 19, 20]
 
 
+def test_batches_of_changes_by_key_go_as_appends_do() -> None:
+    of = table(*every(SECOND, 20, "append", *["marks"] * 7, "append"), properties={MIN_SNAPSHOTS: "2"})
+    assert kept(of, FAR) == [19, 20]
+    takes_files = {"operation": "overwrite", "added-delete-files": "1", "deleted-data-files": "1", BATCH: "b"}
+    of["snapshots"][9]["summary"] = takes_files
+    assert kept(of, FAR) == [9, 10, 19, 20]
+
+
 def test_what_is_referred_to_stays() -> None:
     of = table(
         *every(SECOND, 24), snapshot(100, 0, 5), current=24, refs={"audit": branch(100)},
@@ -300,7 +310,7 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
     for i in range(1, count + 1):
         at += draw(st.sampled_from([SECOND, MINUTE, 3 * MINUTE, HOUR, DAY]))
         parent = i - 1 if draw(st.integers(0, 9)) else draw(st.integers(0, i - 1))
-        kind = draw(st.sampled_from([*["append"] * 12, "APPEND", "OVERWRITE", "delete"]))
+        kind = draw(st.sampled_from([*["append"] * 12, *["marks"] * 3, "APPEND", "OVERWRITE", "delete"]))
         snapshots.append(snapshot(i, at, parent, kind, schema=draw(st.integers(0, 3))))
     ids = st.integers(1, count)
     refs = draw(
@@ -340,7 +350,8 @@ def _only_what_the_next_one_has(metadata: Mapping[str, Any], gone: set[int]) -> 
         assert id_ in place, "what is beside the main branch stays"
         child, s = branch[place[id_] - 1], branch[place[id_]]
         assert BATCH in s["summary"]
-        assert s["summary"]["operation"] == child["summary"]["operation"] == "append"
+        for summary in (s["summary"], child["summary"]):
+            assert summary["operation"] == "append" or "added-delete-files" in summary
 
 
 @pytest.mark.slow

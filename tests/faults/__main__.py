@@ -8,17 +8,22 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from faults.cases import CASES
+from faults.cases import CASES, FORMATS
 from faults.control import Mode, compiler
 from faults.harness import Bench, Outcome, Processes
 
-FORMATS = ("iceberg", "duckdb", "sqlite")
 MODES = {"freeze": Mode.FREEZE, "full": Mode.FULL, "fail": Mode.FAIL, "kill": Mode.KILL}
 KILLS = 25  # a kill takes a start of Spark: of so many operations, one
 
 
 def tries(bench: Bench, case: str, mode: Mode, every: int) -> Iterator[Outcome]:
-    """Strikes a command at one operation of ``every`` so many, until it ends before it is struck."""
+    """Strikes a command at one operation of ``every`` so many, until it ends before it is struck; one that is to die again
+    and again, in one try.
+    """
+    if CASES[case].kills:
+        if mode == Mode.KILL:
+            yield bench.kill_again_and_again(case)
+        return
     at = 1
     while (outcome := bench.strike(case, mode, at)).struck.number:
         yield outcome
@@ -42,7 +47,7 @@ def run(home: Path, options: argparse.Namespace) -> list[Outcome]:
     with Processes(home) as processes:
         for format_ in options.formats:
             bench = Bench(processes, format_)
-            for case in options.cases:
+            for case in filter(lambda case: format_ in CASES[case].formats, options.cases):
                 cells = [format_, case, str(bench.operations(case))]
                 for mode in options.modes:
                     every = options.every * (KILLS if mode == "kill" else 1)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from driftline import Lake
 from driftline.core.changes import AddColumn, RenameColumn
 from driftline.core.schema.types import LONG, Field
+from driftline.formats.iceberg.catalog import IcebergCatalog
 
+FORMATS = ("iceberg", "duckdb", "sqlite")
 TABLE, NEW = "s.t", "s.new"
+KEYED, OF_VERSION_2 = "s.keyed", "s.keyed_2"
 USUAL = {"policy": "preserve", "on_conflict": "quarantine", "new_fields": "add"}
 
 FIRST = [{"id": 1, "price": 4, "name": "a"}, {"id": 2, "price": "x", "name": "b"}, {"id": 3, "price": 5}]
@@ -21,6 +26,24 @@ REFUSED = [{"id": 5, "odd": 1}, {"id": 6, "price": 7}]
 TAKEN = [{"id": 7, "price": 8}]
 MORE = [{"id": 10, "price": 9, "fresh": True}, {"id": 11, "price": "y"}]
 STREAM = [[{"id": 20, "price": 1, "c": 1}], [{"id": 21, "price": 2, "d": 1}]]
+
+CHANGED = {"key": "id", "order_by": "at", "delete_when": "op = 'd'"}
+ROWS = [{"id": i, "price": i, "at": 1} for i in range(1, 4)]
+UPDATE = [{"id": 3, "price": 30, "at": 2}]
+CHANGES = [
+    {"id": 1, "price": 10, "at": 2, "fresh": True}, {"id": 2, "at": 2, "op": "d"}, {"id": 3, "price": 0, "at": 0},
+    {"id": 4, "price": 4, "at": 1},
+]  # fmt: skip
+STREAM_OF_CHANGES = [CHANGES, [{"id": 4, "at": 3, "op": "d"}, {"id": 1, "price": "x", "at": 3}]]
+# Of each batch one change is a row's, one deletes another, and all but the first to row 9 are late.
+LONG_STREAM = [
+    [
+        {"id": n % 4, "price": n, "at": 100 + n},
+        {"id": (n + n % 3) % 4, "at": 100 + n, "op": "d" if n % 3 else "u", "price": n},
+        {"id": 9, "price": n, "at": 100 - n},
+    ]
+    for n in range(30)
+]
 
 
 def put(file: Path, records: Sequence[object], *more: str) -> Path:
@@ -43,41 +66,77 @@ def prepare(lake: Lake, home: Path) -> None:
     put(files / "more.jsonl", MORE, "broken 1")
     for number, records in enumerate(STREAM, 1):
         put(files / "stream" / f"{number}.jsonl", records, f"broken {number}")
+    prepare_keyed(lake, files)
     data = next((home / "lake").rglob("*/t/**/*.parquet"))
     shutil.copy(data, data.with_name(f"{data.name[:-13]}00009.parquet"))
 
 
-def capture_from(lake: Lake, folder: Path) -> None:
-    lake.table(TABLE).capture(folder, name="c", max_files=1, settings=USUAL).awaitTermination()
+def prepare_keyed(lake: Lake, files: Path) -> None:
+    """Makes tables with a key, whose rows are deleted in part, and files of changes."""
+    versions = {KEYED: "3", OF_VERSION_2: "2"} if isinstance(lake.format, IcebergCatalog) else {KEYED: ""}
+    for name, version in versions.items():
+        settings = CHANGED | ({"format_version": version} if version else {})
+        lake.table(name).ingest(put(files / name / "0.jsonl", ROWS), settings=settings)
+        lake.table(name).ingest(put(files / name / "1.jsonl", UPDATE))
+    put(files / "changes.jsonl", CHANGES, "broken 1")
+    for folder, stream in (("changes", STREAM_OF_CHANGES), ("many", LONG_STREAM)):
+        for number, records in enumerate(stream):
+            put(files / folder / f"{number:02}.jsonl", records, f"broken {number}")
+
+
+def prices_after(batches: Sequence[Sequence[Mapping[str, object]]]) -> dict[int, object]:
+    """What a dictionary says of the rows, once all changes have come."""
+    rows: dict[Any, Any] = {}
+    for change in chain(ROWS, UPDATE, *batches):
+        if change["id"] not in rows or change["at"] >= rows[change["id"]]["at"]:  # type: ignore[operator]
+            rows[change["id"]] = change
+    return {id_: row["price"] for id_, row in rows.items() if row.get("op") != "d"}
+
+
+def capture_from(lake: Lake, folder: Path, table: str = TABLE, settings: Mapping[str, str] = USUAL) -> None:
+    lake.table(table).capture(folder, name="c", max_files=1, settings=settings).awaitTermination()
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command that writes. ``ids``: those that the table has after it, beside those that it had; ``raws``: what is in
-    quarantine after it, beside what was. ``always``: given twice, it does once what it does; any other is only given
+    """A command that writes. ``ids``: those that the table has after it, beside those that it had; ``prices``: of all
+    its rows, where it has a key; ``raws``: what is in quarantine after it, beside what was. ``always``: given twice, it does once what it does; any other is only given
     again where the table is as before. ``steps``: it commits more than once, so what is in between may be seen.
     ``copies``: killed between its two commits, or where the disk is full then, it leaves a copy of its rejects in an
-    Iceberg quarantine.
+    Iceberg quarantine. ``formats``: of the lakes that have its table. ``kills``: it is killed so often, before another
+    process goes on; else it is struck once.
     """
 
     run: Callable[[Lake, Path], object]
     ids: frozenset[int] = frozenset()
+    prices: Mapping[int, object] | None = None
     raws: frozenset[str] = frozenset()
     table: str = TABLE
     always: bool = False
     steps: bool = False
     copies: bool = False
+    formats: Sequence[str] = FORMATS
+    kills: int = 0
+
+
+def by_key(table: str, formats: Sequence[str] = FORMATS) -> Case:
+    return Case(
+        lambda lake, home: lake.table(table).ingest(home / "files" / "changes.jsonl"),
+        prices=prices_after([CHANGES]), raws=frozenset({"broken 1"}), table=table, copies=True, formats=formats,
+    )  # fmt: skip
 
 
 CASES = {
     "ingest": Case(
         lambda lake, home: lake.table(TABLE).ingest(home / "files" / "more.jsonl"),
-        frozenset({10, 11}), frozenset({"broken 1"}), copies=True,
+        frozenset({10, 11}), raws=frozenset({"broken 1"}), copies=True,
     ),
     "ingest a new table": Case(
         lambda lake, home: lake.table(NEW).ingest(home / "files" / "more.jsonl"),
-        frozenset({10, 11}), frozenset({"broken 1"}), NEW, copies=True,
+        frozenset({10, 11}), raws=frozenset({"broken 1"}), table=NEW, copies=True,
     ),
+    "ingest by key": by_key(KEYED),
+    "ingest by key, format version 2": by_key(OF_VERSION_2, ["iceberg"]),
     "alter": Case(
         lambda lake, home: lake.table(TABLE).alter(
             AddColumn((), Field("added", LONG)), RenameColumn(("title",), "heading")
@@ -92,6 +151,16 @@ CASES = {
     "clean": Case(lambda lake, home: lake.clean(0), always=True),
     "capture": Case(
         lambda lake, home: capture_from(lake, home / "files" / "stream"),
-        frozenset({20, 21}), frozenset({"broken 1", "broken 2"}), always=True, steps=True,
+        frozenset({20, 21}), raws=frozenset({"broken 1", "broken 2"}), always=True, steps=True,
+    ),
+    "capture by key": Case(
+        lambda lake, home: capture_from(lake, home / "files" / "changes", KEYED, CHANGED),
+        prices=prices_after(STREAM_OF_CHANGES), raws=frozenset({"broken 0", "broken 1"}), table=KEYED, always=True,
+        steps=True,
+    ),
+    "capture by key, again and again": Case(
+        lambda lake, home: capture_from(lake, home / "files" / "many", KEYED, CHANGED),
+        prices=prices_after(LONG_STREAM), raws=frozenset(f"broken {n}" for n in range(len(LONG_STREAM))), table=KEYED,
+        always=True, steps=True, kills=20,
     ),
 }  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from driftline.runtime.java import QUICK
-from faults.cases import CASES, Case
+from faults.cases import CASES, LONG_STREAM, Case
 from faults.control import Control, Mode, Struck, shim
 from faults.readers import Seen, seen
 
@@ -143,7 +144,10 @@ class Bench:
         self._operations[name] = self._processes.control.disarm().count
         after = self._after[name] = self._seen()
         before = self._before
-        assert after.ids(case.table) == sorted([*before.ids(case.table), *case.ids])
+        if case.prices is None:
+            assert after.ids(case.table) == sorted([*before.ids(case.table), *case.ids])
+        else:
+            assert after.prices(case.table) == sorted(case.prices.items())
         assert after.raws(case.table) == sorted([*before.raws(case.table), *case.raws])
         return self._operations[name]
 
@@ -163,6 +167,18 @@ class Bench:
         dead = mode in (Mode.KILL, Mode.FREEZE)
         wrong = self._judged(name, None if dead else answer)
         return Outcome(name, mode, at, struck, error.split("\n", 1)[0], wrong)
+
+    def kill_again_and_again(self, name: str) -> Outcome:
+        """The command, killed as often as its case says, each time at another operation of about one batch."""
+        case, chance = CASES[name], random.Random(self.format)
+        longest = self.operations(name) * 3 // (2 * len(LONG_STREAM))
+        self.restore()
+        for _ in range(case.kills):
+            with self._processes.killed() as worker:
+                worker.ask(self.format, name, mode=Mode.KILL, at=chance.randint(1, longest))
+                struck = self._processes.control.disarm()
+            assert struck.number, "it ended before it was killed so often"
+        return Outcome(name, Mode.KILL, struck.number, struck, "died", self._judged(name, None))
 
     def _judged(self, name: str, answer: dict[str, Any] | None) -> list[str]:
         """What is wrong with the lake now, and after another process went on. ``answer``: None of one that died."""

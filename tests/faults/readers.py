@@ -19,12 +19,13 @@ import duckdb
 from pyiceberg.catalog.sql import SqlCatalog
 
 QUARANTINE = "__quarantine"
+ROWS = (".parquet", ".puffin", ".arrow")  # of files of rows, of deleted ones, and of those of a batch
 
 
 @dataclass
 class Seen:
     """Tables by name: columns, and rows as JSON in an order of their own. ``missing``: files that some snapshot has and
-    the disk has not; ``unknown``: files of rows that no snapshot has.
+    the disk has not; ``unknown``: files of rows, or of deleted ones, that no snapshot has.
     """
 
     tables: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
@@ -34,6 +35,13 @@ class Seen:
     def ids(self, table: str) -> list[int]:
         return sorted(json.loads(row)["id"] for row in self.tables.get(table, ([], []))[1])
 
+    def prices(self, table: str) -> list[tuple[int, Any]]:
+        """The price of each row by its id; where it is of another type, from the column beside it."""
+        rows = map(json.loads, self.tables.get(table, ([], []))[1])
+        return sorted(
+            (r["id"], r["price"] if r["price"] is not None else r.get("price_string")) for r in rows
+        )
+
     def raws(self, table: str) -> list[str]:
         return sorted(json.loads(row)["raw"] for row in self.tables.get(table + QUARANTINE, ([], []))[1])
 
@@ -42,7 +50,8 @@ class Seen:
 
     def files(self, lake: Path, known: set[str]) -> None:
         """Compares the files of rows that snapshots have with those that are there."""
-        there = {str(path) for path in lake.rglob("*.parquet") if not path.name.startswith(".")}
+        files = (path for path in lake.rglob("[!.]*") if path.suffix in ROWS)
+        there = set(map(str, files))
         self.missing, self.unknown = sorted(known - there), sorted(there - known)
 
 
@@ -73,7 +82,9 @@ def by_catalog(lake: Path, catalog: SqlCatalog) -> Seen:
             found.put(".".join(name), rows.column_names, rows.to_pylist())
             for snapshot in table.snapshots():
                 tasks = table.scan(snapshot_id=snapshot.snapshot_id).plan_files()
-                known |= {task.file.file_path.removeprefix("file:") for task in tasks}
+                for task in tasks:
+                    paths = (file.file_path for file in (task.file, *task.delete_files))
+                    known |= {path.removeprefix("file:") for path in paths}
     finally:
         catalog.engine.dispose()
     found.files(lake, known)
@@ -109,7 +120,8 @@ def by_duckdb(lake: Path, kind: str) -> Seen:
             columns = connection.execute(f'DESCRIBE lk."{schema}"."{table}"').fetchall()
             found.put(f"{schema}.{table}", [c[0] for c in columns], [json.loads(row[0]) for row in rows])
         known = connection.execute(
-            "SELECT f.path, t.path, s.path FROM __ducklake_metadata_lk.ducklake_data_file f "
+            "SELECT f.path, t.path, s.path FROM (SELECT path, table_id FROM __ducklake_metadata_lk.ducklake_data_file "
+            "UNION ALL SELECT path, table_id FROM __ducklake_metadata_lk.ducklake_delete_file) f "
             "JOIN __ducklake_metadata_lk.ducklake_table t USING (table_id) "
             "JOIN __ducklake_metadata_lk.ducklake_schema s USING (schema_id)"
         ).fetchall()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake, Table
 from lake.formats import database
-from lake.test_row_deletes import held_by_others
+from lake.test_row_deletes import compact, held_by_others
 from lake.test_task_files import files_of
 
 SETTINGS = {"key": "id", "order_by": "seq", "delete_when": "op = 'd'"}
@@ -103,21 +105,43 @@ def test_a_delete_is_known_by_its_record_and_makes_no_column(
 def test_others_in_between_and_the_batch_is_settled_anew(
     lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, left = lake.table(table_name), [1]
-    table.ingest([{"id": 1, "seq": 1, "n": 1}], settings=SETTINGS)
+    table = lake.table(table_name)
+    table.ingest([{"id": 1, "seq": 1, "n": 1}, {"id": 3, "seq": 1}], settings=SETTINGS)
+    table.ingest([{"id": 3, "seq": 2, "op": "d"}])
+    others = [
+        lambda: compact(table),
+        lambda: table.ingest([{"id": 1, "seq": 9, "n": 9}, {"id": 2, "seq": 2, "n": 2}]),
+    ]
     for kind in (IcebergTransaction, DuckLakeTransaction):
 
         def commit(self: Any, *, commit: Any = kind.commit) -> None:
-            if left:
-                left.pop()
-                table.ingest([{"id": 1, "seq": 9, "n": 9}, {"id": 2, "seq": 2, "n": 2}])
+            if others:
+                others.pop(0)()
             commit(self)
 
         monkeypatch.setattr(kind, "commit", commit)
     result = table.ingest([{"id": 1, "seq": 5, "n": 5}, {"id": 2, "seq": 3, "n": 3}])
 
+    assert not others
     assert (result.to_dict()["late"], result.to_dict()["updated"]) == (1, 1)
     assert held(table) == {("number", Decimal(1)): 9, ("number", Decimal(2)): 3}
+
+
+def test_two_who_make_the_table_and_its_rows_at_once(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    together = Barrier(2)
+
+    def batches(writer: int) -> None:
+        for seq in range(3):
+            together.wait(60)
+            table.ingest(
+                [{"id": id_, "seq": seq, "n": writer} for id_ in (1, 2, 10 + writer)], settings=SETTINGS
+            )
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(batches, range(2)))
+
+    assert len(held(table)) == 4
 
 
 def test_an_error_leaves_the_table_and_no_file(

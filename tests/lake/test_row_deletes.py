@@ -269,3 +269,31 @@ def test_rows_that_sparks_own_writer_writes(iceberg: Lake, table_name: str, fold
         f"select operation from lake.{table_name}.snapshots order by committed_at"
     ).collect()
     assert [row.operation for row in snapshots] == ["append", "overwrite"]
+
+
+DUCKDBS = {
+    "merge": "CALL ducklake_merge_adjacent_files('lk')",
+    "flush": "CALL ducklake_flush_inlined_data('lk')",
+    "update": "UPDATE lk.{table} SET v = 'theirs' WHERE id IN (1, 51)",
+    "expire": "CALL ducklake_expire_snapshots('lk', older_than => now() + INTERVAL 1 DAY)",
+}
+
+
+@pytest.mark.parametrize("act", DUCKDBS)
+def test_whatever_duckdb_does_between_look_up_and_commit(
+    ducklake: Lake, table_name: str, folder: Path, act: str
+) -> None:
+    table, catalog = made(ducklake, table_name, ""), database(ducklake)
+    upsert(table, {1: "a", 2: "b"})
+    upsert(table, {3: "c", 4: "d"})
+    run(catalog, f"INSERT INTO lk.{table.name} VALUES (50, 'in the catalog'), (51, 'and this')")
+    changes: Batch = {1: "ours", 3: None, 50: "ours", 51: None, 60: "ours"}
+    transaction = begun(table, changes)
+    run(catalog, DUCKDBS[act].format(table=table.name))
+    try:
+        transaction.commit()
+    except CommitConflict:
+        transaction.abandon()
+        upsert(table, changes)
+
+    assert held(table) == {1: "ours", 2: "b", 4: "d", 50: "ours", 60: "ours"} == held_by_others(table, folder)

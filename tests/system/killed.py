@@ -1,8 +1,8 @@
 """Captures that die where they are told to: `killed.py JSON`. The whole process group goes, Python and Java, by SIGKILL.
 
-The JSON is a list of captures, which run at once. Each has: lake, its properties, stores, source, table, name, options of
-the capture; `die`: phase and how often it begins before; `tidy`: first compacts the tables and expires all snapshots but the
-last. The process dies once each capture is where it is to die. Without `die` they go to their end, and it prints what is
+The JSON is a list of captures, which run at once. Each has: lake, its properties, ducklake, stores, source, table, name,
+options of the capture; `die`: phase and how often it begins before; `tidy`: first compacts the tables and expires all
+snapshots but the last, of Iceberg. The process dies once each capture is where it is to die. Without `die` they go to their end, and it prints what is
 there then, and which files were left by what died, and are deleted.
 """
 
@@ -25,7 +25,7 @@ def main(told: list[dict]) -> None:
             configure(kind, options)
     lakes = [opened(one) for one in told]
     for one, lake in zip(told, lakes, strict=True):
-        for name in tables(one) if one.get("tidy") else ():
+        for name in tables(one) if one.get("tidy") and "ducklake" not in one else ():
             if lake.spark.catalog.tableExists(f"lake.{name}"):
                 tidy(lake, name)
     ready = threading.Barrier(len(told), lambda: os.killpg(0, signal.SIGKILL))
@@ -41,8 +41,13 @@ def main(told: list[dict]) -> None:
 
 
 def opened(one: dict) -> Lake:
-    properties = {"spark.master": "local[2]", "spark.driver.memory": "1g", **one.get("properties", {})}
-    return Lake.open(one["lake"], properties=properties)
+    properties = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",  # of Spark's 200, expiry alone would take a minute
+        **one.get("properties", {}),
+    }
+    return Lake.open(one["lake"], properties=properties, ducklake=one.get("ducklake"))
 
 
 def tables(one: dict) -> tuple[str, str]:
@@ -69,7 +74,8 @@ def found(one: dict, lake: Lake) -> dict:
     columns = [f"count({column}) as {column}" for column in rows.columns]
     (counts,) = rows.selectExpr("count(1) as rows", "count(distinct id) as ids", *columns).collect()
     (bad,) = lake.sql(f"select count(1) as rows, count(distinct raw) as records from {kept}").collect()
-    return {"table": counts.asDict(), "quarantine": bad.asDict(), "left": left}
+    numbers = sorted(row.n for row in rows.select("n").collect()) if "n" in rows.columns else []
+    return {"table": counts.asDict(), "n": numbers, "quarantine": bad.asDict(), "left": left}
 
 
 def tidy(lake: Lake, name: str) -> None:

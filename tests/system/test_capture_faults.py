@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from typing import Any
 
 import fastavro
 
+from core.test_upsert import Event
+from lake.test_capture_keys import NO_KEY, folded, stream_of
+from lake.test_keyed import SETTINGS
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 from servers.lakehouse import Lakehouse
@@ -95,6 +99,35 @@ class Faulty:
         assert found["quarantine"] == {"rows": batches, "records": batches}
 
 
+@dataclass(frozen=True)
+class Keyed(Faulty):
+    """A capture of the files of a folder into a table with a key; the ``stream`` comes in ``batches`` of them."""
+
+    stream: list[Event]
+    batches: int
+
+    @classmethod
+    def of_changes(
+        cls, table: str, lake: str, folder: Path, deaths: list[Death], ducklake: str | None = None
+    ) -> Keyed:
+        folder.mkdir()
+        stream, batches = stream_of(random.Random(table), 120), len(deaths) + 1
+
+        def more(number: int) -> None:
+            records = [NO_KEY | {"seq": number}, *stream[number * size : (number + 1) * size]]
+            (folder / f"{number}.json").write_text("\n".join(map(json.dumps, records)))
+
+        size = -(-len(stream) // batches)
+        told = Faulty.into(table, lake, str(folder), more, deaths, settings=SETTINGS, max_files=1).told
+        if ducklake is not None:
+            told["ducklake"] = ducklake
+        return cls(told, more, deaths, stream, batches)
+
+    def check(self, found: dict[str, Any]) -> None:
+        assert found["n"] == sorted(folded(self.stream).values())
+        assert found["quarantine"] == {"rows": self.batches, "records": self.batches}
+
+
 def start(told: list[dict[str, Any]]) -> tuple[int, str, str]:
     """One run of the captures in a process group of its own."""
     script = Path(__file__).with_name("killed.py")
@@ -121,9 +154,13 @@ def died_everywhere(*captures: Faulty) -> list[dict[str, Any]]:
     return found
 
 
-def test_files_and_a_topic(tmp_path: Path, kafka: Kafka) -> None:  # noqa: F811
+def test_files_a_topic_and_changes_by_key(tmp_path: Path, kafka: Kafka) -> None:  # noqa: F811
     lake = str(tmp_path / "lake")
+    # A DuckLake has no phase of its own for the quarantine.
+    in_one = [("committing" if phase == "quarantining" else phase, times) for phase, times in DEATHS]
     died_everywhere(
+        Keyed.of_changes("t.keyed", lake, tmp_path / "changes", DEATHS),
+        Keyed.of_changes("t.keyed_too", str(tmp_path / "duck"), tmp_path / "more", in_one, "sqlite"),
         Faulty.of_files("t.files", lake, tmp_path / "in", DEATHS),
         Faulty.into(
             "t.topic",
@@ -161,6 +198,10 @@ def test_files_into_a_store_and_a_topic_of_typed_values(
         properties={"type": "rest", "uri": lakehouse.rest.uri, **lakehouse.reach},
         stores={"s3": lakehouse.s3.options},
     )
+    keyed = Keyed.of_changes("faults.keyed", "", tmp_path / "changes", files.deaths)
+    keyed.told.update(
+        {**files.told, **{name: keyed.told[name] for name in ("source", "table", "name", "options")}}
+    )
     with Registry() as registry:
         typed = Faulty.into(
             "t.typed",
@@ -172,6 +213,6 @@ def test_files_into_a_store_and_a_topic_of_typed_values(
             value_format="avro",
             registry={"url": registry.url},
         )
-        found, _ = died_everywhere(files, typed)
+        found, *_ = died_everywhere(files, keyed, typed)
     assert found["left"]
     assert all(path.startswith(f"{lakehouse.warehouse}/") for path in found["left"])

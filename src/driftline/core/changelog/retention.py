@@ -1,8 +1,9 @@
 """The snapshots that a table's metadata can do without: pure, over Iceberg's JSON form of them.
 
 The last snapshots of the main branch stay; older ones are thinned to one for each ten minutes of five days.
-The owner's settings of branches, tags and ages take precedence. A snapshot goes only if driftline appended it
-and the next one appended too: that one has all its files, so none becomes unreachable.
+The owner's settings of branches, tags and ages take precedence. A snapshot goes only if it is driftline's,
+and it and the next one took no data file away: that one has all its data files, so none becomes unreachable.
+In a table with a key delete files may become so, those that later ones replaced: they are for `clean`.
 
 Thinning leaves gaps: parents that are gone. Snapshots name only their parent, so a property keeps the ids
 behind the first gap, in the order of the branch.
@@ -44,7 +45,7 @@ def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> t
     spare = tuple(
         s["snapshot-id"]
         for child, s in pairwise(branch)
-        if s["snapshot-id"] not in needed and BATCH in s.get("summary", {}) and appends(s) and appends(child)
+        if s["snapshot-id"] not in needed and BATCH in s.get("summary", {}) and keeps(s) and keeps(child)
     )
     return spare if len(spare) >= worth(least) else ()
 
@@ -96,9 +97,11 @@ def worth(least: int) -> int:
     return max(FEW, min(least, KEEP))
 
 
-def appends(snapshot: Snapshot) -> bool:
-    """True if the snapshot only adds rows."""
-    return bool(snapshot.get("summary", {}).get("operation") == "append")
+def keeps(snapshot: Snapshot) -> bool:
+    """True if the snapshot only adds files: of rows, or of the positions of rows that are deleted."""
+    summary = snapshot.get("summary", {})
+    marks = "added-delete-files" in summary and "deleted-data-files" not in summary
+    return marks or summary.get("operation") == "append"
 
 
 def _age(snapshot: Snapshot) -> tuple[int, int]:

@@ -106,9 +106,14 @@ class RowDeletes:
         folder = local(self._folder)
         assert folder is not None
         folder.mkdir(parents=True, exist_ok=True)
-        with pa.OSFile(str(folder / path), "wb") as stream:
-            write_positions(stream, data_file, rows, DUCKLAKE_IDS)
-        content = (folder / path).read_bytes()
+        file = folder / path
+        try:
+            with pa.OSFile(str(file), "wb") as stream:
+                write_positions(stream, data_file, rows, DUCKLAKE_IDS)
+            content = file.read_bytes()
+        except BaseException:
+            file.unlink(missing_ok=True)  # none of `files` yet, which the transaction deletes
+            raise
         footer = int.from_bytes(content[_FOOTER], "little")
         return DeleteFile(path, data_file, len(rows), len(content), footer)
 

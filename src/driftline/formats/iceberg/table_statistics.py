@@ -90,8 +90,8 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
 def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
     """Find out about the commits that are no longer known.
 
-    Upkeep removes only appends, and counts them. Each commit has a sequence number, so if more are missing,
-    somebody else has removed them.
+    Upkeep removes only snapshots that add files, and counts them. Each commit has a sequence number, so if
+    more are missing, somebody else has removed them.
     """
     properties = metadata.get("properties", {})
     changes = last_changes.read(properties)

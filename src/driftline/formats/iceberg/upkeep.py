@@ -135,7 +135,7 @@ def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str,
     """The properties that account for removed snapshots: the number of batches, and those behind gaps."""
     branch = retention.main(metadata)
     left = [s for s in branch if s["snapshot-id"] not in gone]
-    batches = [sum(map(retention.appends, line[: retention.first_gap(line) + 1])) for line in (branch, left)]
+    batches = [sum(map(retention.keeps, line[: retention.first_gap(line) + 1])) for line in (branch, left)]
     expired = int(metadata["properties"].get(EXPIRED, 0)) + batches[0] - batches[1]
     behind = retention.behind(left)
     return {EXPIRED: str(expired)} | ({BEHIND: behind} if behind or BEHIND in metadata["properties"] else {})

@@ -1,0 +1,130 @@
+"""Captures into tables with a key, which die again and again: in the end each table is what a dictionary says."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.test_upsert import Event, Key, events, same_key
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
+from driftline.formats.iceberg.transaction import IcebergTransaction
+from driftline.lake import Lake, Table
+from lake.test_keyed import SETTINGS, held, put
+from lake.test_task_files import files_of
+from servers.fixtures import kafka  # noqa: F401
+from servers.kafka import Kafka
+
+NO_KEY: Event = {"id": None, "seq": 1, "n": -1}
+
+
+class Died(Exception):
+    pass
+
+
+def stream_of(chance: random.Random, count: int) -> list[Event]:
+    """Events that come to the same rows in any batches: none is older than a delete of its row."""
+    made: list[Event] = []
+    deleted: dict[Key, float] = {}
+    for event in events(chance, count):
+        key = same_key(event["id"])
+        if event["seq"] < deleted.get(key, 0):
+            continue
+        if event.get("op") == "d":
+            deleted[key] = event["seq"]
+        made.append(event)
+    return made
+
+
+def folded(stream: Sequence[Event], *, ordered: bool = True) -> dict[Key, int]:
+    """The rows that the events come to, each by the number of its event."""
+    rows: dict[Key, Event] = {}
+    for event in stream:
+        key = same_key(event["id"])
+        if not ordered or key not in rows or event["seq"] >= rows[key]["seq"]:
+            rows[key] = event
+    return {key: event["n"] for key, event in rows.items() if event.get("op") != "d"}
+
+
+def cut(chance: random.Random, stream: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """The stream in parts of some events."""
+    while stream:
+        part, stream = stream[: (size := chance.randrange(10, 20))], stream[size:]
+        yield part
+
+
+def die(*_: object) -> None:
+    raise Died
+
+
+def run(table: Table, source: Any, death: str = "", **options: Any) -> None:
+    """A capture to its end, or until it dies: in a transaction's method, or behind the commit. A transaction
+    that dies leaves its files, as a process that is killed does.
+    """
+
+    def progress(phase: str) -> None:
+        if phase == death:
+            die()
+
+    with pytest.MonkeyPatch.context() as patch, suppress(Died):
+        for kind in (IcebergTransaction, DuckLakeTransaction) if hasattr(IcebergTransaction, death) else ():
+            patch.setattr(kind, death, die)
+            patch.setattr(kind, "abandon", lambda _: None)
+        query = table.capture(source, name="changes", progress=progress, **options)
+        assert query.awaitTermination(120)
+
+
+def test_files(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, chance, source = lake.table(table_name), random.Random(5), tmp_path / "in"
+    source.mkdir()
+    stream = stream_of(chance, 120)
+    deaths = ["", "committed", "write", "set", "find", "commit", "remove", "committed"]
+    for number, part in enumerate(cut(chance, stream)):
+        put(source / f"{number:03}.jsonl", [*part, NO_KEY])
+        run(table, source, deaths[number % len(deaths)], max_files=1, settings=SETTINGS)
+    assert number >= len(deaths) - 1
+    run(table, source, max_files=2, settings=SETTINGS)
+
+    assert held(table) == folded(stream)
+    assert table.quarantine().waiting == number + 1
+    left = files_of(lake, table)
+    lake.clean(0)
+    assert files_of(lake, table) < left
+    assert held(table) == folded(stream)
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_a_topic_whose_changes_count_as_they_come(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+    """All changes of a key are in one partition, as senders have them."""
+    table, chance, topic = lake.table(table_name), random.Random(6), f"topic-{table_name}"
+    stream, settings = events(chance, 80), SETTINGS | {"order_by": ""}
+    for death, part in zip(
+        ["", "commit", "committed", "find"], [stream[i::4] for i in range(4)], strict=True
+    ):
+        for partition in range(2):
+            sent = (e for e in part if hash(same_key(e["id"])) % 2 == partition)
+            kafka.send(topic, [json.dumps(event).encode() for event in sent], partition=partition)
+        run(table, f"kafka://{kafka.address}/{topic}", death, max_records=15, settings=settings)
+    run(table, f"kafka://{kafka.address}/{topic}", settings=settings)
+
+    came = [event for i in range(4) for event in stream[i::4]]
+    assert held(table) == folded(came, ordered=False)
+
+
+def test_a_stream_of_ones_own(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, chance, source = lake.table(table_name), random.Random(7), tmp_path / "in"
+    source.mkdir()
+    stream = stream_of(chance, 60)
+    frame = lake.spark.readStream.option("maxFilesPerTrigger", "1").text(str(source))
+    for number, part in enumerate(cut(chance, stream), 1):
+        os.utime(put(source / f"{number}.jsonl", part), (number, number))  # Spark goes by their times
+    for death in ("write", "committed", ""):
+        run(table, frame, death, json_column="value", settings=SETTINGS)
+
+    assert held(table) == folded(stream)
