@@ -118,7 +118,8 @@ def _who(entry: Entry) -> str:
     record = entry.record
     match entry.by:
         case "batch":
-            return f"batch {record.batch}"
+            counts = [f"{count} {outcome}" for outcome, count in record.counts.items() if count]
+            return f"batch {record.batch}" + (f"  {', '.join(counts)}" if counts else "")
         case "alter":
             return clean(record.text)
         case "resolve" | "promote":
