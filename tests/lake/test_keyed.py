@@ -73,16 +73,6 @@ def test_rows_that_are_not_the_latest_are_found(lake: Lake, table_name: str, tmp
     table.ingest(files[0], settings=SETTINGS)
     table.ingest(files[1])
 
-    def found(*, exactly: bool = False) -> dict[int, str]:
-        """The lines whose records are not there, in the order of both files."""
-        verdict = table.verify(files, exactly=exactly)
-        places = [m.place.rpartition("/")[2].split(".jsonl:") for m in verdict.mismatches if m.place]
-        assert verdict.missing == len(places)
-        return {
-            int(line) + (len(first) if file == "2" else 0): m.why
-            for (file, line), m in zip(places, verdict.mismatches, strict=False)
-        }
-
     fine = table.verify(files, exactly=True)
     assert (fine.ok, fine.records, fine.found, fine.deleted, fine.overtaken, fine.quarantined) == (
         True, 11, 6, 1, 3, 1
@@ -99,12 +89,43 @@ def test_rows_that_are_not_the_latest_are_found(lake: Lake, table_name: str, tmp
     tamper(table, "delete from {t} where id = 3")
     tamper(table, "insert into {t} (id, seq, v, _order) values (1, 1, 'a', 'x'), (99, 1, 'a', 'x')")
 
-    assert found() == {
-        4: "its key has no row",
-        7: "'c' is nowhere, v holds 'a'",
-        8: "it deletes its row, and the table has one",
+    wrong = table.verify(files, exactly=True)
+    lines = {m.place.rpartition("/")[2]: m.why for m in wrong.mismatches if m.place}
+    assert lines == {
+        "1.jsonl:4": "its key has no row",
+        "2.jsonl:1": "'c' is nowhere, v holds 'a'",
+        "2.jsonl:2": "it deletes its row, and the table has one",
     }
-    assert table.verify(files, exactly=True).extra == 1
+    assert (wrong.missing, wrong.extra) == (3, 1)
+
+
+def test_undo_of_a_batch_brings_the_old_rows_back(
+    lake: Lake, table_name: str, tmp_path: Path, folder: Path
+) -> None:
+    table = lake.table(table_name)
+    first = put(tmp_path / "1.jsonl", [{"id": i, "seq": 1, "v": "a"} for i in range(4)])
+    second = put(tmp_path / "2.jsonl", [{"id": 0, "seq": 2, "v": "b"}])
+    changes = [{"id": 0, "seq": 3, "v": "c", "w": 1}, {"id": 1, "seq": 3, "op": "d"}, {"id": 9, "seq": 1}]
+    third = put(tmp_path / "3.jsonl", changes)
+    table.ingest(first, settings=SETTINGS)
+    table.ingest(second)
+    before = {row.id: row.asDict() for row in table.read().collect()}
+    taken = table.ingest(third)
+    with pytest.raises(DataError, match="take 2 rows out of the table, and bring 2 rows of before back"):
+        table.undo()
+    undone = table.undo(yes=True)
+
+    assert undone.to_dict()["rows"]["id"] == taken.batch
+    assert {row.id: row.asDict() for row in table.read().collect()} == before
+    assert held_by_others(table, folder) == {0: "b", 1: "a", 2: "a", 3: "a"}
+    assert table.verify([first, second], exactly=True).ok
+
+    again = table.ingest(third)
+    assert again.by_key == taken.by_key
+    assert table.verify([first, second, third], exactly=True).ok
+    tamper(table, "delete from {t} where id = 3")
+    with pytest.raises(DataError, match="cannot be taken back, for it is not the last that changed rows"):
+        table.undo(yes=True)
 
 
 def tamper(table: Table, statement: str) -> None:
