@@ -25,6 +25,7 @@ NUMBER, TEXT, MOMENT = "number", "text", "moment"
 _NUMBERS = ("int", "long", "decimal", "double", "float")
 _MOMENTS = ("date", "timestamp", "timestamp_ntz")
 _KINDS = {"boolean": "boolean", "binary": "binary", "fixed": "binary", **dict.fromkeys(_NUMBERS, NUMBER)}
+_PLAIN_BITS = 1000  # of whole numbers that are texts without an exponent
 _EXACT_FIRST = ("boolean", *_NUMBERS)  # a text column comes last: it may hold what another one converts to
 
 _HIDDEN = object()  # in place of a value that is looked for where no fields are
@@ -208,6 +209,8 @@ def identity(value: Any) -> tuple[str, str] | None:
     match value:
         case bool():
             return "boolean", str(value)
+        case int() if value.bit_length() < _PLAIN_BITS:
+            return NUMBER, str(int(value))
         case int() | float() | Decimal():
             exact = exactly_number(value)
             return None if exact is None else (NUMBER, _digits(exact))
@@ -231,9 +234,16 @@ def exactly_number(value: float | Decimal) -> Decimal | None:
 
 
 def _digits(number: Decimal) -> str:
-    """The digits and the exponent of a number, without zeros at the end: Decimal itself would round."""
+    """One text for one number: the digits, and where these are many or begin behind the point, an exponent.
+
+    Decimal itself would round.
+    """
     if not number.is_finite():
         return str(number)
+    if number.adjusted() < _PLAIN_BITS:
+        whole = int(number)
+        if number == whole and whole.bit_length() < _PLAIN_BITS:
+            return str(whole)
     sign, digits, exponent = number.as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
     kept = text.rstrip("0")
