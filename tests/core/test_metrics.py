@@ -14,6 +14,7 @@ from driftline.core.changes import AddColumn, Reason
 from driftline.core.schema.types import STRING, Field
 from driftline.errors import SetupError, UsageError
 from driftline.ingest.result import Result
+from driftline.keys.settle import KeyCounts
 from driftline.report import metrics
 from driftline.report.metrics import Metrics
 
@@ -53,6 +54,20 @@ def test_a_file_has_what_came_in_so_far(tmp_path):
     assert found["driftline_lag",] == 3
     assert found["driftline_last_batch_timestamp_seconds",] > 0
     assert 'capture="orders",table="shop.orders"' in file.read_text()
+
+
+def test_changes_by_key_are_counted_by_their_outcome(tmp_path):
+    file = tmp_path / "people.prom"
+    Metrics("shop.people", file=file).count(batch(3, 1, by_key=KeyCounts(2, 1, 1, 4, 5, 6)))
+    records = {
+        outcome: count
+        for (name, outcome, *_), count in ((k, v) for k, v in samples(file.read_text()).items() if len(k) > 1)
+        if name == "driftline_records_total"
+    }
+
+    assert records == {
+        "written": 3, "quarantined": 1, "deleted": 1, "superseded": 4, "late": 5, "ignored": 6,
+    }  # fmt: skip
 
 
 def test_the_next_process_goes_on_from_the_file_and_keeps_other_tables(tmp_path):

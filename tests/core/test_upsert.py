@@ -200,6 +200,16 @@ def test_keys_of_several_fields_in_objects(tmp_path: Path) -> None:
     assert sorted(row["n"] for row in table.rows()) == [2, 3, 4]
 
 
+def test_what_has_neither_key_nor_order_waits(tmp_path: Path) -> None:
+    table = FilesTable(tmp_path)
+    settings = from_properties(as_properties({"key": "id", "order_by": "seq"}))
+    table.ingest([{"id": 1, "seq": 1, "v": "a"}], settings)
+    counts, malformed = table.ingest([{"id": 1, "seq": 2, "v": "b"}, {"v": "c"}], settings)
+
+    assert (counts, malformed) == (KeyCounts(updated=1), 1)
+    assert [row["v"] for row in table.rows()] == ["b"]
+
+
 def test_a_key_that_is_not_a_number_is_no_silent_loss(tmp_path: Path) -> None:
     table = FilesTable(tmp_path)
     settings = from_properties(as_properties({"key": "id"}))

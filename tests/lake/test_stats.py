@@ -274,7 +274,7 @@ def test_deleted_rows_are_told_and_not_counted_by_a_scan(lake, table_name, tmp_p
     lake.sql(f"alter table {table_name} set tblproperties ('write.delete.mode' = 'merge-on-read')")
     lake.sql(f"delete from {table_name} where id = 1")
     told, counted = lake.table(table_name).stats(), lake.table(table_name).stats(exact=True)
-    assert (told.records, told.deleted) == (3, 1)
+    assert (told.records, told.at_most, told.deleted) == (3, True, 1)
     assert (counted.records, counted.deleted, of(counted)["price"].values) == (2, 0, 1)
 
 

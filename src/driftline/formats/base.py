@@ -105,6 +105,19 @@ class Added(NamedTuple):
     bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """The batch that wrote to a table last, and the snapshot that it made.
+
+    ``added``: the number of its rows; ``removed``: of earlier rows that it removed.
+    """
+
+    id: str
+    snapshot: int
+    added: int
+    removed: int
+
+
 class Transaction(Protocol):
     """The changes of one batch, visible together when committed.
 
@@ -287,6 +300,13 @@ class Alteration(Protocol):
         """Draft as `change` does; dropped columns return with their old ids, and so with their values."""
         ...
 
+    def revert(self, batch: LastBatch, after: Definition, record: Mapping[str, str]) -> Draft:
+        """Draft as `restore` does, with the rows that there were before the batch.
+
+        Raises DataError if these are gone, CommitConflict if the batch is not the last any more.
+        """
+        ...
+
 
 class CatalogTable(Protocol):
     """One table of one catalog. Nothing is created before the first commit."""
@@ -368,6 +388,10 @@ class CatalogTable(Protocol):
 
     def versions(self) -> Versions:
         """The known past of the table. Raises UsageError if there is no table."""
+        ...
+
+    def last_batch(self) -> LastBatch | None:
+        """The batch that wrote to the table last; None if somebody else did, or if it wrote rows anew."""
         ...
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -278,9 +278,11 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
         return planned.state
 
     transaction.remember(list(batch.once.files))
-    transaction.set(
-        {**batch.marks(planned.state), **of_batch(batch.id, planned.plan.changes), **_since(planned)}
-    )
+    records = {} if planned.counts is None else asdict(planned.counts)
+    if records and rejects is not None:
+        records["quarantined"] = rejects.rows
+    author = of_batch(batch.id, planned.plan.changes, records)
+    transaction.set({**batch.marks(planned.state), **author, **_since(planned)})
     # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
     if rejects is not None and not transaction.include(rejects.transaction):
         batch.progress("quarantining")

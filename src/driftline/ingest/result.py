@@ -63,6 +63,18 @@ class Result(Shown):
     by_key: KeyCounts | None = None
 
     @property
+    def outcomes(self) -> dict[str, int]:
+        """The number of records by what became of them, those in quarantine aside."""
+        return {"written": self.rows_written} if self.by_key is None else asdict(self.by_key)
+
+    @property
+    def outcomes_in_words(self) -> list[str]:
+        """The outcomes, as people read them: of changes by key those that there are."""
+        if self.by_key is None:
+            return [f"{self.rows_written} written"]
+        return [f"{count} {word}" for word, count in self.outcomes.items() if count] or ["nothing written"]
+
+    @property
     def layout(self) -> dict[str, Any]:
         """The layout of the table that the batch creates, if one was requested."""
         if self.made_as is None:

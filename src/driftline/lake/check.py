@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException
 from driftline.core.planning.contract import epoch_units
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.rest import rest_column
-from driftline.core.planning.row_key import refuse_key
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
 from driftline.errors import DataError, no_table
@@ -42,8 +41,8 @@ def checked(
     state, quarantine = table.load(), waiting(table)
     if not state.exists and quarantine is None:
         raise no_table(table.name)
-    refuse_key(table.name, state.properties, "verify does not fold changes by a key yet")
-    contract = from_properties(state.properties).contract
+    settings = from_properties(state.properties)
+    contract = settings.contract
     columns = table.readable(state.schema).struct.fields if state.exists else ()
     rest_field = rest_column(Struct(columns))
     beside = [f.name for f in columns if is_metadata(f.doc) and f is not rest_field]
@@ -62,6 +61,7 @@ def checked(
             [_keys(path) for path in excluded_paths(contract)],
             {_keys(path): unit for path, unit in epoch_units(contract)},
             table.defaults() if state.exists else {},
+            settings.row_key,
         )
         try:
             verdict = verify(table.spark, stored, sources, kind, exactly=exactly, names=names)

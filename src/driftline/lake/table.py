@@ -203,9 +203,9 @@ class Table(Shown):
 
     def undo(self, *, to: int | None = None, yes: bool = False) -> Undone:
         """Take back the last change of the table's definition, or all since schema version ``to``, in
-        metadata only.
+        metadata only. Of a table with a key, the last batch goes with its rows.
 
-        ``yes``: even if that hides values. Raises UsageError, DataError with the reason.
+        ``yes``: even if that hides values, or rows. Raises UsageError, DataError with the reason.
         """
         return undo(self.format, to=to, yes=yes)
 

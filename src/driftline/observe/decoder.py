@@ -185,6 +185,10 @@ class _DecoderBuilder:
                 yield key, _NO_INTEGER if type_ is None else type_, True
             else:
                 yield key, _or_null(type_), False
+        # No record has had these yet: whether one has them or lacks them, it is walked.
+        for key in known.required_keys:
+            if key not in shape.fields:
+                yield key, _NO_INTEGER, True
 
     def field(self, seen: FieldShape, known: ExpectedField) -> Any:
         """The type of a field's values, null aside; None if it has no others, or they are to be walked."""

@@ -1,9 +1,9 @@
-"""`undo`: a table's definition as it was, in metadata only."""
+"""`undo`: a table's definition as it was, in metadata only; of a table with a key its rows too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,12 @@ from driftline.core.changelog import record
 from driftline.core.changelog.entries import Entry, Version, Versions, partition_text, sort_text
 from driftline.core.changelog.restoring import Restoration, restoration
 from driftline.core.changes import ColumnChange, details, diff, in_words, reportable
+from driftline.core.planning.row_key import KEY_PROPERTY
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
+from driftline.core.values.counted import counted
 from driftline.errors import DataError
-from driftline.formats.base import CatalogTable, Draft, State
+from driftline.formats.base import Alteration, CatalogTable, Draft, LastBatch, State
 from driftline.formats.retry import Retry
 from driftline.operations import history
 from driftline.operations.keyed import check_definition
@@ -38,7 +40,9 @@ class ValueCount:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Undone(Shown):
-    """The outcome of an undo. ``changes``: to the columns; ``stays``: what could not be taken back."""
+    """The outcome of an undo. ``changes``: to the columns; ``stays``: what could not be taken back.
+    ``batch``: with its rows, of a table with a key.
+    """
 
     table: str
     undone: str
@@ -48,6 +52,7 @@ class Undone(Shown):
     stays: tuple[str, ...]
     layout: tuple[str, ...]
     schema: int
+    batch: LastBatch | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The form that `--json` prints."""
@@ -61,13 +66,16 @@ class Undone(Shown):
             "stays": list(self.stays),
             "layout": list(self.layout),
             "schema": self.schema,
+            **({} if self.batch is None else {"rows": asdict(self.batch)}),
         }
 
 
 def undo(table: CatalogTable, *, to: int | None = None, yes: bool = False) -> Undone:
     """Take back the last change of the table's definition, or all since schema version ``to``.
 
-    ``yes``: also if that hides values. Raises UsageError, DataError with the reason; nothing is changed then.
+    Of a table with a key the last batch is such a change: its rows go, and those that it removed come back.
+    ``yes``: also if that hides values, or rows. Raises UsageError, DataError with the reason; nothing is
+    changed then.
     """
     counter = _Counter(table)
     return Retry(table.name).run(lambda: _undo(table, to, counter, yes=yes))
@@ -78,6 +86,10 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
     counter.look()
     versions = table.versions()
     now = alteration.before
+    if to is None and now.properties.get(KEY_PROPERTY):
+        last = history.of(table.name, versions).entries[-1]
+        if (batch := _last_batch(table, last)) is not None:
+            return _without(table, alteration, versions, batch, last, yes=yes)
     change, then = _target(table.name, versions, now, to)
     plan = restoration(now, then, versions.schemas.values())
     if plan.changes_nothing:
@@ -95,6 +107,56 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
     changes = diff(now.schema, after.schema)
     layout = tuple(_layout(now, after))
     return Undone(table.name, change, changes, hidden, back, plan.stays, layout, after.schema.id)
+
+
+def _last_batch(table: CatalogTable, last: Entry) -> LastBatch | None:
+    """The batch whose rows are the last change of a table with a key; None if it was altered since.
+
+    ``last``: the last change of the definition. Raises DataError if a batch made that, and rows have changed
+    since otherwise than by a batch.
+    """
+    batch = table.last_batch()
+    if batch is not None and (last.by == "batch" or last.after.snapshot != batch.snapshot):
+        return None if last.makes_table and last.after.snapshot == batch.snapshot else batch
+    if batch is None and last.by == "batch" and not last.makes_table:
+        raise DataError(
+            f"{table.name} has a key: batch {last.record.batch} cannot be taken back, for it is not the last that "
+            "changed rows",
+            "ingest what the rows should be: later changes count",
+        )
+    return None
+
+
+def _without(
+    table: CatalogTable,
+    alteration: Alteration,
+    versions: Versions,
+    batch: LastBatch,
+    last: Entry,
+    *,
+    yes: bool,
+) -> Undone:
+    """Take back a batch of changes by key: its rows, and its changes of the definition.
+
+    ``last``: the last change of that, which another batch may have made.
+    """
+    now = alteration.before
+    made = last.by == "batch" and last.record.batch == batch.id and last.before is not None
+    then = last.before.definition if made and last.before is not None else now
+    plan = restoration(now, then, versions.schemas.values())
+    _possible(table, plan)
+    change = _what(last) if made else f"batch {batch.id}"
+    if not yes:
+        raise DataError(
+            f"{table.name}: taking back {change} would take {counted(batch.added, 'row')} out of the table, "
+            f"and bring {counted(batch.removed, 'row')} of before back",
+            "--yes does it; ingest its source again to undo that",
+        )
+    draft = alteration.revert(batch, plan.after, record.of_undo(change))
+    draft.commit()
+    after = draft.definition
+    changes, layout = diff(now.schema, after.schema), tuple(_layout(now, after))
+    return Undone(table.name, change, changes, (), (), plan.stays, layout, after.schema.id, batch)
 
 
 def _hidden(

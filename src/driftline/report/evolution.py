@@ -67,6 +67,9 @@ def undone(result: Undone) -> Iterator[RenderableType]:
         yield Hanging(Text(clean(in_words(change))), 2, 6)
     for line in result.layout:
         yield Hanging(Text(clean(line)), 2, 6)
+    if result.batch is not None:
+        rows = f"{counted(result.batch.added, 'row')} gone, {counted(result.batch.removed, 'row')} of before back"
+        yield Hanging(Text(rows), 2, 6)
     for values in result.back:
         yield Hanging(Text(clean(_comes_back(values)), "green"), 6, 6)
     for values in result.hidden:
@@ -118,7 +121,8 @@ def _who(entry: Entry) -> str:
     record = entry.record
     match entry.by:
         case "batch":
-            return f"batch {record.batch}"
+            counts = [f"{count} {outcome}" for outcome, count in record.counts.items() if count]
+            return f"batch {record.batch}" + (f"  {', '.join(counts)}" if counts else "")
         case "alter":
             return clean(record.text)
         case "resolve" | "promote":

@@ -43,6 +43,7 @@ def figures(result: Result) -> dict[str, Any]:
         "rows_read": result.rows_read,
         "rows_written": result.rows_written,
         "rows_quarantined": result.rows_quarantined,
+        **(result.outcomes if result.by_key is not None else {}),
         "changes": dict(Counter(finding.kind for finding in findings(result))),
         "snapshot": result.snapshot,
         "bytes_read": result.bytes_read,
@@ -55,7 +56,7 @@ def figures(result: Result) -> dict[str, Any]:
 
 
 def _sentence(result: Result) -> str:
-    counts = [counted(result.rows_read, "record read", "records read"), f"{result.rows_written} written"]
+    counts = [counted(result.rows_read, "record read", "records read"), *result.outcomes_in_words]
     if result.rows_quarantined:
         counts.append(f"{result.rows_quarantined} in quarantine")
     if result.changes:

@@ -34,10 +34,16 @@ class Metric:
     adds: bool = True
 
 
+# Outcomes of changes by key that write no row.
+_WITHOUT_A_ROW = ("deleted", "superseded", "late", "ignored")
+
 METRICS: Mapping[str, Metric] = {
     "batches": Metric("Batches that were committed.", "{batch}"),
     "records": Metric(
-        "Records of the source, by what became of them.", "{record}", "outcome", ("written", "quarantined")
+        "Records of the source, by what became of them.",
+        "{record}",
+        "outcome",
+        ("written", "quarantined", *_WITHOUT_A_ROW),
     ),
     "changes": Metric(
         "Changes of the schema, and reasons for quarantine, by kind.", "{change}", "kind", KINDS
@@ -66,6 +72,9 @@ def readings(result: Result) -> Iterator[MetricSample]:
     yield MetricSample("batches", 1)
     yield MetricSample("records", result.rows_written, "written")
     yield MetricSample("records", result.rows_quarantined, "quarantined")
+    for outcome in _WITHOUT_A_ROW:
+        if count := result.outcomes.get(outcome):
+            yield MetricSample("records", count, outcome)
     yield from (MetricSample("changes", 1, finding.kind) for finding in findings(result))
     yield MetricSample("read_bytes", result.bytes_read)
     yield MetricSample("written_files", result.files_written)

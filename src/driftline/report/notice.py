@@ -161,6 +161,7 @@ def contents(result: Result) -> dict[str, Any]:
             k: values[k]
             for k in ("table", "batch", "rows_read", "rows_written", "rows_quarantined", "snapshot")
         },
+        **(result.outcomes if result.by_key is not None else {}),
         "changes": [
             {
                 **to_dict(change),

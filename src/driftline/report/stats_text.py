@@ -101,7 +101,7 @@ def percent(share: float | None) -> str:
 
 def _heading(table: Stats) -> Text:
     counts = [
-        f"{_number(table.records)} records",
+        f"{'at most ' * table.at_most}{_number(table.records)} records",
         _many(table.batches, "batch", "batches"),
         _many(table.leaves, "column", "columns"),
         _many(len(table.drifted), "drifted field", "drifted fields"),
@@ -115,7 +115,9 @@ def _notes(table: Stats) -> Iterator[Text]:
     if not table.exact:
         yield Text("  from metadata; ? = unknown, --exact counts it", "dim")
     if table.deleted:
-        yield Text(f"  {table.deleted:,} deleted rows are still in these numbers; not with --exact", "dim")
+        yield Text(
+            f"  {table.deleted:,} deleted rows are still in the columns' numbers; not with --exact", "dim"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -123,6 +122,10 @@ def _rest(
 def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
     """The outcome of a check of source against table."""
     counts = f"{counted(result.records, 'record')}: {result.found} in {table}"
+    if result.deleted:
+        counts += f", {result.deleted} deleted"
+    if result.overtaken:
+        counts += f", {result.overtaken} overtaken by later ones"
     if result.quarantined:
         counts += f", {result.quarantined} in its quarantine"
     if result.ok:
@@ -158,10 +161,8 @@ def _heading(result: Result, title: str) -> Text:
     counts = [counted(result.rows_read, "record read", "records read")]
     if result.dry_run:
         counts.append("dry run: nothing is written")
-    elif result.by_key is not None:
-        counts += [f"{n} {word}" for word, n in asdict(result.by_key).items() if n] or ["nothing written"]
     else:
-        counts.append(f"{result.rows_written} written")
+        counts += result.outcomes_in_words
     if result.rows_quarantined:
         counts.append(f"{result.rows_quarantined} in quarantine")
     return Text.assemble(

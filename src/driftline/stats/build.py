@@ -124,7 +124,7 @@ def build(
         schema=schema.id,
         at=metadata.at if metadata else None,
         exact=scanned is not None,
-        records=scanned.records if scanned else metadata.counts.records if metadata else None,
+        records=scanned.records if scanned else _records(metadata),
         leaves=leaves(schema.struct),
         batches=len(metadata.counts.batches) + metadata.counts.expired if metadata else 0,
         recent=metadata.counts.recent if metadata else (),
@@ -137,8 +137,15 @@ def build(
         files=metadata.files if metadata else None,
         bytes=metadata.bytes if metadata else None,
         deleted=metadata.deleted if metadata and not scanned else 0,
+        at_most=metadata is not None and not scanned and metadata.live is None,
         whole=inputs.history.whole if inputs.history else False,
     )
+
+
+def _records(metadata: TableStatistics | None) -> int | None:
+    if metadata is None:
+        return None
+    return metadata.counts.records if metadata.live is None else metadata.live
 
 
 def _samples(

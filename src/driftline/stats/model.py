@@ -204,7 +204,8 @@ class Stats(Shown):
     by a scan; otherwise read from metadata.
 
     ``leaves``: columns that hold plain values. ``batches``: how many commits added records; ``recent``: the
-    last of them. ``deleted``: rows that delete files hide, which metadata still count. ``whole``: the history
+    last of them. ``deleted``: rows that delete files hide, which the columns' numbers still count;
+    ``at_most``: ``records`` counts them too. ``whole``: the history
     begins with the table. ``rest``: what waits there.
     """
 
@@ -224,6 +225,7 @@ class Stats(Shown):
     files: int | None = None
     bytes: int | None = None
     deleted: int = 0
+    at_most: bool = False
     whole: bool = True
     rest: tuple[Rest, ...] = ()
 
@@ -249,6 +251,7 @@ class Stats(Shown):
             "at": iso(self.at) if self.at is not None else None,
             "exact": self.exact,
             "records": self.records,
+            "records_at_most": self.at_most,
             "leaf_columns": self.leaves,
             "files": self.files,
             "bytes": self.bytes,

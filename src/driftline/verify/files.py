@@ -37,7 +37,9 @@ _NOTHING = CsvDialect()
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourcePlace:
-    """``line`` counts from 1, behind the byte ``start`` of the file; 0 where the file has no lines."""
+    """``line`` counts from 1, behind the byte ``start`` of the file; 0 where the file has no lines, and
+    ``start`` then rises from record to record, if it is known.
+    """
 
     file: str
     start: int = 0

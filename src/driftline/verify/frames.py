@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 Plain = Callable[[Any], Any]
-_FILE = "\0file"  # no column has such a name
+_FILE, _AT = "\0file", "\0at"  # no column has such a name
 
 
 def rows(df: DataFrame, names: Sequence[str] | None = None, *, any_text: bool = False) -> RDD[dict[str, Any]]:
@@ -71,7 +71,8 @@ def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read
     for schema, same in by_schema.values():
         df = spark.read.format(fmt).schema(schema).load([_literal(path) for path in same])
         df = df.toDF(*(f"c{i}" for i in range(len(df.columns)))).withColumn("file", F.input_file_name())
-        out.append(rows(df, [*schema.names, _FILE], any_text=True).map(_read))
+        df = df.withColumn("at", F.monotonically_increasing_id())
+        out.append(rows(df, [*schema.names, _FILE, _AT], any_text=True).map(_read))
     text = "".join(by_schema)
     return reduce(lambda a, b: a.union(b), out), 2 if '"float"' in text else int('"double"' in text)
 
@@ -106,9 +107,8 @@ _HEADS = {"parquet": _parquet_head, "avro": _avro_head}  # ORC's do not show all
 
 def _read(row: dict[str, Any]) -> Read:
     file = row.pop(_FILE)
-    return Read(
-        SourcePlace(unquote(file.removeprefix("file://")) if file.startswith("file:///") else file), row
-    )
+    file = unquote(file.removeprefix("file://")) if file.startswith("file:///") else file
+    return Read(SourcePlace(file, row.pop(_AT)), row)
 
 
 def _literal(path: str) -> str:

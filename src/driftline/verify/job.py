@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema
@@ -35,6 +36,7 @@ from driftline.verify.comparison import (
 )
 from driftline.verify.emptied import lost_lists
 from driftline.verify.files import LONGEST, FilePart, Read, grouped, parts, read
+from driftline.verify.fold import KeyedFold
 from driftline.verify.frames import rows, typed
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
@@ -128,7 +130,7 @@ class Stored:
 
     ``properties``: the table's. ``ignore``: excluded key paths, dotted; ``units``: epoch units of such paths.
     Neither has steps for elements of lists. ``defaults``: what a record without a value may have got, by
-    column id.
+    column id. ``row_key``: how its rows are known, None where each record is a row.
     """
 
     rows: str | DataFrame
@@ -138,6 +140,7 @@ class Stored:
     ignore: Sequence[str] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[int, Iterable[Any]] = field(default_factory=dict)
+    row_key: RowKey | None = None
 
 
 def verify(
@@ -149,7 +152,8 @@ def verify(
     exactly: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Check that the table or its quarantine has each record of the files ``sources``, equally often.
+    """Check that the table or its quarantine has each record of the files ``sources``, equally often; of a
+    table with a key, what the latest record of each key says, where the files came in this order.
 
     ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
     by path.
@@ -177,7 +181,12 @@ def verify(
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
         terms = Terms(schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly)
         stored = spark.table(table.rows) if isinstance(table.rows, str) else table.rows
-        check = _Finding(Comparison.by(terms), reads, _quarantined(spark, table.quarantine))
+        quarantined = _quarantined(spark, table.quarantine)
+        if table.row_key is not None:
+            in_order = {source: number for number, source in enumerate(sources)}
+            fold = KeyedFold(Comparison.by(terms), table.row_key, in_order)
+            return fold.verdict(reads, rows(stored), quarantined)
+        check = _Finding(Comparison.by(terms), reads, quarantined)
         verdict = None
         columns = check.comparison.meeting.record.columns
         by_columns = fmt == "json" and tasks and not in_paths

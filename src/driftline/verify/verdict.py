@@ -30,7 +30,8 @@ class Verdict(Shown):
 
     ``records`` = ``found`` in the table + ``quarantined`` + ``missing``. A record that occurs n times must be
     there n times. ``extra``: rows, and records in quarantine, beyond the records; None if that was not
-    checked.
+    checked. Of a table with a key also ``deleted``: records that have deleted their rows, and ``overtaken``:
+    those that a later one of their key has overtaken; None for other tables.
     """
 
     records: int
@@ -39,6 +40,8 @@ class Verdict(Shown):
     missing: int
     mismatches: tuple[Mismatch, ...] = ()
     extra: int | None = None
+    deleted: int | None = None
+    overtaken: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -54,4 +57,7 @@ class Verdict(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The form that `--json` prints."""
-        return {"ok": self.ok, **asdict(self), "mismatches": [asdict(m) for m in self.mismatches]}
+        counts = asdict(self)
+        if self.overtaken is None:
+            del counts["deleted"], counts["overtaken"]
+        return {"ok": self.ok, **counts, "mismatches": [asdict(m) for m in self.mismatches]}

@@ -83,6 +83,7 @@ class Entry:
             "at": self.time.isoformat() if self.time else None,
             "by": self.by,
             "batch": self.record.batch or None,
+            **({"records": dict(self.record.counts)} if self.record.counts else {}),
             "statement": self.record.text or None,
             "schema_before": before.definition.schema.id if before else None,
             "schema": after.definition.schema.id,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -38,6 +38,7 @@ class ChangeRecord:
     """A recorded author. ``by``: batch, alter, resolve, promote or undo.
 
     ``text``: the statements, or what the undo took back. ``left_out``: the number of rules that did not fit.
+    ``counts``: of a batch of changes by key, its records by what became of them.
     """
 
     by: str
@@ -45,12 +46,15 @@ class ChangeRecord:
     batch: str = ""
     rules: tuple[Rule, ...] = ()
     left_out: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
+def of_batch(
+    batch: str, changes: Iterable[Change], counts: Mapping[str, int] | None = None
+) -> dict[str, str]:
     """The property that records a batch's changes; none if it made none.
 
-    Samples are data, so they are left out.
+    Samples are data, so they are left out. ``counts``: of changes by key.
     """
     rules = [
         Rule(
@@ -67,7 +71,7 @@ def of_batch(batch: str, changes: Iterable[Change]) -> dict[str, str]:
     # Plain rules come last, and are left out first.
     rules.sort(key=lambda r: r.rule == "first-sight")
     count = len(rules)
-    while len(text := _batch(batch, rules[:count], len(rules) - count)) > LIMIT:
+    while len(text := _batch(batch, rules[:count], len(rules) - count, counts or {})) > LIMIT:
         count = count * 3 // 4
     return {PROPERTY: text}
 
@@ -124,12 +128,14 @@ def of_json(data: Mapping[str, Any]) -> ChangeRecord:
         str(data.get("batch", "")),
         rules,
         int(data.get("left_out", 0)),
+        {str(outcome): int(count) for outcome, count in data.get("counts", {}).items()},
     )
 
 
-def _batch(batch: str, rules: list[Rule], left_out: int) -> str:
+def _batch(batch: str, rules: list[Rule], left_out: int, counts: Mapping[str, int]) -> str:
     listed = [[r.path, r.rule, r.field, r.place] for r in rules]
-    return dump({"by": "batch", "batch": batch, "rules": listed, "left_out": left_out})
+    by_key = {"counts": counts} if counts else {}
+    return dump({"by": "batch", "batch": batch, "rules": listed, "left_out": left_out, **by_key})
 
 
 def dump(value: Mapping[str, Any]) -> str:

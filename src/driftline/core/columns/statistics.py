@@ -77,8 +77,8 @@ RECORDS = 0  # in place of a column id: the records of the files themselves
 class KnownSnapshot:
     """A commit that is still known.
 
-    ``born``: its files contain only records that it added; ``slot``: its number among the last batches, None
-    for others.
+    ``born``: its files contain only records that it brought; ``slot``: its number among the last batches,
+    None for others.
     """
 
     id: int
@@ -196,7 +196,8 @@ class TableStatistics:
     """The statistics of a table. ``at``: milliseconds; ``bytes``: of all data files.
 
     ``bounds``: by column id, over all files; ``firsts``: by column id, of a file of the batch that brought
-    its first value. ``deleted``: rows that delete files hide and metrics still count.
+    its first value. ``deleted``: rows that delete files hide and metrics still count; ``live``: the others,
+    None if delete files do not tell.
     """
 
     at: int
@@ -206,6 +207,7 @@ class TableStatistics:
     counts: Counts
     bounds: Mapping[int, Numbers]
     firsts: Mapping[int, Numbers]
+    live: int | None = None
 
 
 def iso(millis: int) -> str:

@@ -10,7 +10,7 @@ from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import STRING, Field, Path
-from driftline.errors import DataError, UsageError
+from driftline.errors import UsageError
 
 KEY_PROPERTY = "driftline.key"
 ORDER_PROPERTY = "driftline.order-by"
@@ -73,9 +73,3 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
                 f"{table} has {has}: {flag} is set when a table is made",
                 "make another table with it, from the same source",
             )
-
-
-def refuse_key(table: str, properties: Mapping[str, str], reason: str, instead: str | None = None) -> None:
-    """Raise DataError with the ``reason`` if the table has a key; ``instead``: what to do."""
-    if properties.get(KEY_PROPERTY):
-        raise DataError(f"{table} has a key ({properties[KEY_PROPERTY]}): {reason}", instead)

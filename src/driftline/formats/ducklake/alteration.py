@@ -12,7 +12,8 @@ from driftline.formats.ducklake.snapshot import LIVE
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,14 +25,17 @@ from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.layout import CatalogLayout
+from driftline.formats.ducklake.reverting import copies, replaced_deletes
 from driftline.formats.ducklake.rows import CommitMessage, TableCommit
-from driftline.formats.ducklake.snapshot import LakeState
+from driftline.formats.ducklake.snapshot import LakeState, TableRow
 from driftline.formats.ducklake.sorting import check
 from driftline.formats.ducklake.transaction import AUTHOR
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.formats.base import LastBatch
+    from driftline.formats.ducklake.files import DeleteFile
     from driftline.formats.ducklake.read import DuckLakeReader
 
 
@@ -102,6 +106,12 @@ class DuckLakeAlteration:
         draft.pinned = True  # values that others write meanwhile may be hidden by it
         return draft
 
+    def revert(self, batch: LastBatch, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
+        """Draft as `restore` does; the rows of the batch go, and those that it removed come back."""
+        draft = self.restore(after, record)
+        draft.reverts = batch.snapshot
+        return draft
+
 
 class DuckLakeDraft:
     """A drafted table: invisible before `commit`."""
@@ -117,6 +127,7 @@ class DuckLakeDraft:
         self.definition = after
         self.warnings: Sequence[str] = ()
         self.pinned = False
+        self.reverts: int | None = None
         self._layout = layout
         self._from = alteration
         self._record = record
@@ -139,11 +150,24 @@ class DuckLakeDraft:
         )
         intent.removed = tuple(state.properties.keys() - intent.properties.keys())
         message = CommitMessage(AUTHOR, "; ".join(self._record.values())[:10_000], self._record)
-        self.table.catalog.write(
-            lambda connection: commit(connection, [intent], message), partial(landed, message=message)
-        )
+        with self._deletes_before(state.table) as deletes:
+            intent.deletes, intent.reverts = deletes, self.reverts
+            self.table.catalog.write(
+                lambda connection: commit(connection, [intent], message), partial(landed, message=message)
+            )
         version = self.table.load().schema.id
         self.definition = replace(after, schema=replace(after.schema, id=version))
+
+    @contextmanager
+    def _deletes_before(self, table: TableRow) -> Iterator[list[DeleteFile]]:
+        """Copies of the delete files that the reverted snapshot replaced; none where nothing is reverted."""
+        snapshot = self.reverts
+        if snapshot is None:
+            yield []
+            return
+        replaced = self.table.catalog.read(lambda connection: replaced_deletes(connection, table, snapshot))
+        with copies(replaced, table.folder) as copied:
+            yield copied
 
 
 def new_layout(made_as: Definition, table: str) -> CatalogLayout:

@@ -20,6 +20,7 @@ from driftline.formats.ducklake.deletes import add_deletes
 from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.ledger import remember
+from driftline.formats.ducklake.reverting import take_back
 from driftline.formats.ducklake.rows import (
     CommitMessage,
     LatestSnapshot,
@@ -184,12 +185,15 @@ def _table(
     if intent.replaces:
         _emptied(connection, head.snapshot, table.id)
         head.changes_made.append(f"deleted_from_table:{table.id}")
+    if intent.reverts is not None:
+        take_back(connection, head, table, intent.reverts)
     if intent.removes:
         add_deletes(connection, head, table, intent.deletes, intent.ended)
     if intent.files:
         add_files(connection, head, intent, table)
         head.changes_made.append(f"inserted_into_table:{table.id}")
-    if now.exists and (schema_changes or not (intent.files or intent.dropped or intent.removes)):
+    has_rows = intent.files or intent.dropped or intent.removes or intent.reverts is not None
+    if now.exists and (schema_changes or not has_rows):
         head.changes_made.append(f"altered_table:{table.id}")
 
 

@@ -47,3 +47,9 @@ def remember(connection: Connection, table: int, snapshot: int, files: Sequence[
         connection.execute(f"DELETE FROM meta.{_NAME} WHERE table_id = {table} AND number <= {forgotten}")
     rows = [f"({table}, {n}, {fingerprint}, {snapshot})" for n, fingerprint in entries if n > forgotten]
     connection.execute(f"INSERT INTO meta.{_NAME} VALUES {', '.join(rows)}")
+
+
+def forget(connection: Connection, table: int, snapshot: int) -> None:
+    """Drop the files that the table took in a snapshot."""
+    if _NAME in connection.tables():
+        connection.execute(f"DELETE FROM meta.{_NAME} WHERE table_id = {table} AND snapshot_id = {snapshot}")

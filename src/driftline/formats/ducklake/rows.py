@@ -135,6 +135,7 @@ class TableCommit:
     files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.
     ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
     source files that the table takes. ``deletes``, ``ended``: rows to remove.
+    ``reverts``: the snapshot whose rows go, and those that it removed come back.
     """
 
     name: str
@@ -153,6 +154,7 @@ class TableCommit:
     sources: tuple[int, ...] = ()
     deletes: list[DeleteFile] = field(default_factory=list)
     ended: list[EndedRows] = field(default_factory=list)
+    reverts: int | None = None
 
     @property
     def removes(self) -> bool:

@@ -13,7 +13,7 @@ from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import UUID, Primitive, Schema
 from driftline.core.schema.words import quoted
 from driftline.errors import DataError, no_table
-from driftline.formats.base import State
+from driftline.formats.base import LastBatch, State
 from driftline.formats.ducklake.alteration import FORMAT, DuckLakeAlteration, definition, new_layout
 from driftline.formats.ducklake.catalog import Connection
 from driftline.formats.ducklake.commit import folder_of, landed, rename
@@ -21,6 +21,7 @@ from driftline.formats.ducklake.defaults import defaults_ever
 from driftline.formats.ducklake.layout import CatalogLayout, laid, layout
 from driftline.formats.ducklake.ledger import taken
 from driftline.formats.ducklake.read import DuckLakeReader
+from driftline.formats.ducklake.reverting import last_batch
 from driftline.formats.ducklake.rows import CommitMessage
 from driftline.formats.ducklake.snapshot import LakeState, find, latest, load, split, state_of
 from driftline.formats.ducklake.sorting import parts_of
@@ -85,6 +86,10 @@ class DuckLakeTable(DuckLakeReader):
         if not self.catalog.exists():
             raise no_table(self.name)
         return self.catalog.read(lambda connection: _versions(connection, self.name))
+
+    def last_batch(self) -> LastBatch | None:
+        """The batch that made the table's newest snapshot; None if it wrote rows anew, or another did."""
+        return self.catalog.read(lambda connection: last_batch(connection, self.name))
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
         """A snapshot and its known ancestors. ``schema``: the table's version then."""

@@ -58,32 +58,38 @@ def table_statistics(connection: Connection, name: str, schema: Schema) -> Table
         [at],
     )
     counts = Counts(snapshots, counts_of, _ids(connection, table), defaulted)
+    deleted = _deleted(connection, table, at)
     return TableStatistics(
         int(newest[0][0]),
         int(files),
         int(size or 0),
-        _deleted(connection, table, at),
+        deleted,
         counts,
         _bounds(connection, table, at, plain, counts),
         _firsts(connection, table, at, plain),
+        counts.records - deleted,
     )
 
 
 def _snapshots(connection: Connection, table: int) -> Iterator[KnownSnapshot]:
     """The snapshots that brought files, oldest first."""
     snapshots = []
-    for id_, at, changes_made, extra, added, version in connection.rows(
+    for id_, at, changes_made, extra, added, version, rewritten in connection.rows(
         "SELECT s.snapshot_id, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)), c.changes_made, c.commit_extra_info, f.n, "
         "(SELECT max(v.schema_version) FROM meta.ducklake_schema_versions v "
-        "WHERE v.table_id = ? AND v.begin_snapshot <= s.snapshot_id) "
+        "WHERE v.table_id = ? AND v.begin_snapshot <= s.snapshot_id), "
+        "EXISTS (SELECT 1 FROM meta.ducklake_data_file o WHERE o.table_id = ? AND o.end_snapshot = s.snapshot_id) "
         "FROM meta.ducklake_snapshot s JOIN (SELECT begin_snapshot, sum(record_count) AS n FROM meta.ducklake_data_file "
         "WHERE table_id = ? AND partial_max IS NULL GROUP BY 1) f ON f.begin_snapshot = s.snapshot_id "
         "LEFT JOIN meta.ducklake_snapshot_changes c ON c.snapshot_id = s.snapshot_id ORDER BY s.snapshot_id",
-        [table, table],
+        [table, table, table],
     ):
         changes = str(changes_made).split(",")
-        born = f"inserted_into_table:{table}" in changes and f"deleted_from_table:{table}" not in changes
         batch = CommittedBatch(int(at), _batch(extra), int(added))
+        deletes = f"deleted_from_table:{table}" in changes
+        # A batch of changes by key deletes rows of older files, and has none of them in its own.
+        by_key = batch.id is not None and not rewritten
+        born = f"inserted_into_table:{table}" in changes and (by_key or not deletes)
         snapshots.append(KnownSnapshot(int(id_), None if version is None else int(version), batch, born))
     last = [i for i, s in enumerate(snapshots) if s.born][-TREND:]
     for i, s in enumerate(snapshots):

@@ -17,6 +17,7 @@ from driftline.core.schema.partitioning import TIMES, PartitionField, SortField,
 from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError, no_table
+from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
 from driftline.formats.iceberg.gateway import short
@@ -28,6 +29,7 @@ from driftline.formats.iceberg.upkeep import upkeep
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from driftline.formats.base import LastBatch
     from driftline.formats.iceberg.reader import IcebergReader
 
 
@@ -199,11 +201,34 @@ class IcebergAlteration:
         """Draft with the very schema of ``after``: dropped columns return with their ids and values."""
         return self._draft(after, record, self._replace_schema)
 
+    def revert(self, batch: LastBatch, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
+        """Draft with the schema of ``after``, and the snapshot before the batch as the current one.
+
+        Raises DataError if that was expired, CommitConflict if the batch's is not the current one any more.
+        """
+        snapshot = self._java.currentSnapshot()
+        if snapshot is None or int(snapshot.snapshotId()) != batch.snapshot:
+            raise CommitConflict(f"{self.table.name} was changed meanwhile")
+        before = snapshot.parentId()
+        if before is None or self._java.snapshot(before) is None:
+            raise DataError(
+                f"{self.table.name}: the snapshot before batch {batch.id} was expired, and its rows with it",
+                "ingest what the rows should be: later changes count",
+            )
+        return self._draft(after, record, self._replace_schema, int(before))
+
     def _draft(
-        self, after: Definition, record: Mapping[str, str], set_schema: Callable[[Any, Definition], None]
+        self,
+        after: Definition,
+        record: Mapping[str, str],
+        set_schema: Callable[[Any, Definition], None],
+        snapshot: int | None = None,
     ) -> IcebergDraft:
+        """Draft the table by ``after``; ``snapshot``: to which its rows go back."""
         transaction = begin(self.table, self._java)
         try:
+            if snapshot is not None:
+                transaction.manageSnapshots().rollbackTo(snapshot).commit()
             if after.format_version != self.before.format_version:
                 transaction.updateProperties().set(VERSION, str(after.format_version)).commit()
             now = update_layout(self._jvm, transaction, self.before, after)
@@ -216,7 +241,9 @@ class IcebergAlteration:
             self._set_properties(transaction, after.properties, record)
         except Py4JJavaError as error:
             raise DataError(f"table {self.table.name} refused the change: {short(error)}") from error
-        return IcebergDraft(self.table, self._java, transaction, self._now(transaction), self.before)
+        draft = IcebergDraft(self.table, self._java, transaction, self._now(transaction), self.before)
+        draft.snapshot = snapshot
+        return draft
 
     def _now(self, transaction: Any) -> Definition:
         return definition(self._jvm, transaction.table().operations().current())
@@ -262,13 +289,16 @@ class IcebergAlteration:
 
 
 class IcebergDraft:
-    """A table as it would be, invisible to others before `commit`."""
+    """A table as it would be, invisible to others before `commit`. ``snapshot``: the one to which its rows go
+    back.
+    """
 
     def __init__(
         self, table: IcebergReader, java: Any, transaction: Any, definition: Definition, before: Definition
     ) -> None:
         self.table = table
         self.definition = definition
+        self.snapshot: int | None = None
         self._before = before
         self._base = java.operations()
         self._draft = transaction.table().operations()
@@ -294,6 +324,9 @@ class IcebergDraft:
 
     def _is_in(self, now: Any) -> bool:
         """True if the Java table ``now`` has the change: it remembers it, or equals the draft."""
+        if self.snapshot is not None:
+            current = now.currentSnapshot()
+            return current is not None and int(current.snapshotId()) == self.snapshot
         jvm: Any = self.table.spark._jvm
         there, properties = definition(jvm, now.operations().current()), self.definition.properties
         new = self._before.properties.get(last_changes.PROPERTY) != properties.get(last_changes.PROPERTY)

@@ -136,9 +136,12 @@ class IcebergReader:
             raise unreadable(self.name, self.load().schema) or error from error
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
-        """The rows that a snapshot appended; None if Spark cannot read all columns."""
-        schema = self.load().schema
-        if readable(schema) != schema:
+        """The rows that a snapshot appended; None if it did more than that, or if Spark cannot read all
+        columns.
+        """
+        schema, java = self.load().schema, self.java()
+        added = None if java is None else java.snapshot(snapshot)
+        if readable(schema) != schema or added is None or str(added.operation()) != "append":
             return None
         between = {"start-snapshot-id": str(after), "end-snapshot-id": str(snapshot)}
         return self.spark.read.options(**between).table(self.full_name)

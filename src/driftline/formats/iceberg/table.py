@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from driftline.core.changelog.entries import Snapshot
+from driftline.core.changelog.record import BATCH
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
@@ -18,7 +19,7 @@ from driftline.core.schema.partitioning import Laid
 from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError, SetupError, no_table
-from driftline.formats.base import State
+from driftline.formats.base import LastBatch, State
 from driftline.formats.iceberg.alteration import IcebergAlteration
 from driftline.formats.iceberg.definition import definition, order_json, partition_fields, spec_json
 from driftline.formats.iceberg.gateway import (
@@ -28,6 +29,7 @@ from driftline.formats.iceberg.gateway import (
     java_type,
     short,
     strings,
+    text_map,
 )
 from driftline.formats.iceberg.ledger import undone
 from driftline.formats.iceberg.manifests import sums_by_spark
@@ -104,6 +106,18 @@ class IcebergTable(IcebergReader):
                 return None
 
         return past(json.loads(parser.toJson(java.operations().current())), read)
+
+    def last_batch(self) -> LastBatch | None:
+        """The batch that made the current snapshot; None if it wrote rows anew, or another did."""
+        snapshot = self._existing().currentSnapshot()
+        summary = {} if snapshot is None else text_map(self._jvm, snapshot.summary())
+        if BATCH not in summary or int(summary.get("deleted-data-files", 0)):
+            return None
+        added, deleted, removed = (
+            int(summary.get(name, 0))
+            for name in ("added-records", "added-position-deletes", "removed-position-deletes")
+        )
+        return LastBatch(summary[BATCH], int(snapshot.snapshotId()), added, deleted - removed)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
         """A snapshot and its known ancestors."""

@@ -28,6 +28,8 @@ from driftline.core.schema.types import Primitive, Schema
 from driftline.formats.iceberg.bounds import numbers
 from driftline.formats.iceberg.manifests import Forgotten, MetricSum, Summation, Sums
 
+_WITH_VECTORS = 3  # version of the format
+
 
 def table_statistics(
     metadata: Mapping[str, Any], schema: Schema, sum_up: Callable[[Summation], Sums]
@@ -46,13 +48,19 @@ def table_statistics(
         int(metadata.get("properties", {}).get(EXPIRED, 0)),
     )
     summary = _summary(metadata)
+    by_position, by_equality = (
+        int(summary.get(f"total-{kind}-deletes", 0)) for kind in ("position", "equality")
+    )
+    # A vector goes with its data file; a delete file of positions may outlive it, and is counted still.
+    told = not by_equality and (not by_position or int(metadata["format-version"]) >= _WITH_VECTORS)
     return TableStatistics(
         int(metadata["last-updated-ms"]),
         int(summary.get("total-data-files", 0)),
         int(summary.get("total-files-size", 0)),
-        int(summary.get("total-position-deletes", 0)) + int(summary.get("total-equality-deletes", 0)),
+        by_position + by_equality,
         counts,
         *_bounds(sums, columns),
+        counts.records - by_position if told else None,
     )
 
 
@@ -79,12 +87,19 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
     for s in chain:
         summary = s.get("summary", {})
         added = int(summary.get("added-records", 0))
-        born = summary.get("operation") == "append" and added > 0
+        born = added > 0 and _brought(summary)
         batch = CommittedBatch(int(s["timestamp-ms"]), summary.get(BATCH), added)
         snapshots_.append(KnownSnapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born))
     last = [i for i, s in enumerate(snapshots_) if s.born][-TREND:]
     for i, s in enumerate(snapshots_):
         yield replace(s, slot=last.index(i)) if i in last else s
+
+
+def _brought(summary: Mapping[str, str]) -> bool:
+    """True if all rows in the files of a snapshot came with it: appended, or by a batch of changes by key."""
+    if summary.get("operation") == "append":
+        return True
+    return BATCH in summary and not int(summary.get("deleted-data-files", 0))
 
 
 def forgotten(metadata: Mapping[str, Any]) -> Forgotten:

@@ -1,0 +1,257 @@
+"""The check of a table with a key: the source is folded by key and order, and each key's latest change is
+compared with the key's row.
+
+Tasks sort changes and rows by key, and compare them as they come, so that memory holds one key at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import reduce
+from hashlib import blake2b
+from heapq import nsmallest
+from itertools import groupby
+from operator import add, itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from driftline.core.planning.row_key import RowKey
+from driftline.verify.changes import ChangeReader, NoChange, Order
+from driftline.verify.comparison import Comparison, allow_depth
+from driftline.verify.difference import shown
+from driftline.verify.files import Read, SourcePlace
+from driftline.verify.left import ExtraRows, MissingRecords, apart, listed, order, packed, unpacked
+from driftline.verify.verdict import LISTED, Verdict
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+_ROW, _CHANGE, _TALLY = range(3)
+_WAITING, _READ = range(2)
+_Keyed: TypeAlias = "tuple[tuple[Any, ...], Any]"  # the first part sorts; its first number says which task
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """A record of the source. ``arrival``: its place in the history; ``payload``: the record, or a text that
+    is none; ``key`` empty, with the reason ``why``: it has to be in quarantine.
+    """
+
+    place: SourcePlace
+    arrival: tuple[int, ...]
+    payload: bytes
+    key: str = ""
+    order: Order = ()
+    deletes: bool = False
+    why: str = ""
+    is_record: bool = True
+
+    def missing(self, why: str = "", differences: Iterable[Any] = ()) -> MissingRecords:
+        """The record as one that the table does not show."""
+        return MissingRecords(
+            self.place, 1, self.payload if self.is_record else None, why, tuple(differences)
+        )
+
+
+@dataclass(slots=True)
+class FoldTally:
+    """The counts of the source's records, and of rows beyond them, with the first of each."""
+
+    records: int = 0
+    found: int = 0
+    deleted: int = 0
+    overtaken: int = 0
+    quarantined: int = 0
+    missing: int = 0
+    extra: int = 0
+    sample: list[MissingRecords] = field(default_factory=list)
+    surplus: list[ExtraRows] = field(default_factory=list)
+
+    def __add__(self, other: FoldTally) -> FoldTally:
+        total = FoldTally(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        total.sample, total.surplus = nsmallest(LISTED, total.sample, order), total.surplus[:LISTED]
+        return total
+
+    def misses(self, record: MissingRecords) -> None:
+        """Count a record that the table does not show."""
+        self.missing += 1
+        self.sample.append(record)
+        if len(self.sample) > 2 * LISTED:
+            self.sample = nsmallest(LISTED, self.sample, order)
+
+    def has_too_many(self, rows: ExtraRows) -> None:
+        """Count rows that the source does not have."""
+        self.extra += rows.n
+        if len(self.surplus) < LISTED:
+            self.surplus.append(rows)
+
+    def verdict(self, *, exactly: bool) -> Verdict:
+        """The verdict that these counts make."""
+        mismatches = listed(self.sample)
+        if exactly:
+            mismatches += [rows.listed() for rows in self.surplus]
+        return Verdict(
+            self.records, self.found, self.quarantined, self.missing, tuple(mismatches[:LISTED]),
+            self.extra if exactly else None, self.deleted, self.overtaken,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedFold:
+    """Folds a source by the key of a table. ``files``: the source's, in the order of their ingest."""
+
+    comparison: Comparison
+    row_key: RowKey
+    files: Mapping[str, int]
+
+    def verdict(
+        self, reads: RDD[Read], stored: RDD[dict[str, Any]], quarantined: RDD[bytes] | None
+    ) -> Verdict:
+        """Compare the latest change of each key with the table's rows."""
+        tasks = max(1, reads.getNumPartitions(), stored.getNumPartitions())
+        changes = reads.mapPartitions(self.changes)
+        if quarantined is None:
+            keyed = changes.mapPartitions(self.by_key)
+        else:
+            texts = changes.mapPartitions(self.by_text).union(quarantined.mapPartitions(self.waiting))
+            keyed = _sorted(texts, tasks).mapPartitions(self.not_waiting)
+        both = keyed.union(stored.mapPartitions(self.rows))
+        tallies = _sorted(both, tasks).mapPartitions(self.folded).collect()
+        return reduce(add, tallies, FoldTally()).verdict(exactly=self.comparison.terms.exactly)
+
+    def changes(self, reads: Iterable[Read]) -> Iterator[SourceChange]:
+        """The source's records as changes, in the order in which they come."""
+        allow_depth()
+        reader = self._reader()
+        for number, read in enumerate(reads):
+            place = read.place
+            arrival = (self.files.get(place.file, len(self.files)), place.start, place.line, number)
+            if read.record is None:
+                yield SourceChange(place, arrival, read.raw, why=read.reason, is_record=False)
+                continue
+            try:
+                key, when = reader.key_of_record(read.record), reader.order_of(read.record)
+                deletes = reader.deletes(read.record)
+                payload = packed(self.comparison.without(read.record))
+                yield SourceChange(place, arrival, payload, key, when, deletes)
+            except NoChange as error:
+                payload = packed(self.comparison.without(read.record))
+                yield SourceChange(place, arrival, payload, why=str(error))
+
+    def by_text(self, changes: Iterable[SourceChange]) -> Iterator[_Keyed]:
+        """Changes by the text that their copies in quarantine have, too."""
+        for change in changes:
+            text = (
+                self.comparison.fingerprint_of(unpacked(change.payload))
+                if change.is_record
+                else self.comparison.fingerprint(change.payload)
+            )
+            yield (_number(text), text, _READ, change.arrival), change
+
+    def waiting(self, quarantined: Iterable[bytes]) -> Iterator[_Keyed]:
+        """The records in quarantine by the same text."""
+        for text, _ in self.comparison.keyed_raw(quarantined):
+            yield (_number(text), text, _WAITING, ()), None
+
+    def not_waiting(self, texts: Iterable[_Keyed]) -> Iterator[_Keyed]:
+        """The changes that are not in quarantine, by key. Of equal ones the first to come is there."""
+        tally = FoldTally()
+
+        def others() -> Iterator[SourceChange]:
+            for (_, text), group in groupby(texts, lambda x: x[0][:2]):
+                held = waiting = 0
+                for (_, _, side, _), change in group:
+                    if side == _WAITING:
+                        waiting += 1
+                    elif held < waiting:
+                        held += 1
+                    else:
+                        yield change
+                tally.records += held
+                tally.quarantined += held
+                if waiting > held:
+                    raw = shown(text.decode(errors="replace"))
+                    tally.has_too_many(ExtraRows(waiting - held, raw, "quarantine", held))
+
+        yield from self.by_key(others())
+        yield (0, "", _TALLY), tally
+
+    def by_key(self, changes: Iterable[SourceChange]) -> Iterator[_Keyed]:
+        """The changes by key, and the count of those that have none."""
+        tally = FoldTally()
+        for change in changes:
+            if change.key:
+                yield (_number(change.key), change.key, _CHANGE, change.order, change.arrival), change
+            else:
+                tally.records += 1
+                tally.misses(change.missing(f"{change.why}, and not in quarantine"))
+        yield (0, "", _TALLY), tally
+
+    def rows(self, stored: Iterable[dict[str, Any]]) -> Iterator[_Keyed]:
+        """The table's rows by key."""
+        allow_depth()
+        reader = self._reader()
+        for row in stored:
+            key = reader.key_of_row(row)
+            yield (_number(key), key, _ROW), packed(row)
+
+    def folded(self, keyed: Iterable[_Keyed]) -> Iterator[FoldTally]:
+        """Compare the latest change of each key with the key's rows."""
+        allow_depth()
+        tally = FoldTally()
+        for _, group in groupby(keyed, lambda x: x[0][:2]):
+            stored: list[bytes] = []
+            latest: SourceChange | None = None
+            n = 0
+            for key, value in group:
+                if key[2] == _TALLY:
+                    tally += value
+                elif key[2] == _ROW:
+                    n += 1
+                    stored = stored or [value]
+                else:
+                    tally.records += 1
+                    tally.overtaken += latest is not None
+                    latest = value
+            rows = [unpacked(row) for row in stored]
+            if latest is not None:
+                self._compare(latest, rows, n, tally)
+            elif rows and self.comparison.terms.exactly:
+                tally.has_too_many(ExtraRows(n, shown(rows[0]), "the table", 0))
+        yield tally
+
+    def _compare(
+        self, latest: SourceChange, rows: Sequence[Mapping[str, Any]], n: int, tally: FoldTally
+    ) -> None:
+        """Count a key's latest change, of which the table has ``n`` rows, the first of them in ``rows``."""
+        if latest.deletes:
+            if n:
+                tally.misses(latest.missing("it deletes its row, and the table has one"))
+            else:
+                tally.deleted += 1
+        elif n != 1:
+            tally.misses(latest.missing(f"the table has {n} rows of its key" if n else "its key has no row"))
+        else:
+            found = apart(self.comparison.meeting, rows[0], unpacked(latest.payload))
+            # A list without a value leaves nothing in a row that is older than the list's column.
+            if all(d.unproven for d in found):
+                tally.found += 1
+            else:
+                tally.misses(latest.missing(differences=found))
+
+    def _reader(self) -> ChangeReader:
+        meeting = self.comparison.meeting
+        return ChangeReader.of(self.row_key, meeting.record, meeting.settings)
+
+
+def _sorted(keyed: RDD[_Keyed], tasks: int) -> RDD[_Keyed]:
+    return keyed.repartitionAndSortWithinPartitions(tasks, itemgetter(0), keyfunc=_whole)
+
+
+def _whole(key: Any) -> Any:
+    return key
+
+
+def _number(text: str | bytes) -> int:
+    raw = text if isinstance(text, bytes) else text.encode()
+    return int.from_bytes(blake2b(raw, digest_size=8).digest(), "big")
