@@ -21,6 +21,7 @@ SLOT = 10 * 60_000  # milliseconds, of which one snapshot stays
 SPAN = 5 * 24 * 60 * 60_000  # milliseconds: Iceberg's default age
 FEW = 10  # nothing is done for less
 BEHIND = "driftline.thinned"
+DELETES = "driftline_deletes"  # the branch of the deletes that a table with a key remembers
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"

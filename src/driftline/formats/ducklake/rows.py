@@ -134,7 +134,8 @@ class TableCommit:
     ``pinned``: only if nobody has changed the table since. ``keys``: the layout of the files. ``dropped``:
     files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.
     ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
-    source files that the table takes. ``deletes``, ``ended``: rows to remove.
+    source files that the table takes. ``deletes``, ``ended``: rows to remove. ``uuid``: of a table that is
+    created.
     """
 
     name: str
@@ -153,6 +154,7 @@ class TableCommit:
     sources: tuple[int, ...] = ()
     deletes: list[DeleteFile] = field(default_factory=list)
     ended: list[EndedRows] = field(default_factory=list)
+    uuid: str = field(default_factory=lambda: str(uuid4()))
 
     @property
     def removes(self) -> bool:
