@@ -22,7 +22,7 @@ from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import RowKey, parse_condition
+from driftline.core.planning.row_key import RowKey, parse_condition, parse_span
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Primitive
@@ -81,6 +81,9 @@ SETTINGS: Mapping[str, Setting] = {
     "key": Setting("The fields by which rows are known: `id`, or `region, id`. A record then writes, or replaces, its row."),
     "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
     "delete_when": Setting("The condition under which a record deletes its row: `op = 'd'`."),
+    "delete_memory": Setting(
+        "How long deletes are remembered, so that changes of before that come late stay out: `7d`, `36h`.", None, "7d"
+    ),
     "partition_by": Setting("How a new table is partitioned: `day(at), bucket(16, id)`."),
     "sort_by": Setting("How the files of a new table are sorted: `at desc, id`."),
     "format_version": Setting("Iceberg's format version of a new table; 2 if not set.", ("2", "3")),
@@ -176,6 +179,8 @@ def _checked(key: str, value: str) -> str:
             parse_paths(value)
         if name == "delete_when":
             parse_condition(value)
+        if name == "delete_memory":
+            parse_span(value)
     except ValueError as error:
         raise UsageError(f"{key}: {error}") from error
     return value
@@ -221,7 +226,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
     def value(name: str) -> str:
         return plain.get(name) or _BEFORE.get(name) or SETTINGS[name].default
 
-    row_key = _row_key(*map(value, ("key", "order_by", "delete_when")))
+    row_key = _row_key(*map(value, ("key", "order_by", "delete_when", "delete_memory")))
     settings = Settings(
         dates=value("dates"),
         mark=value("mark"),
@@ -262,9 +267,9 @@ def _contract(
     )
 
 
-def _row_key(key: str, order_by: str, delete_when: str) -> RowKey | None:
+def _row_key(*settings: str) -> RowKey | None:
     try:
-        return RowKey.of(key, order_by, delete_when)
+        return RowKey.of(*settings)
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.convert.types import FIELD_ID
-from driftline.core.schema.types import Primitive
+from driftline.core.schema.types import Field, Primitive, Struct
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys, FieldColumns
+from driftline.keys.memory import MemoryFile, Tidying, key_texts, name_of, nested, only
 from driftline.keys.order import number_text, orders, plain_text
 from driftline.keys.settle import Latest, settle
 
@@ -279,3 +280,61 @@ def test_a_column_that_a_file_lacks_holds_its_default(tmp_path: Path) -> None:
     assert finder.find([KeyFile(str(tmp_path / "f"))]) == []
     (found,) = finder.find([KeyFile(str(tmp_path / "f"), {1: pa.scalar(3)})])
     assert found.positions.tolist() == [0, 1]
+
+
+# Remembered deletes
+
+
+def test_keys_as_texts_keep_fields_and_kinds_apart_and_no_widths() -> None:
+    wide = fields("long", "string", "double", "binary", "boolean")
+    ids = [7, None, None, None, None, None]
+    texts = [None, "7", '7"], ["', None, None, None]
+    numbers = [None, None, None, 7.0, None, None]
+    columns = rows(
+        pa.array(ids),
+        pa.array(texts),
+        pa.array(numbers),
+        pa.array([None] * 4 + [b"7", None]),
+        pa.array([None] * 5 + [True]),
+    )
+    keys = key_texts([wide], columns).to_pylist()
+
+    assert keys[0] == keys[3] == '[["number", "7"]]'
+    assert len(set(keys)) == 5
+    two = key_texts(
+        [fields("string"), FieldColumns.of([(2, TEXT)])], rows(pa.array(["a", "b"]), pa.array(["b", "a"]))
+    )
+    assert two.to_pylist() == ['[["text", "a"], ["text", "b"]]', '[["text", "b"], ["text", "a"]]']
+
+
+def test_the_rows_of_all_keys_come_in_the_order_of_their_codes() -> None:
+    columns = rows(pa.array([3, 1, 3, 2, 1]))
+    keys = BatchKeys([fields("long")], columns)
+    distinct = keys.distinct()
+
+    assert keys.codes(distinct).to_pylist() == [0, 1, 2]
+    texts = pa.table({"1": key_texts(keys.fields, distinct)})
+    assert BatchKeys([fields("string")], texts).codes(texts).to_pylist() == [0, 1, 2]
+
+
+def test_leaves_become_the_rows_of_structs_again() -> None:
+    inner = Struct((Field("id", LONG, 2), Field("name", TEXT, 3)))
+    struct = only(Struct((Field("a", inner, 1), Field("b", TEXT, 4), Field("c", TEXT, 5))), {2, 5})
+
+    assert nested(struct, pa.table({"2": pa.array([7, None], pa.int32())})).to_pylist() == [
+        {"a": {"id": 7}, "c": None},
+        {"a": {"id": None}, "c": None},
+    ]
+
+
+def test_old_files_of_deletes_go_and_small_ones_are_gathered_by_their_time() -> None:
+    day = 86_400
+    now = 100.0 * day + 5
+    ages = {8: 1, 7: 1, 3: 2, 2: 1, 0: 15}
+    files = [MemoryFile.of(f"/x/{name_of(now - age * day)}", 10) for age, n in ages.items() for _ in range(n)]
+    tidying = Tidying.of([*files, MemoryFile("large", 2**30, now)], now, 7 * day)
+
+    assert {round((now - f.since) / day) for f in tidying.outdated} == {8}
+    assert [[round((now - f.since) / day) for f in group] for group in tidying.groups] == [[3, 3]]
+    more = Tidying.of([*files, MemoryFile("one more", 10, now)], now, 7 * day)
+    assert sorted(map(len, more.groups)) == [2, 16]

@@ -26,6 +26,7 @@ from driftline.ingest.recent import RecentBatches
 from driftline.ingest.upsert import Changes
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys
+from driftline.keys.memory import DeletedKeys, nested, only
 from driftline.keys.settle import Found, KeyCounts
 from driftline.keys.slices import RowSlice, Slices
 from driftline.observe.expect import expect
@@ -48,7 +49,17 @@ class FilesTable:
     schema: Schema = field(default_factory=Schema)
     files: list[str] = field(default_factory=list)
     dead: dict[str, set[int]] = field(default_factory=dict)
+    memory: list[str] = field(default_factory=list)
     batches: int = 0
+
+    def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
+        return KeyFinder(keys, order, pa.OSFile).find(map(KeyFile, self.memory))
+
+    def remember_deletes(self, deletes: DeletedKeys) -> None:
+        columns = deletes.columns
+        struct = only(self.schema.struct, set(map(int, columns.column_names)))
+        self.memory.append(str(self.folder / f"deletes{len(self.memory)}.parquet"))
+        pq.write_table(pa.Table.from_batches([nested(struct, columns)]), self.memory[-1])
 
     def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
         found = KeyFinder(keys, order, pa.OSFile).find(map(KeyFile, self.files))
@@ -124,6 +135,7 @@ class Oracle:
 
     def __init__(self, *, ordered: bool) -> None:
         self.rows: dict[Key, Event] = {}
+        self.deletes: dict[Key, Event] = {}  # the last ones, which are remembered where there is an order
         self.ordered = ordered
 
     def take(self, batch: Sequence[Event]) -> KeyCounts:
@@ -135,12 +147,13 @@ class Oracle:
             if key not in latest or not self.ordered or event["seq"] >= latest[key]["seq"]:
                 latest[key] = event
         for key, event in latest.items():
-            known = self.rows.get(key)
-            if self.ordered and known is not None and known["seq"] > event["seq"]:
+            known, last = self.rows.get(key), self.rows.get(key, self.deletes.get(key))
+            if self.ordered and last is not None and last["seq"] > event["seq"]:
                 counts["late"] += 1
             elif event.get("op") == "d":
                 counts["ignored" if known is None else "deleted"] += 1
                 self.rows.pop(key, None)
+                self.deletes[key] = event
             else:
                 counts["inserted" if known is None else "updated"] += 1
                 self.rows[key] = event

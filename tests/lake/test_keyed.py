@@ -16,10 +16,11 @@ import pytest
 
 from core.test_upsert import Key, Oracle, events, key_of
 from core.test_verify_keys import raised_keys
-from driftline.core.changes import DropColumn
+from driftline.core.changes import DropColumn, RequireColumn
 from driftline.errors import DataError, UsageError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.transaction import IcebergTransaction
+from driftline.keys import memory
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
 from lake.formats import database
@@ -223,10 +224,133 @@ def test_two_who_make_the_table_and_its_rows_at_once(lake: Lake, table_name: str
     assert len(held(table)) == 4
 
 
+def test_a_delete_stays_late_for_what_is_older(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    steps: list[tuple[int, str, str]] = [
+        (10, "d", "ignored"),  # of a table without rows
+        (8, "u", "late"),
+        (12, "u", "inserted"),
+        (11, "u", "late"),
+        (15, "d", "deleted"),
+        (14, "u", "late"),
+        (13, "d", "late"),
+        (15, "u", "inserted"),
+        (16, "d", "deleted"),
+        (15, "u", "late"),
+    ]
+    for number, (seq, op, count) in enumerate(steps):
+        result = table.ingest(
+            [{"a": {"id": 7.0}, "b": "x", "seq": seq, "n": number, "op": op}],
+            settings={} if number else {**SETTINGS, "key": "a.id, b"},
+        )
+        assert (number, result.to_dict()[count]) == (number, 1)
+
+    assert table.read().count() == 0
+    assert [t.name for t in lake.tables() if t.name.startswith(table_name)] == [table_name]
+    assert table.format.branches() == {}
+
+
+@pytest.mark.parametrize("later", ["deletes", "writes"])
+def test_a_delete_of_nothing_and_a_write_of_the_same_key_do_not_pass_each_other(
+    lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    table, left = lake.table(table_name), [1]
+    table.ingest([{"id": 1, "seq": 1, "n": 1}], settings=SETTINGS)
+    both = [{"id": 2, "seq": 9, "op": "d"}, {"id": 2, "seq": 5, "n": 5}]
+    first, second = both if later == "writes" else reversed(both)
+    for kind in (IcebergTransaction, DuckLakeTransaction):
+
+        def commit(self: Any, *, commit: Any = kind.commit) -> None:
+            if left:
+                left.pop()
+                table.ingest([first])
+            commit(self)
+
+        monkeypatch.setattr(kind, "commit", commit)
+    result = table.ingest([second]).to_dict()
+
+    assert result["late" if later == "writes" else "deleted"] == 1
+    assert held(table) == {("number", Decimal(1)): 1}
+
+
+def test_deletes_are_remembered_as_long_as_it_is_said(
+    lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    table, day = lake.table(table_name), 86_400
+    table.ingest(
+        [{"id": i, "seq": 1, "n": i} for i in range(7)], settings={**SETTINGS, "delete_memory": "3d"}
+    )
+    monkeypatch.setattr(memory, "_FEW", 2)
+    for id_ in range(3):
+        table.ingest([{"id": id_, "seq": 9, "op": "d"}])
+    with monkeypatch.context() as later:
+        later.setattr(memory.time, "time", lambda now=memory.time.time: now() + 2 * day)
+        table.ingest([{"id": 3, "seq": 9, "op": "d"}])
+        assert table.ingest([{"id": id_, "seq": 8, "n": 8} for id_ in range(4)]).to_dict()["late"] == 4
+        assert len(remembered(table)) == 4
+        later.setattr(memory.time, "time", lambda now=memory.time.time: now() + 2 * day)
+        table.ingest([{"id": 4, "seq": 9, "op": "d"}])
+
+    assert len(remembered(table)) == 2
+    result = table.ingest([{"id": id_, "seq": 8, "n": 8} for id_ in range(5)])
+    assert (result.to_dict()["late"], result.to_dict()["inserted"]) == (2, 3)
+
+
+def remembered(table: Table) -> list[Any]:
+    """The deletes that a table remembers, as Spark reads them."""
+    if database(table.lake) is not None:
+        return table.lake.table(f"{table.name}__deletes").read().collect()
+    return table.lake.sql(f"select id, _order from lake.{table.name}.branch_driftline_deletes").collect()
+
+
+def test_deletes_outlive_upkeep_by_others_and_another_name(iceberg: Lake, table_name: str) -> None:
+    table = iceberg.table(table_name)
+    settings = {**SETTINGS, "partition_by": "v"}
+    table.ingest([{"id": i, "seq": 1, "v": i % 2, "n": i} for i in range(4)], settings=settings)
+    table.ingest([{"id": 1, "seq": 9, "op": "d"}])
+    table.ingest([{"id": 2, "seq": 9, "op": "d"}])
+    for call in (
+        "rewrite_data_files(table => '{}', options => map('rewrite-all', 'true'))",
+        "rewrite_manifests('{}')",
+        "expire_snapshots(table => '{}', older_than => timestamp '2100-01-01 00:00:00', retain_last => 1)",
+    ):
+        iceberg.sql(f"call lake.system.{call.format(table_name)}")
+    iceberg.clean(0)
+    table.format.rename(f"{table_name}_b")
+    table = iceberg.table(f"{table_name}_b")
+
+    assert table.ingest([{"id": i, "seq": 8, "n": 8} for i in (1, 2, 3)]).to_dict()["late"] == 2
+    assert held(table) == {("number", Decimal(i)): n for i, n in ((0, 0), (3, 8))}
+    table.alter(RequireColumn(("n",)))  # which no remembered delete has
+
+
+def test_a_table_of_deletes_goes_with_its_table(
+    ducklake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, names = ducklake.table(table_name), lambda: {t.name for t in ducklake.tables()}
+    ducklake.table(f"{table_name}__deletes").ingest([{"x": 1}])
+    with pytest.raises(DataError, match="__deletes is there already, and the deletes of"):
+        table.ingest([{"id": 1, "seq": 9, "op": "d"}], settings=SETTINGS)
+    assert table_name not in names()
+    run(database(ducklake), f"DROP TABLE lk.{table_name}__deletes")
+    table.ingest([{"id": 1, "seq": 9, "op": "d"}], settings=SETTINGS)
+    table.format.rename(f"{table_name}_b")
+    ducklake.clean(0)
+    renamed = ducklake.table(f"{table_name}_b")
+
+    assert renamed.ingest([{"id": 1, "seq": 8, "n": 8}]).to_dict()["late"] == 1
+    with pytest.raises(UsageError, match="holds the deletes that"):
+        ducklake.table(f"{table_name}_b__deletes").ingest([{"x": 1}])
+    run(database(ducklake), f"DROP TABLE lk.{table_name}_b")
+    renamed.ingest([{"id": 1, "seq": 8, "n": 8}, {"id": 2, "seq": 8, "op": "d"}], settings=SETTINGS)
+    assert held(renamed) == {("number", Decimal(1)): 8}
+    assert len(remembered(renamed)) == 1
+
+
 def test_an_error_leaves_the_table_and_no_file(
     lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = lake.table(table_name)
+    table, deletes = lake.table(table_name), lake.table(f"{table_name}__deletes")
     table.ingest([{"id": i, "seq": 1, "n": 1} for i in range(3)], settings=SETTINGS)
     before = files_of(lake, table)
     with monkeypatch.context() as patch:
@@ -236,6 +360,7 @@ def test_an_error_leaves_the_table_and_no_file(
             table.ingest([{"id": 1, "seq": 2, "n": 2}, {"id": 2, "seq": 2, "op": "d"}])
 
     assert files_of(lake, table) == before
+    assert database(lake) is None or not files_of(lake, deletes)
     assert held(table) == {("number", Decimal(i)): 1 for i in range(3)}
 
 

@@ -159,6 +159,14 @@ DeleteWhen = Annotated[
         show_default=False,
     ),
 ]
+DeleteMemory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="With an order: how long deletes are remembered, so that late changes stay out: 36h.  [default: 7d]",
+        show_default=False,
+    ),
+]
 PartitionBy = Annotated[
     str | None,
     typer.Option(
@@ -283,6 +291,7 @@ class TableOptions:
     key: RowKeyOption = None
     order_by: OrderBy = None
     delete_when: DeleteWhen = None
+    delete_memory: DeleteMemory = None
     partition_by: PartitionBy = None
     sort_by: SortBy = None
     format_version: FormatVersion = None

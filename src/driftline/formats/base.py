@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
     from driftline.keys.identity import BatchKeys
+    from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.write import BatchFolder, RowTasks
     from driftline.write.positions import Positions
@@ -196,6 +197,20 @@ class Transaction(Protocol):
 
     def remove(self, rows: Mapping[str, Positions]) -> None:
         """Remove rows that `find` has found, by the file and their positions; to be called before `write`."""
+        ...
+
+    def find_deletes(self, keys: BatchKeys, order: int) -> Sequence[Found]:
+        """Find the deletes that the table remembers of keys of the batch, as `find` finds rows.
+
+        Raises DataError where there is no place to remember them.
+        """
+        ...
+
+    def remember_deletes(self, deletes: DeletedKeys) -> None:
+        """Remember deletes, in the same commit; those that are older than their span may go.
+
+        To be called between `find_deletes` and `write`, without any deletes too.
+        """
         ...
 
     def read(self) -> DataFrame:

@@ -21,6 +21,7 @@ from driftline.ingest.batch import Planned
 from driftline.ingest.rewrite import rewrites
 from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
 from driftline.keys.identity import BatchKeys
+from driftline.keys.memory import DeletedKeys
 from driftline.keys.order import orders
 from driftline.keys.settle import KeyCounts, Latest, settle
 from driftline.keys.slices import DELETES, Slices
@@ -85,8 +86,13 @@ class Changes:
             self._check_all(texts, "order", self.row_key.order_by)
         latest = Latest.of(keys.own, texts, self._deletes(rows))
         order_column = own_column(self.struct, ORDER_KIND) if order else None
-        settled = settle(latest, transaction.find(keys, None if order_column is None else order_column.id))
+        order_id = None if order_column is None else order_column.id
+        remembered = () if order_id is None else transaction.find_deletes(keys, order_id)
+        settled = settle(latest, transaction.find(keys, order_id), remembered)
         transaction.remove(settled.dead)
+        if texts is not None and order_id is not None and self.row_key.delete_when is not None:
+            deletes = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
+            transaction.remember_deletes(deletes)
         taken = None if texts is None else texts.take(pa.array(settled.live))
         place = None if order_column is None else self.struct.fields.index(order_column)
         tasks = self.slices.tasks(spark, settled.live, taken, place)

@@ -157,11 +157,13 @@ class _FieldValues:
 class BatchKeys:
     """The keys of a batch, each with a code: the numbers from 0 on. It is sent to tasks that look for them.
 
-    ``own``: the code of each row of the batch, null where it has no key; tasks do not have it.
+    ``rows``: the key columns of the batch, by their ids; ``own``: the code of each row, null where it has no
+    key; tasks have neither.
     """
 
     def __init__(self, fields: Sequence[FieldColumns], rows: pa.Table) -> None:
         self.fields = tuple(fields)
+        self.rows = rows
         self._values: list[_FieldValues] = []
         self._levels: list[pa.Array] = []  # combined numbers of the first key fields, by their place
         codes: pa.Array | None = None
@@ -185,6 +187,14 @@ class BatchKeys:
     def ids(self) -> list[int]:
         """The columns that hold keys."""
         return [id_ for columns in self.fields for id_ in columns.ids]
+
+    def distinct(self) -> pa.Table:
+        """A row of each key, in the order of the codes."""
+        own = self.own.to_numpy(zero_copy_only=False)
+        has_key = np.flatnonzero(self.own.is_valid().to_numpy(zero_copy_only=False))
+        rows = np.empty(len(self), np.int64)
+        rows[own[has_key].astype(np.int64)] = has_key
+        return self.rows.take(pa.array(rows))
 
     def codes(self, rows: pa.Table) -> pa.Array:
         """The code of each row's key, null where the batch does not have it. ``rows``: columns by id."""
@@ -211,7 +221,5 @@ class BatchKeys:
         return pc.add(pc.multiply(before.cast(pa.int64()), 1 + self._values[i].size), numbers)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **self.__dict__,
-            "own": pa.nulls(0, pa.int32()),
-        }  # tasks look for keys, not for the batch's rows
+        # Tasks look for keys, not for the batch's rows.
+        return {**self.__dict__, "own": pa.nulls(0, pa.int32()), "rows": self.rows.schema.empty_table()}

@@ -1,9 +1,10 @@
 """The snapshots that a table's metadata can do without: pure, over Iceberg's JSON form of them.
 
 The last snapshots of the main branch stay; older ones are thinned to one for each ten minutes of five days.
-The owner's settings of branches, tags and ages take precedence. A snapshot goes only if it is driftline's,
-and it and the next one took no data file away: that one has all its data files, so none becomes unreachable.
-In a table with a key delete files may become so, those that later ones replaced: they are for `clean`.
+Of remembered deletes the last snapshot stays. The owner's settings of branches, tags and ages take
+precedence. A snapshot goes only if it is driftline's, and it and the next one took no data file away: that
+one has all its data files, so none becomes unreachable. In a table with a key delete files may become so,
+those that later ones replaced: they are for `clean`.
 
 Thinning leaves gaps: parents that are gone. Snapshots name only their parent, so a property keeps the ids
 behind the first gap, in the order of the branch.
@@ -12,7 +13,7 @@ behind the first gap, in the order of the branch.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from driftline.core.changelog.record import BATCH
@@ -22,6 +23,7 @@ SLOT = 10 * 60_000  # milliseconds, of which one snapshot stays
 SPAN = 5 * 24 * 60 * 60_000  # milliseconds: Iceberg's default age
 FEW = 10  # nothing is done for less
 BEHIND = "driftline.thinned"
+DELETES = "driftline_deletes"  # the branch of the deletes that a table with a key remembers
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
@@ -37,17 +39,25 @@ def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> t
     ``now``: milliseconds. ``schemas``: the number of schemas that may stay for thinned snapshots alone.
     """
     branch, least, age = main(metadata), *_of_main(metadata)
-    needed = {s["snapshot-id"] for s in branch[:least]} | _held(metadata, branch)
+    deletes = _deletes(metadata, branch)
+    needed = {s["snapshot-id"] for s in branch[:least]} | _held(metadata, [*branch, *deletes])
     needed |= _younger(branch, now - age) if age is not None else _thinned(branch, least, now, schemas)
     for name, ref in metadata.get("refs", {}).items():
-        if name != "main" and ref["type"] == "branch":
+        if name not in ("main", DELETES) and ref["type"] == "branch":
             needed |= _of_branch(metadata, ref, now)
+    batches = ((child, s) for child, s in pairwise(branch) if BATCH in s.get("summary", {}))
     spare = tuple(
         s["snapshot-id"]
-        for child, s in pairwise(branch)
-        if s["snapshot-id"] not in needed and BATCH in s.get("summary", {}) and keeps(s) and keeps(child)
+        for child, s in chain(batches, pairwise(deletes))
+        if s["snapshot-id"] not in needed and keeps(s) and keeps(child)
     )
     return spare if len(spare) >= worth(least) else ()
+
+
+def _deletes(metadata: Mapping[str, Any], branch: Sequence[Snapshot]) -> list[Snapshot]:
+    """The snapshots of remembered deletes, the newest first, of which only that one is ever read."""
+    ref, on_main = metadata.get("refs", {}).get(DELETES, {}), {s["snapshot-id"] for s in branch}
+    return [s for s in _ancestors(metadata, ref.get("snapshot-id")) if s["snapshot-id"] not in on_main]
 
 
 def main(metadata: Mapping[str, Any]) -> list[Snapshot]:

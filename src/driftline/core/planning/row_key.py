@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -26,16 +27,18 @@ ORDER_COLUMN = Field(
 @dataclass(frozen=True, slots=True)
 class RowKey:
     """The fields by which a table knows its rows; the latest change by ``order_by`` counts, else the last to
-    arrive. A record for which ``delete_when`` is true deletes its row.
+    arrive. A record for which ``delete_when`` is true deletes its row, and with an order that is remembered
+    for ``delete_memory`` seconds.
     """
 
     key: tuple[Path, ...]
     order_by: tuple[Path, ...] = ()
     delete_when: Condition | None = None
+    delete_memory: int = 7 * 86_400
 
     @classmethod
-    def of(cls, key: str, order_by: str, delete_when: str) -> RowKey | None:
-        """Read the three settings; None without a key. Raises ValueError."""
+    def of(cls, key: str, order_by: str, delete_when: str, delete_memory: str) -> RowKey | None:
+        """Read the four settings; None without a key. Raises ValueError."""
         if not key:
             if order_by or delete_when:
                 raise ValueError(f"{'order_by' if order_by else 'delete_when'} needs a key")
@@ -46,7 +49,8 @@ class RowKey:
                 raise ValueError(f"{spelled_path(path)} is named twice")
             if set(path) & {"element", "value"}:
                 raise ValueError(f"{spelled_path(path)}: no key or order is inside a list or a map")
-        return cls(keys, orders, parse_condition(delete_when) if delete_when else None)
+        condition = parse_condition(delete_when) if delete_when else None
+        return cls(keys, orders, condition, parse_span(delete_memory))
 
     @property
     def roles(self) -> dict[Path, str]:
@@ -59,6 +63,22 @@ def parse_condition(text: str) -> Condition:
     from driftline.core.planning.condition_sql import condition_of  # late: sqlglot is slow to import
 
     return condition_of(text)
+
+
+_SPAN = re.compile(r"(\d+) *([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def parse_span(text: str) -> int:
+    """The seconds of a span of time. Raises ValueError.
+
+    >>> parse_span("7d"), parse_span("90m")
+    (604800, 5400)
+    """
+    match = _SPAN.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a span of time: write 7d, 36h, 90m")
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str]) -> None:

@@ -31,6 +31,8 @@ from driftline.formats.ducklake.rows import (
     set_version,
 )
 from driftline.formats.ducklake.snapshot import (
+    DELETES,
+    DELETES_OF,
     LIVE,
     LakeState,
     TableRow,
@@ -39,6 +41,7 @@ from driftline.formats.ducklake.snapshot import (
     find,
     load,
     split,
+    state_of,
 )
 
 if TYPE_CHECKING:
@@ -80,9 +83,20 @@ def rename(connection: Connection, name: str, to: str, message: CommitMessage) -
     table = find(connection, name, head.snapshot)
     if table is None:
         raise no_table(name)
-    if find(connection, to, head.snapshot) is not None:
-        raise DataError(f"there is a table {to} already")
+    renamed = [(table, to)]
+    deletes = find(connection, name + DELETES, head.snapshot)
+    if deletes is not None and state_of(connection, deletes, head.snapshot).properties.get(DELETES_OF):
+        renamed.append((deletes, to + DELETES))
+    for _, new_name in renamed:
+        if find(connection, new_name, head.snapshot) is not None:
+            raise DataError(f"there is a table {new_name} already")
     head.schema_version += 1
+    for row, new_name in renamed:
+        _rename(connection, head, row, new_name)
+    _finish(connection, head, message)
+
+
+def _rename(connection: Connection, head: LatestSnapshot, table: TableRow, to: str) -> None:
     row = connection.one(
         "SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_table "
         "WHERE table_id = ? AND end_snapshot IS NULL",
@@ -103,7 +117,6 @@ def rename(connection: Connection, name: str, to: str, message: CommitMessage) -
     columns = columns_of(connection, table.id, head.snapshot)
     renew_inlined_table(connection, table.id, table.schema_id, head.schema_version, columns)
     head.changes_made.append(f"created_table:{quoted(namespace)}.{quoted(short)}")
-    _finish(connection, head, message)
 
 
 def _next(connection: Connection) -> LatestSnapshot:
@@ -218,7 +231,7 @@ def _emptied(connection: Connection, snapshot: int, table: int) -> None:
 def _made(connection: Connection, head: LatestSnapshot, intent: TableCommit) -> TableRow:
     namespace, name = split(intent.name)
     schema_id = _namespace(connection, head, namespace)
-    table = TableRow(head.catalog_id, schema_id, str(uuid.uuid4()), intent.folder)
+    table = TableRow(head.catalog_id, schema_id, intent.uuid, intent.folder)
     head.catalog_id += 1
     connection.execute(
         "INSERT INTO meta.ducklake_table (table_id, table_uuid, begin_snapshot, schema_id, table_name, path, path_is_relative) "

@@ -76,6 +76,11 @@ class RowDeletes:
         in_catalog = chain.from_iterable(_in_catalog(finder, rows, constants) for rows in self._scan.inlined)
         return [*(hits for hits in in_files if len(hits.positions)), *in_catalog]
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The bytes of the data files that were looked at, by path."""
+        return {} if self._scan is None else self._scan.files
+
     def _live(self, hits: Found) -> Found:
         dead = self._dead_in(hits.file)
         return hits.only(~np.isin(hits.positions, np.array(dead.to_array(), np.int64))) if dead else hits

@@ -134,8 +134,8 @@ class TableCommit:
     ``pinned``: only if nobody has changed the table since. ``keys``: the layout of the files. ``dropped``:
     files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.
     ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
-    source files that the table takes. ``deletes``, ``ended``: rows to remove.
-    ``reverts``: the snapshot whose rows go, and those that it removed come back.
+    source files that the table takes. ``deletes``, ``ended``: rows to remove. ``uuid``: of a table that is
+    created. ``reverts``: the snapshot whose rows go, and those that it removed come back.
     """
 
     name: str
@@ -155,6 +155,7 @@ class TableCommit:
     deletes: list[DeleteFile] = field(default_factory=list)
     ended: list[EndedRows] = field(default_factory=list)
     reverts: int | None = None
+    uuid: str = field(default_factory=lambda: str(uuid4()))
 
     @property
     def removes(self) -> bool:

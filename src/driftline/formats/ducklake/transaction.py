@@ -34,17 +34,18 @@ from driftline.core.schema.types import (
     Schema,
     Struct,
 )
-from driftline.errors import DataError
+from driftline.errors import DataError, UsageError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.defaults import value_of
 from driftline.formats.ducklake.deletes import RowDeletes
+from driftline.formats.ducklake.deletes_table import DeletesTable
 from driftline.formats.ducklake.engine import literal
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder
 from driftline.formats.ducklake.rows import CommitMessage, TableCommit
-from driftline.formats.ducklake.snapshot import LakeState
+from driftline.formats.ducklake.snapshot import DELETES, DELETES_OF, LakeState
 from driftline.formats.ducklake.sorting import top_column
 from driftline.formats.ducklake.types import duckdb_name, write_type
 from driftline.formats.ducklake.write import check_required, write
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from driftline.formats.base import Carry
     from driftline.formats.ducklake.read import DuckLakeReader
     from driftline.keys.identity import BatchKeys
+    from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
@@ -241,6 +243,7 @@ class DuckLakeTransaction:
         self._carry: Carry | None = None
         self._values: dict[int, Default] | None = None
         self._found: RowDeletes | None = None  # rows looked up by key
+        self._deletes: DeletesTable | None = None  # those that are remembered
 
     @classmethod
     def on(cls, table: DuckLakeReader, state: State) -> DuckLakeTransaction:
@@ -251,6 +254,10 @@ class DuckLakeTransaction:
         now, keys = table.catalog.read(table.with_layout)
         if now.table is None or not state.fits(now):
             raise CommitConflict(f"table {table.name} was changed by another writer")
+        if DELETES_OF in now.properties:
+            raise UsageError(
+                f"{table.name} holds the deletes that {table.name.removesuffix(DELETES)} remembers"
+            )
         return cls(table, now, now.schema, now.table.folder, keys)
 
     @property
@@ -353,6 +360,18 @@ class DuckLakeTransaction:
             self._intent.deletes, self._intent.ended = self._found.files, self._found.ended
             self._found.remove(rows)
 
+    def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
+        """Find the deletes that the table remembers of keys of the batch."""
+        table, base = self.table, self.base
+        uuid, at = (self._intent.uuid, None) if base is None else (base.uuid or "", base.snapshot)
+        self._deletes = DeletesTable(table.spark, table.catalog, table.name, uuid, at)
+        return self._deletes.find(keys)
+
+    def remember_deletes(self, deletes: DeletedKeys) -> None:
+        """Remember deletes in a table of their own, in the same snapshot."""
+        assert self._deletes is not None
+        self._deletes.remember(deletes)
+
     def read(self) -> DataFrame:
         """The rows of the table that the transaction began on, whatever others do meanwhile."""
         assert self.base is not None
@@ -381,6 +400,8 @@ class DuckLakeTransaction:
         """Make everything visible at once. Raises CommitConflict if someone else was faster."""
         parts = [self, *self._with]
         intents, message = [part._intent for part in parts], self._message()
+        if self._deletes is not None and self._deletes.commit is not None:
+            intents.append(self._deletes.commit)
         self._set_uncommitted(False)  # whatever ends this now, Ctrl-C too, may end it behind the COMMIT
         try:
             snapshot = self.table.catalog.write(
@@ -451,6 +472,8 @@ class DuckLakeTransaction:
             paths = [file.path for file in self._intent.files] + [file.path for file in self._intent.deletes]
             for path in [*self._folders, *(self._intent.folder + path for path in paths)]:
                 removed(self.table.spark, path)
+            if self._deletes is not None:
+                self._deletes.abandon()
 
     def read_written(self) -> DataFrame | None:
         """The rows that the committed transaction wrote."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.changelog import last_changes
+from driftline.core.changelog.retention import DELETES
 from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
@@ -125,11 +126,12 @@ def _term(jvm: Any, transform: Transform, column: str) -> Any:
 def nulls(table: IcebergReader, java: Any, column: Field) -> NullCount:
     """The number of nulls in a column of the loaded table, over main and every other branch.
 
-    All branches are read with the table's schema.
+    Remembered deletes are no rows. All branches are read with the table's schema.
     """
     jvm: Any = table.spark._jvm
     metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
-    heads = {ref["snapshot-id"] for ref in metadata.get("refs", {}).values() if ref["type"] == "branch"}
+    refs = metadata.get("refs", {}).items()
+    heads = {ref["snapshot-id"] for name, ref in refs if ref["type"] == "branch" and name != DELETES}
     written_with = _Schemas(metadata)
     count = NullCount()
     for head in sorted(heads):
@@ -208,7 +210,7 @@ class IcebergAlteration:
         """
         snapshot = self._java.currentSnapshot()
         if snapshot is None or int(snapshot.snapshotId()) != batch.snapshot:
-            raise CommitConflict(f"{self.table.name} was changed meanwhile")
+            raise CommitConflict(f"{self.table.name} was changed by another writer")
         before = snapshot.parentId()
         if before is None or self._java.snapshot(before) is None:
             raise DataError(

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from driftline.core.changelog.entries import Snapshot
 from driftline.core.changelog.record import BATCH
+from driftline.core.changelog.retention import DELETES
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
@@ -143,12 +144,14 @@ class IcebergTable(IcebergReader):
         return {} if metadata.formatVersion() < 3 else defaults_of(schemas(self._jvm, metadata).values())
 
     def branches(self) -> dict[str, set[int]]:
-        """The branches beside main, each with the ids of the columns that it was written with."""
+        """The branches beside main that are not driftline's own, each with the ids of the columns that it was
+        written with.
+        """
         java = self.java()
         out = {}
         for ref_name in items(java.refs().keySet()):
             ref = java.refs().get(ref_name)
-            if ref.isBranch() and ref_name != "main":
+            if ref.isBranch() and ref_name not in ("main", DELETES):
                 schema = java.schemas().get(java.snapshot(ref.snapshotId()).schemaId()) or java.schema()
                 parsed = from_json(json.loads(self._jvm.org.apache.iceberg.SchemaParser.toJson(schema)))
                 out[str(ref_name)] = {f.id for _, f in parsed.walk()}

@@ -18,6 +18,7 @@ from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
 from driftline.formats.iceberg.committing import begin, commit, delete_files
 from driftline.formats.iceberg.definition import step
+from driftline.formats.iceberg.deletes_branch import DeletesBranch
 from driftline.formats.iceberg.gateway import (
     failure,
     items,
@@ -28,6 +29,7 @@ from driftline.formats.iceberg.gateway import (
     short,
     text_map,
 )
+from driftline.formats.iceberg.key_files import KeyFiles
 from driftline.formats.iceberg.ledger import write_ledger
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.row_delta import RowDelta
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from driftline.formats.base import Carry
     from driftline.formats.iceberg.reader import IcebergReader
     from driftline.keys.identity import BatchKeys
+    from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
@@ -83,6 +86,7 @@ class IcebergTransaction:
         self._files: tuple[int, ...] = ()  # source files that the batch takes
         self._ledger: str | None = None  # the path of the ledger that lists them
         self._delta: RowDelta | None = None  # rows looked up by key
+        self._deletes: DeletesBranch | None = None  # those that are remembered
         self.uncommitted = True
 
     @classmethod
@@ -216,14 +220,31 @@ class IcebergTransaction:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
-        self._delta = RowDelta(self.table.spark, self._java, self._as_it_was(), self.base.schema)
+        self._delta = RowDelta(self._key_files, self._java, self._as_it_was(), self.base.schema)
         return self._delta.find(keys, order)
+
+    @cached_property
+    def _key_files(self) -> KeyFiles:
+        return KeyFiles(self.table.spark, self._java, self.table.name)
 
     def remove(self, rows: Mapping[str, Positions]) -> None:
         """Remove rows that were found, in the snapshot that adds the batch's own."""
         if rows:
             assert self._delta is not None
             self._delta.remove(rows)
+
+    def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
+        """Find the deletes that the table remembers of keys of the batch."""
+        if self.base is None:
+            self._deletes = DeletesBranch(self._key_files, self._java, None)
+            return []
+        self._deletes = DeletesBranch(self._key_files, self._java, self._as_it_was())
+        return self._deletes.find(keys, order, self.base.schema)
+
+    def remember_deletes(self, deletes: DeletedKeys) -> None:
+        """Remember deletes in a branch, in the same metadata version."""
+        assert self._deletes is not None
+        self._deletes.remember(deletes, self.schema)
 
     def read(self) -> DataFrame:
         """The rows of the table that the transaction began on, whatever others do meanwhile."""
@@ -402,12 +423,15 @@ class IcebergTransaction:
 
     def _metadata_files(self) -> list[str]:
         """The files beside the data that the transaction has written."""
-        ledger = [] if self._ledger is None else [self._ledger]
-        ledger += self._delta.paths if self._delta is not None else []
-        if self._made is not None:
-            with suppress(Py4JJavaError):
-                return ledger + telling(self._java.table())
-        return ledger
+        files = [] if self._ledger is None else [self._ledger]
+        files += self._key_files.paths if "_key_files" in self.__dict__ else []
+        table = self._java.table()
+        own = [table.currentSnapshot()] if self._made is not None else []
+        own += self._deletes.snapshots if self._deletes is not None else []
+        with suppress(Py4JJavaError):
+            for snapshot in own:
+                files += telling(table, snapshot)
+        return files
 
     def _delete(self, paths: Iterable[str]) -> None:
         delete_files(self._java.table().io(), paths)

@@ -150,9 +150,9 @@ def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata:
     return frame_of(spark, view)
 
 
-def telling(table: Any) -> list[str]:
-    """The metadata files that the latest snapshot of a Java table has of its own."""
-    snapshot, io = table.currentSnapshot(), table.io()
+def telling(table: Any, snapshot: Any = None) -> list[str]:
+    """The metadata files that a snapshot of a Java table has of its own, by default its latest one."""
+    snapshot, io = snapshot or table.currentSnapshot(), table.io()
     manifests = [
         m.path() for m in items(snapshot.allManifests(io)) if m.snapshotId() == snapshot.snapshotId()
     ]

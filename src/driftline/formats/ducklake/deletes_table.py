@@ -1,0 +1,138 @@
+"""The deletes that a DuckLake table remembers: a table beside it, of which the lake's listings say nothing.
+
+It is written in the snapshot of the batch. Its columns stay the same, whatever the key's columns become.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from driftline.core.schema.types import STRING, TIMESTAMP, Field, Schema, Struct
+from driftline.errors import DataError, SetupError
+from driftline.formats.ducklake.commit import folder_of
+from driftline.formats.ducklake.deletes import RowDeletes
+from driftline.formats.ducklake.files import DataFile, describe, local
+from driftline.formats.ducklake.rows import TableCommit
+from driftline.formats.ducklake.snapshot import DELETES, DELETES_OF, LakeState, find, latest, state_of
+from driftline.keys.identity import BatchKeys, FieldColumns
+from driftline.keys.memory import MemoryFile, Tidying, key_texts, name_of, nested
+from driftline.keys.memory import latest as latest_of
+from driftline.write import FilePlan, FileSettings, NewFile, write_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
+    from driftline.keys.memory import DeletedKeys
+    from driftline.keys.settle import Found
+
+_KEY, _ORDER, _SINCE = 1, 2, 3
+_SCHEMA = Schema(
+    Struct(
+        (
+            Field("key", STRING, _KEY, doc="the values of the key, each behind its kind"),
+            Field("_order", STRING, _ORDER, doc="the order of the delete, as a text that sorts"),
+            Field("since", TIMESTAMP, _SINCE, doc="the moment of the delete"),
+        )
+    )
+)
+_ENDLESS = 2**62  # bytes: no file is divided
+
+
+class DeletesTable:
+    """The table of deletes beside the table ``name``, as a transaction reads and writes it.
+
+    ``uuid``: of the table; ``at``: the snapshot that the transaction began on, None for a new table. Raises
+    DataError where another table has its name.
+    """
+
+    def __init__(
+        self, spark: SparkSession, catalog: CatalogDatabase, name: str, uuid: str, at: int | None
+    ) -> None:
+        self._spark = spark
+        self._catalog = catalog
+        self._name = name + DELETES
+        self._uuid = uuid
+        self._state, self._folder = catalog.read(lambda connection: self._loaded(connection, at))
+        self._rows: RowDeletes | None = None
+        self.commit: TableCommit | None = None
+        owner = self._state.properties.get(DELETES_OF)
+        if self._state.exists and owner is None:
+            raise DataError(
+                f"{self._name} is there already, and the deletes of {name} would be remembered in a table of this name",
+                f"rename it: driftline alter 'ALTER TABLE {self._name} RENAME TO …'",
+            )
+        self._is_of_another = owner not in (None, uuid)  # of a table that was dropped
+
+    def _loaded(self, connection: Connection, at: int | None) -> tuple[LakeState, str]:
+        at = latest(connection) if at is None else at
+        table = find(connection, self._name, at)
+        if table is None:
+            return LakeState(Schema(), {}, at, False), folder_of(connection, self._name)
+        return state_of(connection, table, at), table.folder
+
+    def find(self, keys: BatchKeys) -> list[Found]:
+        """Find the deletes of keys of the batch."""
+        if not self._state.exists or self._is_of_another:
+            return []
+        texts = pa.table({str(_KEY): key_texts(keys.fields, keys.distinct())})
+        self._rows = RowDeletes(self._spark, self._state, self._folder)
+        return self._rows.find(self._catalog, BatchKeys([FieldColumns.of([(_KEY, STRING)])], texts), _ORDER)
+
+    def remember(self, deletes: DeletedKeys) -> None:
+        """Write the deletes, to be committed with the batch."""
+        if not len(deletes.rows):
+            return
+        state, now = self._state, time.time()
+        sizes = {} if self._rows is None else self._rows.sizes
+        tidying = Tidying.of((MemoryFile.of(path, size) for path, size in sizes.items()), now, deletes.span)
+        since = pa.scalar(int(now * 1e6), pa.timestamp("us", "UTC"))
+        columns = {
+            str(_KEY): key_texts(deletes.fields, deletes.rows),
+            str(_ORDER): deletes.orders,
+            str(_SINCE): pa.repeat(since, len(deletes.rows)),
+        }
+        self.commit = TableCommit(
+            self._name,
+            state if state.exists else None,
+            state.schema if state.exists else _SCHEMA,
+            self._folder,
+            pinned=True,
+            properties={DELETES_OF: self._uuid},
+            replaces=self._is_of_another,
+            written=_SCHEMA,
+            dropped=tuple(file.path.removeprefix(self._folder) for file in tidying.gone),
+        )
+        self.commit.files += self._written(now, nested(_SCHEMA.struct, pa.table(columns)))
+        for group in tidying.groups:
+            rows = pa.concat_tables(pq.read_table(_local(file.path)) for file in group).combine_chunks()
+            self.commit.files += self._written(latest_of(group), rows.to_batches()[0])
+
+    def _written(self, since: float, rows: pa.RecordBatch) -> Sequence[DataFile]:
+        name = name_of(since)
+        path = _local(self._folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        plan = FilePlan(_SCHEMA, {f.id: "none" for _, f in _SCHEMA.walk()}, FileSettings(), _ENDLESS)
+        with pa.OSFile(str(path), "wb") as stream:
+            list(write_files([rows], plan, lambda _: NewFile(str(path), stream, path.unlink)))
+        return describe(self._folder, [name], _SCHEMA)
+
+    def abandon(self) -> None:
+        """Delete the files that were written."""
+        for file in self.commit.files if self.commit is not None else ():
+            (_local(self._folder) / file.path).unlink(missing_ok=True)
+
+
+def _local(path: str) -> Path:
+    place = local(path)
+    if place is None:
+        raise SetupError(
+            f"the files of the lake are in {path}: deletes are remembered in folders of this machine"
+        )
+    return place

@@ -1,0 +1,160 @@
+"""Files of an Iceberg table that this process looks keys up in, and those that it writes by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from driftline.convert.defaults import initial_default
+from driftline.core.schema.types import Field, Primitive, Schema
+from driftline.errors import DataError, SetupError
+from driftline.formats.iceberg.gateway import items, java_type
+from driftline.formats.iceberg.store import options_of
+from driftline.formats.iceberg.task_files import location_of
+from driftline.formats.lookup import find_rows
+from driftline.keys.finder import KeyFile, KeyFinder
+from driftline.runtime import stores
+from driftline.write import local, on_disk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from driftline.keys.identity import BatchKeys, Bounds
+    from driftline.keys.settle import Found
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLookup:
+    """Keys of a batch that are looked up. ``order``: the id of the column with a row's order; ``columns``:
+    those of the table among the columns that are read, by their ids.
+    """
+
+    keys: BatchKeys
+    order: int | None
+    columns: Mapping[int, Field]
+
+    @classmethod
+    def of(cls, keys: BatchKeys, order: int | None, schema: Schema) -> KeyLookup:
+        """The look-up in a table of this schema, which may lack columns that the batch brings."""
+        ids = {*keys.ids, order}
+        return cls(keys, order, {f.id: f for _, f in schema.walk() if f.id in ids})
+
+    @property
+    def constants(self) -> dict[int, pa.Scalar]:
+        """The values that files without one of the columns have in it."""
+        defaults = ((id_, initial_default(f)) for id_, f in self.columns.items())
+        return {id_: default for id_, default in defaults if default is not None}
+
+    def may_be_in(self, file: Mapping[str, Any]) -> bool:
+        """True if the bounds of a file do not rule out that it has a key."""
+        key_columns = (self.columns[id_] for id_ in self.keys.ids if id_ in self.columns)
+        return self.keys.may_be_in(_bounds(file, key_columns))
+
+    def size_in(self, file: Mapping[str, Any]) -> int:
+        """The bytes of the columns in a file. Raises DataError for one whose keys cannot be read."""
+        if file["file-format"].lower() != "parquet" or file.get("key-metadata"):
+            raise DataError(
+                f"{file['file-path']}: keys are not looked up in files of {file['file-format']}, nor in encrypted ones",
+                "write the table anew in Parquet first: CALL … rewrite_data_files",
+            )
+        sizes = _by_id(file, "column-sizes")
+        return sum(sizes.get(id_, 0) for id_ in self.columns) or int(file["file-size-in-bytes"])
+
+
+class KeyFiles:
+    """Access to the files of a Java transaction's table, ``name``.
+
+    ``paths``: of the files that were written.
+    """
+
+    def __init__(self, spark: SparkSession, java: Any, name: str) -> None:
+        self._spark = spark
+        self.jvm: Any = spark._jvm
+        self._java = java
+        self.location = location_of(java.table())
+        options = None
+        if on_disk(self.location) is None:
+            options = options_of(spark, java.table(), self.location)
+            if options is None:
+                raise SetupError(
+                    f"{name}: its rows cannot be looked up by key: only Java reaches {self.location}",
+                    "keep the table in a store that `driftline doctor` names, or on a disk",
+                )
+        self._options: Mapping[str, str] | None = options
+        self.paths: list[str] = []
+
+    def planned(self, scan: Any, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """The data files of a Java scan as Iceberg's JSON has them, each with its ``deletes``.
+
+        ``ids``: the columns whose statistics they have.
+        """
+        schema, names = scan.schema(), self.jvm.java.util.ArrayList()
+        for name in filter(None, (schema.findColumnName(id_) for id_ in ids)):
+            names.add(name)
+        parser = java_type(self.jvm, "org.apache.iceberg.ScanTaskParser")
+        for task in items(scan.includeColumnStats(names).planFiles()):
+            planned = json.loads(parser.toJson(task))
+            yield {**planned["data-file"], "deletes": planned.get("delete-files", [])}
+
+    def find(self, files: Iterable[Mapping[str, Any]], lookup: KeyLookup) -> list[Found]:
+        """Find the rows of these files that have a key of the batch. Raises DataError for a file whose keys
+        cannot be read.
+        """
+        constants = lookup.constants
+        sized = [(lookup.size_in(file), KeyFile(file["file-path"], constants)) for file in files]
+        finder = KeyFinder(lookup.keys, lookup.order, partial(_opened, self._options))
+        return find_rows(self._spark.sparkContext, finder, sized)
+
+    def opened(self, path: str) -> pa.NativeFile:
+        """Open a file."""
+        return _opened(self._options, path)
+
+    def created(self, path: str) -> pa.NativeFile:
+        """Create a file, which is known among the `paths` from now on."""
+        self.paths.append(path)
+        if self._options is not None:
+            return stores.created(path, self._options)
+        place = local(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return pa.OSFile(str(place), "wb")
+
+    def as_java(self, file: Mapping[str, Any]) -> Any:
+        """Java's object of a file as Iceberg's JSON has it."""
+        parser = java_type(self.jvm, "org.apache.iceberg.ContentFileParser")
+        mapper = java_type(self.jvm, "org.apache.iceberg.util.JsonUtil").mapper()
+        return parser.fromJson(mapper.readTree(json.dumps(file)), self._java.table().specs())
+
+
+def _opened(options: Mapping[str, str] | None, path: str) -> pa.NativeFile:
+    return pa.memory_map(str(local(path))) if options is None else stores.native(path, options)
+
+
+def _by_id(file: Mapping[str, Any], name: str) -> dict[int, Any]:
+    pairs = file.get(name)
+    return {} if pairs is None else dict(zip(pairs["keys"], pairs["values"], strict=True))
+
+
+def _bounds(file: Mapping[str, Any], columns: Iterable[Field]) -> dict[int, Bounds]:
+    """The bounds of a data file's key columns, as `BatchKeys.may_be_in` takes them."""
+    lows, highs, values, nulls = (
+        _by_id(file, name) for name in ("lower-bounds", "upper-bounds", "value-counts", "null-value-counts")
+    )
+    bounds: dict[int, Bounds] = {}
+    for column in columns:
+        id_, type_ = column.id, column.type
+        if id_ in values and values[id_] == nulls.get(id_):
+            continue  # nothing but null
+        has_both = id_ in lows and id_ in highs and isinstance(type_, Primitive)
+        name = type_.name if has_both and isinstance(type_, Primitive) else ""
+        bounds[id_] = None
+        if name in ("int", "long"):
+            low, high = (int.from_bytes(bytes.fromhex(b[id_]), "little", signed=True) for b in (lows, highs))
+            bounds[id_] = low, high
+        elif name == "string":
+            bounds[id_] = bytes.fromhex(lows[id_]).decode(), bytes.fromhex(highs[id_]).decode()
+    return bounds
