@@ -126,6 +126,10 @@ def test_undo_of_a_batch_brings_the_old_rows_back(
     again = table.ingest(third)
     assert again.by_key == taken.by_key
     assert table.verify([first, second, third], exactly=True).ok
+    table.undo(yes=True)
+    assert (
+        table.ingest([{"id": 1, "seq": 2, "v": "d"}]).to_dict()["updated"] == 1
+    )  # the delete at 3 is forgotten
     tamper(table, "delete from {t} where id = 3")
     with pytest.raises(DataError, match="cannot be taken back, for it is not the last that changed rows"):
         table.undo(yes=True)

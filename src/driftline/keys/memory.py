@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NAME = re.compile(r"\d{5}-(\d+)-[0-9a-f]{32}-\d{5}\.parquet$")
+OF_BATCH, _GATHERED = (
+    "00000",
+    "00001",
+)  # how the name of a file begins: one batch's deletes, or those of several
 _SLOTS = 7  # into which the span of memory is divided
 _FEW = 16  # files of the present slot: so many are gathered into one; those of a past one always are
 _LARGE = 8 * 2**20  # bytes: a file that stays as it is
@@ -121,9 +125,9 @@ class MemoryFile:
         return cls(path, size, int(named[1]) / 1000 if named else time.time())
 
 
-def name_of(since: float) -> str:
-    """A new name for a file of deletes."""
-    return f"00000-{int(since * 1000)}-{uuid4().hex}-00001.parquet"
+def name_of(since: float, *, gathered: bool = False) -> str:
+    """A new name for a file of deletes; ``gathered``: of several batches."""
+    return f"{_GATHERED if gathered else OF_BATCH}-{int(since * 1000)}-{uuid4().hex}-00001.parquet"
 
 
 @dataclass(frozen=True, slots=True)

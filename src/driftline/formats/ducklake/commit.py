@@ -20,7 +20,7 @@ from driftline.formats.ducklake.deletes import add_deletes
 from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.ledger import remember
-from driftline.formats.ducklake.reverting import take_back
+from driftline.formats.ducklake.reverting import forget_deletes, take_back
 from driftline.formats.ducklake.rows import (
     CommitMessage,
     LatestSnapshot,
@@ -200,6 +200,7 @@ def _table(
         head.changes_made.append(f"deleted_from_table:{table.id}")
     if intent.reverts is not None:
         take_back(connection, head, table, intent.reverts)
+        forget_deletes(connection, head, intent.name, intent.reverts)
     if intent.removes:
         add_deletes(connection, head, table, intent.deletes, intent.ended)
     if intent.files:

@@ -109,13 +109,13 @@ class DeletesTable:
             written=_SCHEMA,
             dropped=tuple(file.path.removeprefix(self._folder) for file in tidying.gone),
         )
-        self.commit.files += self._written(now, nested(_SCHEMA.struct, pa.table(columns)))
+        self.commit.files += self._written(name_of(now), nested(_SCHEMA.struct, pa.table(columns)))
         for group in tidying.groups:
             rows = pa.concat_tables(pq.read_table(_local(file.path)) for file in group).combine_chunks()
-            self.commit.files += self._written(latest_of(group), rows.to_batches()[0])
+            name = name_of(latest_of(group), gathered=True)
+            self.commit.files += self._written(name, rows.to_batches()[0])
 
-    def _written(self, since: float, rows: pa.RecordBatch) -> Sequence[DataFile]:
-        name = name_of(since)
+    def _written(self, name: str, rows: pa.RecordBatch) -> Sequence[DataFile]:
         path = _local(self._folder) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         plan = FilePlan(_SCHEMA, {f.id: "none" for _, f in _SCHEMA.walk()}, FileSettings(), _ENDLESS)

@@ -22,7 +22,8 @@ from driftline.errors import SetupError, no_table
 from driftline.formats.base import LastBatch, UnknownError
 from driftline.formats.ducklake.files import DeleteFile, local
 from driftline.formats.ducklake.ledger import forget
-from driftline.formats.ducklake.snapshot import TableRow, find, latest
+from driftline.formats.ducklake.snapshot import DELETES, DELETES_OF, TableRow, find, latest, state_of
+from driftline.keys.memory import OF_BATCH
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
@@ -136,3 +137,15 @@ def take_back(connection: Connection, head: LatestSnapshot, table: TableRow, sna
         )
     forget(connection, table.id, snapshot)
     head.changes_made.append(f"deleted_from_table:{table.id}")
+
+
+def forget_deletes(connection: Connection, head: LatestSnapshot, name: str, snapshot: int) -> None:
+    """End what a snapshot of the table ``name`` remembered as deleted."""
+    memory = find(connection, name + DELETES, head.snapshot)
+    if memory is None or DELETES_OF not in state_of(connection, memory, head.snapshot).properties:
+        return
+    connection.execute(
+        f"UPDATE meta.ducklake_data_file SET end_snapshot = {head.snapshot} WHERE table_id = {memory.id} "
+        f"AND begin_snapshot = {snapshot} AND end_snapshot IS NULL AND path LIKE '{OF_BATCH}-%'"
+    )
+    head.changes_made.append(f"deleted_from_table:{memory.id}")

@@ -21,6 +21,7 @@ from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
+from driftline.formats.iceberg.deletes_branch import REMEMBERED
 from driftline.formats.iceberg.gateway import short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
@@ -217,20 +218,30 @@ class IcebergAlteration:
                 f"{self.table.name}: the snapshot before batch {batch.id} was expired, and its rows with it",
                 "ingest what the rows should be: later changes count",
             )
-        return self._draft(after, record, self._replace_schema, int(before))
+        deletes = snapshot.summary().get(REMEMBERED)
+
+        def roll_back(transaction: Any) -> None:
+            """Make the snapshot before the current one, and forget what the batch deleted."""
+            transaction.manageSnapshots().rollbackTo(int(before)).commit()
+            if deletes is not None:
+                transaction.newDelete().deleteFile(deletes).toBranch(DELETES).commit()
+
+        draft = self._draft(after, record, self._replace_schema, roll_back)
+        draft.snapshot = int(before)
+        return draft
 
     def _draft(
         self,
         after: Definition,
         record: Mapping[str, str],
         set_schema: Callable[[Any, Definition], None],
-        snapshot: int | None = None,
+        set_rows: Callable[[Any], None] | None = None,
     ) -> IcebergDraft:
-        """Draft the table by ``after``; ``snapshot``: to which its rows go back."""
+        """Draft the table by ``after``; ``set_rows`` changes its rows first."""
         transaction = begin(self.table, self._java)
         try:
-            if snapshot is not None:
-                transaction.manageSnapshots().rollbackTo(snapshot).commit()
+            if set_rows is not None:
+                set_rows(transaction)
             if after.format_version != self.before.format_version:
                 transaction.updateProperties().set(VERSION, str(after.format_version)).commit()
             now = update_layout(self._jvm, transaction, self.before, after)
@@ -243,9 +254,7 @@ class IcebergAlteration:
             self._set_properties(transaction, after.properties, record)
         except Py4JJavaError as error:
             raise DataError(f"table {self.table.name} refused the change: {short(error)}") from error
-        draft = IcebergDraft(self.table, self._java, transaction, self._now(transaction), self.before)
-        draft.snapshot = snapshot
-        return draft
+        return IcebergDraft(self.table, self._java, transaction, self._now(transaction), self.before)
 
     def _now(self, transaction: Any) -> Definition:
         return definition(self._jvm, transaction.table().operations().current())

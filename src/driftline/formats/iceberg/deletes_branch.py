@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from driftline.keys.identity import BatchKeys
     from driftline.keys.settle import Found
 
+REMEMBERED = "driftline.remembered-deletes"  # of the batch's snapshot: the file of its deletes in the branch
 _BOUNDS = "truncate(16)"
 _ENDLESS = 2**62  # bytes: no file is divided
 
@@ -33,7 +34,8 @@ _ENDLESS = 2**62  # bytes: no file is divided
 class DeletesBranch:
     """The branch, as a Java transaction reads and writes it.
 
-    ``base``: the Java table that it began on, None for a new one. ``snapshots``: those that it makes.
+    ``base``: the Java table that it began on, None for a new one. ``snapshots``: those that it makes;
+    ``file``: the path of the one with the batch's own deletes.
     """
 
     def __init__(self, key_files: KeyFiles, java: Any, base: Any | None) -> None:
@@ -42,6 +44,7 @@ class DeletesBranch:
         self._base = base
         self._files: dict[str, dict[str, Any]] = {}  # as Iceberg's JSON
         self.snapshots: list[Any] = []
+        self.file: str | None = None
 
     def find(self, keys: BatchKeys, order: int, schema: Schema) -> list[Found]:
         """Find the deletes of keys of the batch. ``schema``: the table's as the transaction began."""
@@ -65,10 +68,12 @@ class DeletesBranch:
         sized = (MemoryFile.of(path, file["file-size-in-bytes"]) for path, file in self._files.items())
         tidying = Tidying.of(sized, now, deletes.span)
         part = Schema(only(schema.struct, set(map(int, columns.column_names))), schema.id)
-        written = [self._written(now, part, nested(part.struct, columns))]
+        written = [self._written(name_of(now), part, nested(part.struct, columns))]
+        self.file = written[0].path
         for group in tidying.groups:
             rows = pa.Table.from_batches([self._read(file.path, part) for file in group])
-            written += [self._written(latest(group), part, rows.combine_chunks().to_batches()[0])]
+            name = name_of(latest(group), gathered=True)
+            written += [self._written(name, part, rows.combine_chunks().to_batches()[0])]
         self._commit(written, [self._files[file.path] for file in tidying.gone])
 
     def _read(self, path: str, part: Schema) -> pa.RecordBatch:
@@ -77,8 +82,8 @@ class DeletesBranch:
             rows, paths = parquet.read(), leaf_paths(parquet.schema_arrow)
         return nested(part.struct, pa.table({str(id_): column_at(rows, at) for id_, at in paths.items()}))
 
-    def _written(self, since: float, part: Schema, rows: pa.RecordBatch) -> WrittenFile:
-        path = f"{self._key_files.location}/{name_of(since)}"
+    def _written(self, name: str, part: Schema, rows: pa.RecordBatch) -> WrittenFile:
+        path = f"{self._key_files.location}/{name}"
         with self._key_files.created(path) as stream:
             plan = FilePlan(part, {f.id: _BOUNDS for _, f in part.walk()}, FileSettings(), _ENDLESS)
             (file,) = write_files([rows], plan, lambda _: NewFile(path, stream, lambda: None))

@@ -18,7 +18,7 @@ from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
 from driftline.formats.iceberg.committing import begin, commit, delete_files
 from driftline.formats.iceberg.definition import step
-from driftline.formats.iceberg.deletes_branch import DeletesBranch
+from driftline.formats.iceberg.deletes_branch import REMEMBERED, DeletesBranch
 from driftline.formats.iceberg.gateway import (
     failure,
     items,
@@ -171,6 +171,8 @@ class IcebergTransaction:
     def _append_all(self, files: Sequence[Any], summary: Mapping[str, str]) -> int:
         """Add the files' rows, and remove those of `remove`; returns the number of the former."""
         self._written += files
+        if self._deletes is not None and self._deletes.file is not None:
+            summary = {**summary, REMEMBERED: self._deletes.file}
         self._summary = self._snapshot_properties(summary)
         if files or self._delta:
             self._append_files()
