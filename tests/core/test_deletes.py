@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,9 +17,12 @@ from driftline.core.planning.shape import Facet
 from driftline.core.schema.types import INT, LONG, STRING, Field, Map, Schema, Struct
 from driftline.keys.slices import DELETES
 from driftline.observe.expect import expect
+from driftline.observe.json_files import splits_of
 from driftline.readers.columnar.parts import PartReader, ReaderPart
 from driftline.readers.columnar.rows import Rows, RowsObserver, rejects_of, together
 from driftline.readers.deletes import DeleteFilter
+from driftline.readers.json.rows import JsonRows
+from driftline.readers.json.splits import SplitReader
 from driftline.readers.rejects import Origin
 from driftline.readers.terms import AdmissionTerms
 from driftline.settings import as_properties, from_properties
@@ -61,6 +65,25 @@ def test_a_line_that_deletes_is_cut(line: str, cut: str | None) -> None:
 
     assert flags.tolist() == [False, cut is not None]
     assert texts == [b'{"id": 0}', (line if cut is None else cut).encode()]
+
+
+def test_lines_of_a_file_that_delete_are_flagged_in_their_rows(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(
+        b'{"id": 1, "k": {"a b": "x", "at": 1}, "v": 1}\n\n{"id": 2, "k": {"a b": "x", "at": 1}, "v": [], "op": "d"}\n'
+        b'no record\n{"id": 3.5, "k": {"a b": "x", "at": 2}, "v": "drifted"}\n'
+    )
+    share = [(0, split) for split in splits_of(str(tmp_path / "f"))]
+    terms = AdmissionTerms(expect(Schema(), SETTINGS), SETTINGS)
+    _, _, reported = run(SplitReader([share], terms), 0)
+    (part,) = reported.observed
+    planned = plan(Schema(), part.seen.shape, SETTINGS)
+    make = JsonRows.of(planned, planned.schema.struct, terms, part.seen)
+    rows, rejects, reported = run(SplitReader([share], terms, make), 0)
+    made = pa.Table.from_batches(rows).to_pylist()
+
+    assert [(row["k"]["at"], row[DELETES]) for row in made] == [(1, False), (1, True), (2, False)]
+    assert "op" not in part.seen.shape.fields
+    assert (len(rejects), reported.diverged) == (1, False)
 
 
 def test_a_delete_has_what_a_column_requires() -> None:
