@@ -22,7 +22,7 @@ from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import RowKey, parse_condition
+from driftline.core.planning.row_key import HARD, SOFT, RowKey, parse_condition
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Primitive
@@ -81,6 +81,7 @@ SETTINGS: Mapping[str, Setting] = {
     "key": Setting("The fields by which rows are known: `id`, or `region, id`. A record then writes, or replaces, its row."),
     "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
     "delete_when": Setting("The condition under which a record deletes its row: `op = 'd'`."),
+    "deletes": Setting("What a delete does: `hard` removes the row, `soft` keeps it with a mark.", (HARD, SOFT), HARD),
     "partition_by": Setting("How a table is partitioned that is made: `day(at), bucket(16, id)`."),
     "sort_by": Setting("How a table's files are sorted, if it is made: `at desc, id`."),
     "format_version": Setting("The version of Iceberg's format that a table is made in; 2 by itself.", ("2", "3")),
@@ -221,7 +222,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
     def value(name: str) -> str:
         return plain.get(name) or _BEFORE.get(name) or SETTINGS[name].default
 
-    row_key = _row_key(*map(value, ("key", "order_by", "delete_when")))
+    row_key = _row_key(*map(value, ("key", "order_by", "delete_when", "deletes")))
     settings = Settings(
         dates=value("dates"),
         mark=value("mark"),
@@ -262,9 +263,9 @@ def _contract(
     )
 
 
-def _row_key(key: str, order_by: str, delete_when: str) -> RowKey | None:
+def _row_key(*settings: str) -> RowKey | None:
     try:
-        return RowKey.of(key, order_by, delete_when)
+        return RowKey.of(*settings)
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -13,7 +13,7 @@ from driftline.core.schema.naming import mark
 from driftline.core.schema.types import BOOLEAN, DOUBLE, LONG, STRING, Field, Struct
 from driftline.errors import UsageError
 from driftline.keys.columns import holds
-from driftline.keys.slices import Slices
+from driftline.keys.slices import RowsOf, Slices
 from driftline.settings import as_properties, from_properties
 from driftline.write import BatchFolder
 
@@ -99,6 +99,7 @@ def test_settings_of_a_key() -> None:
     ("given", "says"),
     [
         ({"order_by": "at"}, "order_by needs a key"),
+        ({"deletes": "soft"}, "deletes needs a key"),
         ({"key": "id, id"}, "id is named twice"),
         ({"key": "id", "order_by": "id"}, "id is named twice"),
         ({"key": "a.element"}, "no key or order is inside a list"),
@@ -121,12 +122,15 @@ def test_settings_that_cannot_be(given: dict[str, object], says: str) -> None:
 def test_the_key_of_a_table_stays() -> None:
     now = as_properties({"key": "id"})
     check_kept("t", now, now)
+    check_kept("t", now, as_properties({"deletes": "hard"}))
     check_kept("t", now, {})
 
     with pytest.raises(UsageError, match="t has key = 'id': key is set when a table is made"):
         check_kept("t", now, as_properties({"key": "other"}))
     with pytest.raises(UsageError, match="t has no order_by"):
         check_kept("t", now, as_properties({"order_by": "at"}))
+    with pytest.raises(UsageError, match="t has deletes = 'hard'"):
+        check_kept("t", now, as_properties({"deletes": "soft"}))
 
 
 class Tasks:
@@ -154,8 +158,16 @@ def test_rows_wait_in_slices_until_some_of_them_live(tmp_path: Path) -> None:
 
     assert slices.rows == 7
     assert slices.read(["s", "a"]).to_pylist() == [{"s": r["s"], "a": r["a"]} for r in rows]
-    live = np.array([1, 2, 6])
-    tasks = slices.tasks(None, live, pa.array(["x", "y", "z"]), 1)  # type: ignore[arg-type]
+    live = pa.table(
+        {
+            "row": [1, 2, 6],
+            "order": ["x", "y", "z"],
+            "bare": [False] * 3,
+            "file": pa.nulls(3, pa.string()),
+            "position": pa.nulls(3, pa.int64()),
+        }
+    )
+    tasks = slices.tasks(None, live, RowsOf({"order": 1}, lambda rows: rows))  # type: ignore[arg-type]
     made = [
         row
         for n in range(len(tasks.sizes))

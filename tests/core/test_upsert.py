@@ -29,6 +29,7 @@ from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys
 from driftline.keys.settle import Found, KeyCounts
 from driftline.keys.slices import RowSlice, Slices
+from driftline.keys.stored import StoredRows
 from driftline.settings import as_properties, from_properties
 from driftline.write import BatchFolder
 
@@ -46,12 +47,19 @@ class FilesTable:
     dead: dict[str, set[int]] = field(default_factory=dict)
     batches: int = 0
 
-    def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
-        found = KeyFinder(keys, order, pa.OSFile).find(map(KeyFile, self.files))
+    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
+        found = KeyFinder(keys, order, pa.OSFile, deleted).find(map(KeyFile, self.files))
         return [
             hits.only(np.array([at not in self.dead.get(hits.file, ()) for at in hits.positions], np.bool_))
             for hits in found
         ]
+
+    @property
+    def row(self) -> Struct:
+        return self.schema.struct
+
+    def stored(self) -> StoredRows:
+        return StoredRows(self.row, pa.OSFile)
 
     def remove(self, rows: dict[str, Any]) -> None:
         for file, positions in rows.items():
@@ -109,11 +117,14 @@ def key_of(row: Event, name: str = "id") -> Key:
 
 
 class Oracle:
-    """What a dictionary says of events, and how many of them had what end."""
+    """What a dictionary says of events, and how many of them had what end.
 
-    def __init__(self, *, ordered: bool) -> None:
+    With ``soft`` changes count one by one, and a deleted row stays, with the order of its delete.
+    """
+
+    def __init__(self, *, ordered: bool, soft: bool = False) -> None:
         self.rows: dict[Key, Event] = {}
-        self.ordered = ordered
+        self.ordered, self.soft = ordered, soft
 
     def take(self, batch: Sequence[Event]) -> KeyCounts:
         counts = dict.fromkeys(("inserted", "updated", "deleted", "superseded", "late", "ignored"), 0)
@@ -123,17 +134,32 @@ class Oracle:
             counts["superseded"] += key in latest
             if key not in latest or not self.ordered or event["seq"] >= latest[key]["seq"]:
                 latest[key] = event
+        before = dict(self.rows)
+        for event in batch if self.soft else latest.values():
+            self._apply(same_key(event["id"]), event)
         for key, event in latest.items():
-            known = self.rows.get(key)
+            known = before.get(key)
             if self.ordered and known is not None and known["seq"] > event["seq"]:
                 counts["late"] += 1
             elif event.get("op") == "d":
-                counts["ignored" if known is None else "deleted"] += 1
-                self.rows.pop(key, None)
+                ignored = known is None if not self.soft else known == self.rows.get(key)
+                counts["ignored" if ignored else "deleted"] += 1
             else:
                 counts["inserted" if known is None else "updated"] += 1
-                self.rows[key] = event
         return KeyCounts(**counts)
+
+    def _apply(self, key: Key, event: Event) -> None:
+        known = self.rows.get(key)
+        if self.ordered and known is not None and known["seq"] > event["seq"]:
+            return
+        if event.get("op") != "d":
+            self.rows[key] = event
+        elif not self.soft:
+            self.rows.pop(key, None)
+        elif known is not None or self.ordered:
+            kept = known or {"n": None}
+            order = {"seq": event["seq"]} if self.ordered else {}
+            self.rows[key] = {**kept, **order, "gone": True}
 
 
 KEYS = [*range(12), *map(str, range(6)), 2.5, 2**60, 2**60 + 1, True, "true", "2026-01-01", "x"]
@@ -159,9 +185,12 @@ def events(chance: random.Random, count: int) -> list[Event]:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "as they come"])
-def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: bool) -> None:
-    chance, table, oracle = random.Random(seed), FilesTable(tmp_path), Oracle(ordered=ordered)
-    given = {"key": "id", "delete_when": "op = 'd'", **({"order_by": "seq"} if ordered else {})}
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
+def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: bool, deletes: str) -> None:
+    chance, table = random.Random(seed), FilesTable(tmp_path)
+    oracle = Oracle(ordered=ordered, soft=deletes == "soft")
+    given = {"key": "id", "delete_when": "op = 'd'", "deletes": deletes}
+    given |= {"order_by": "seq"} if ordered else {}
     settings = from_properties(as_properties(given))
     stream = events(chance, 200)
     while stream:
@@ -171,9 +200,9 @@ def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: b
         assert counts == oracle.take(batch)
         assert (malformed, counts.total) == (len(bad), len(batch))
 
-    held = {key_of(row): row["n"] for row in table.rows()}
+    held = {key_of(row): (row["n"], row.get("_is_deleted", False)) for row in table.rows()}
     assert len(held) == len(table.rows())
-    assert held == {key: event["n"] for key, event in oracle.rows.items()}
+    assert held == {key: (event["n"], event.get("gone", False)) for key, event in oracle.rows.items()}
 
 
 def test_keys_of_several_fields_in_objects(tmp_path: Path) -> None:

@@ -25,9 +25,13 @@ from lake.test_task_files import files_of
 SETTINGS = {"key": "id", "order_by": "seq", "delete_when": "op = 'd'"}
 
 
+def rows_of(table: Table) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in table.read().collect()]
+
+
 def held(table: Table) -> dict[Key, int]:
     """The rows by key, each with the number of its event."""
-    rows = [row.asDict() for row in table.read().collect()]
+    rows = rows_of(table)
     found = {key_of(row): row["n"] for row in rows}
     assert len(found) == len(rows), rows
     return found
@@ -38,10 +42,12 @@ def put(file: Path, records: Sequence[Mapping[str, object]]) -> Path:
     return file
 
 
-@pytest.mark.parametrize("how", ["ordered", "as they come", "format version 2"])
+@pytest.mark.parametrize("how", ["ordered", "as they come", "format version 2", "soft"])
 def test_a_table_is_what_a_dictionary_says(lake: Lake, table_name: str, tmp_path: Path, how: str) -> None:
-    table, chance, oracle = lake.table(table_name), random.Random(how), Oracle(ordered=how != "as they come")
+    table, chance = lake.table(table_name), random.Random(how)
+    oracle = Oracle(ordered=how != "as they come", soft=how == "soft")
     settings = {**SETTINGS, "order_by": SETTINGS["order_by"] if oracle.ordered else ""}
+    settings |= {"deletes": "soft"} if oracle.soft else {}
     if how == "format version 2":
         settings["format_version"] = "2" if database(lake) is None else "3"
     stream = events(chance, 90)
@@ -55,6 +61,30 @@ def test_a_table_is_what_a_dictionary_says(lake: Lake, table_name: str, tmp_path
 
     assert held(table) == {key: event["n"] for key, event in oracle.rows.items()}
     assert ("_order" in table.read().columns) == oracle.ordered
+    if oracle.soft:
+        marked = {key_of(row) for row in rows_of(table) if row["_is_deleted"]}
+        assert marked == {key for key, event in oracle.rows.items() if event.get("gone")}
+
+
+def test_a_row_that_is_deleted_keeps_its_values_of_any_type(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    row = {"id": 1, "s": {"a": [1, 2], "b": {"c": "x"}}, "l": [{"d": 1}, None], "t": "2026-01-01T00:00:00Z"}
+    deep = "named_struct('id', 2L, 'm', map('k', array(1.5D)), 'dec', cast(1.50 as decimal(9, 2))) as s"
+    typed = f"select 2L as id, x'ff00' as bin, date'2026-01-01' as day, 2.5F as f, {deep}"
+    table.ingest([row], settings={**SETTINGS, "order_by": "", "deletes": "soft"})
+    table.ingest(lake.spark.sql(typed))
+    before = {r["id"]: r for r in rows_of(table)}
+    result = table.ingest([{"id": key, "op": "d", "new": 1.5} for key in (2, 1, 3)])
+
+    after = {r["id"]: r for r in rows_of(table)}
+    assert (result.to_dict()["deleted"], result.to_dict()["ignored"]) == (2, 1)
+    assert {key: {k: r[k] for k in before[key]} for key, r in after.items()} == {
+        key: {**r, "_is_deleted": True} for key, r in before.items()
+    }
+    table.ingest([{"id": 1, "op": "c"}])
+    assert [(r["_is_deleted"], r["s"], r["l"]) for r in rows_of(table) if r["id"] == 1] == [
+        (False, None, None)
+    ]
 
 
 def test_what_has_no_key_or_no_order_waits(lake: Lake, table_name: str) -> None:

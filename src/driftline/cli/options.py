@@ -51,6 +51,11 @@ class PolicyName(StrEnum):
     strict = "strict"
 
 
+class OnDelete(StrEnum):
+    hard = "hard"
+    soft = "soft"
+
+
 class OnConflict(StrEnum):
     fail = "fail"
     quarantine = "quarantine"
@@ -154,6 +159,14 @@ DeleteWhen = Annotated[
     typer.Option(
         metavar="CONDITION",
         help="With a key: a record for which this is true deletes its row: \"op = 'd'\".",
+        show_default=False,
+    ),
+]
+DeletesOption = Annotated[
+    OnDelete | None,
+    typer.Option(
+        "--deletes",
+        help="With a key: a delete removes its row (hard), or keeps it with a mark (soft).",
         show_default=False,
     ),
 ]
@@ -275,6 +288,7 @@ class TableOptions:
     key: RowKeyOption = None
     order_by: OrderBy = None
     delete_when: DeleteWhen = None
+    deletes: DeletesOption = None
     partition_by: PartitionBy = None
     sort_by: SortBy = None
     format_version: FormatVersion = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -13,18 +14,19 @@ import pyarrow as pa
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.routes import Plan
-from driftline.core.planning.row_key import ORDER_KIND, RowKey
+from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey
 from driftline.core.schema.types import List, Map, Path, Struct, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.rewrite import rewrites
-from driftline.keys.columns import PlacedColumn, by_id, columns_of, holds, values_of
+from driftline.keys.columns import PlacedColumn, by_id, columns_of, holds, only, values_of
 from driftline.keys.identity import BatchKeys
 from driftline.keys.order import orders
-from driftline.keys.settle import KeyCounts, Latest, settle
-from driftline.keys.slices import Slices
+from driftline.keys.settle import KeyCounts, Latest, Settled, settle
+from driftline.keys.slices import RowsOf, Slices
+from driftline.keys.stored import StoredRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,13 +102,14 @@ class Changes:
             texts = orders(by_id(rows, list(chain(*order))), [values_of(columns) for columns in order])
             texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
             self._check_all(texts, "order", self.row_key.order_by)
-        latest = Latest.of(keys.own, texts, self._deletes(rows))
-        order_column = own_column(self.struct, ORDER_KIND) if order else None
-        settled = settle(latest, transaction.find(keys, None if order_column is None else order_column.id))
+        latest = Latest.of(keys.own, texts, self._deletes(rows), soft=self.row_key.soft)
+        own = self._own()
+        ids = {kind: self.struct.fields[place].id for kind, place in own.items()}
+        settled = settle(latest, transaction.find(keys, ids.get(ORDER_KIND), ids.get(DELETED_KIND)))
         transaction.remove(settled.dead)
-        taken = None if texts is None else texts.take(pa.array(settled.live))
-        place = None if order_column is None else self.struct.fields.index(order_column)
-        tasks = self.slices.tasks(spark, settled.live, taken, place)
+        bare = partial(only, self.struct, {c.field.id for c in chain(*key, *order)})
+        rows_of = RowsOf(own, bare, self._stored(settled, transaction))
+        tasks = self.slices.tasks(spark, _as_table(settled, latest), rows_of)
         written = transaction.write(tasks, self.slices.folder, summary)
         if written != len(settled.live) or settled.counts.total != self.slices.rows:
             raise DataError(
@@ -115,6 +118,31 @@ class Changes:
                 _FAULT,
             )
         return settled.counts
+
+    def _own(self) -> dict[str, int]:
+        """The places of the columns that each row gets here, by kind."""
+        kinds = [
+            *([ORDER_KIND] if self.row_key.order_by else []),
+            *([DELETED_KIND] if self.row_key.soft else []),
+        ]
+        columns = {kind: own_column(self.struct, kind) for kind in kinds}
+        return {
+            kind: self.struct.fields.index(column) for kind, column in columns.items() if column is not None
+        }
+
+    def _stored(self, settled: Settled, transaction: Transaction) -> StoredRows | None:
+        """A reader of the table's rows whose values stay; None where all go.
+
+        Raises DataError if they have values that would go with them.
+        """
+        if (settled.live.kept < 0).all():
+            return None
+        if transaction.row != transaction.schema.struct:
+            raise DataError(
+                f"{self.table}: rows of it stay when they are deleted, and Spark has no values of all its columns",
+                "make the table with deletes = hard",
+            )
+        return transaction.stored()
 
     def _columns(self, path: tuple[str, ...]) -> list[PlacedColumn]:
         return list(columns_of(self.struct, path, self.mark))
@@ -142,3 +170,18 @@ class Changes:
                 f"the first of them is record {row + 1}",
                 _FAULT,
             )
+
+
+def _as_table(settled: Settled, latest: Latest) -> pa.Table:
+    """The rows that live, as the tasks that make them read it."""
+    live, codes = settled.live, pa.array(settled.live.codes)
+    orders = pa.nulls(len(codes), pa.string()) if latest.orders is None else latest.orders.take(codes)
+    return pa.table(
+        {
+            "row": live.rows,
+            ORDER_KIND: orders,
+            DELETED_KIND: live.deleted,
+            "bare": live.bare,
+            **settled.table.places(live.kept),
+        }
+    )

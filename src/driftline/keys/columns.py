@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from driftline.core.planning.row_key import Condition, IsNull, Junction, Literal, Negation, OneOf
 from driftline.core.schema.naming import by_key
-from driftline.core.schema.types import Field, Path, Primitive, Struct
+from driftline.core.schema.types import Field, Path, Primitive, Schema, Struct
 from driftline.keys.finder import column_at
 from driftline.keys.identity import FieldColumns, by_kind, key_text
 
@@ -44,6 +44,23 @@ def values_of(columns: Sequence[PlacedColumn]) -> FieldColumns:
 def by_id(rows: pa.Table, columns: Sequence[PlacedColumn]) -> pa.Table:
     """The columns of some rows, named by their ids."""
     return pa.table({str(c.field.id): column_at(rows, c.path) for c in columns})
+
+
+def only(struct: Struct, ids: Collection[int], rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with nothing but columns and fields of structs that have these ids, or are required."""
+    columns = [_only(f, ids, column) for f, column in zip(struct.fields, rows.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _only(wanted: Field, ids: Collection[int], values: pa.Array) -> pa.Array:
+    if wanted.id in ids or wanted.required:
+        return values
+    inside = {f.id for _, f in Schema(wanted.type).walk()} if isinstance(wanted.type, Struct) else set()
+    if inside.isdisjoint(ids):
+        return pa.nulls(len(values), values.type)
+    assert isinstance(wanted.type, Struct)
+    fields = [_only(f, ids, values.field(i)) for i, f in enumerate(wanted.type.fields)]
+    return pa.StructArray.from_arrays(fields, fields=list(values.type), mask=values.is_null())
 
 
 def holds(condition: Condition, rows: pa.Table, struct: Struct, mark: str) -> pa.ChunkedArray | pa.Array:

@@ -39,12 +39,14 @@ class KeyFile:
 @dataclass(frozen=True, slots=True)
 class KeyFinder:
     """Finds rows by their keys; it is sent to tasks. ``order``: the id of the column that has a row's order,
-    None where changes count in the order of arrival; ``open``: opens a file by its path.
+    None where changes count in the order of arrival; ``open``: opens a file by its path; ``deleted``: the id
+    of the column with the mark of a delete.
     """
 
     keys: BatchKeys
     order: int | None
     open: Callable[[str], pa.NativeFile]
+    deleted: int | None = None
 
     def find(self, files: Iterable[KeyFile]) -> list[Found]:
         """The rows of these files that have a key of the batch."""
@@ -70,8 +72,9 @@ class KeyFinder:
 
     @property
     def _ids(self) -> list[int]:
-        """The ids of key and order columns."""
-        return list(dict.fromkeys([*self.keys.ids, *([] if self.order is None else [self.order])]))
+        """The ids of the columns that are read."""
+        beside = [id_ for id_ in (self.order, self.deleted) if id_ is not None]
+        return list(dict.fromkeys([*self.keys.ids, *beside]))
 
     def _found(self, gathered: Sequence[tuple[str, int, pa.Table]]) -> list[Found]:
         if not gathered:
@@ -85,15 +88,18 @@ class KeyFinder:
             in_file = positions[low:high]
             if len(in_file):
                 taken = codes.take(pa.array(in_file)).to_numpy().astype(np.int64)
-                out.append(Found(path, in_file - start + begin, taken, self._orders(table, in_file)))
+                hits = table.take(pa.array(in_file))
+                orders = self._column(hits, self.order, pa.string())
+                deleted = None if self.deleted is None else self._column(hits, self.deleted, pa.bool_())
+                out.append(Found(path, in_file - start + begin, taken, orders, deleted))
             start += len(rows)
         return out
 
-    def _orders(self, rows: pa.Table, positions: Any) -> pa.Array:
-        if self.order is None:
-            return pa.nulls(len(positions), pa.string())
-        column = rows.column(str(self.order)).take(pa.array(positions)).combine_chunks()
-        return column.cast(pa.string())
+    def _column(self, rows: pa.Table, id_: int | None, type_: pa.DataType) -> pa.Array:
+        """A column of rows; null without one."""
+        return (
+            pa.nulls(len(rows), type_) if id_ is None else rows.column(str(id_)).combine_chunks().cast(type_)
+        )
 
     def _read(self, file: KeyFile) -> Iterator[tuple[int, pa.Table]]:
         """Key and order columns by id, of the row groups that may have keys, each with its first position."""

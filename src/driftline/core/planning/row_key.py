@@ -11,17 +11,27 @@ from typing import TypeAlias
 from driftline.core.planning.contract import parse_path, parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.naming import METADATA
-from driftline.core.schema.types import STRING, Field, Path
+from driftline.core.schema.types import BOOLEAN, STRING, Field, Path
 from driftline.errors import DataError, UsageError
 
 KEY_PROPERTY = "driftline.key"
 ORDER_PROPERTY = "driftline.order-by"
+DELETES_PROPERTY = "driftline.deletes"
+HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
 
 ORDER_KIND = "order"
 ORDER_COLUMN = Field(
     "_order",
     STRING,
     doc=f"{METADATA}{ORDER_KIND}\nthe order of the row's latest change, as a text that sorts",
+)
+
+DELETED_KIND = "deleted"
+# Iceberg has a column `_deleted` itself.
+DELETED_COLUMN = Field(
+    "_is_deleted",
+    BOOLEAN,
+    doc=f"{METADATA}{DELETED_KIND}\ntrue for a row whose latest change deletes it",
 )
 
 Literal: TypeAlias = str | Decimal | bool
@@ -63,19 +73,22 @@ Condition: TypeAlias = IsNull | OneOf | Negation | Junction
 @dataclass(frozen=True, slots=True)
 class RowKey:
     """The fields by which a table knows its rows; the latest change by ``order_by`` counts, else the last to
-    arrive. A record for which ``delete_when`` is true deletes its row.
+    arrive. A record for which ``delete_when`` is true deletes its row; with ``soft`` its row stays, and has a
+    mark.
     """
 
     key: tuple[Path, ...]
     order_by: tuple[Path, ...] = ()
     delete_when: Condition | None = None
+    soft: bool = False
 
     @classmethod
-    def of(cls, key: str, order_by: str, delete_when: str) -> RowKey | None:
-        """Read the three settings; None without a key. Raises ValueError."""
+    def of(cls, key: str, order_by: str, delete_when: str, deletes: str = HARD) -> RowKey | None:
+        """Read the settings; None without a key. Raises ValueError."""
         if not key:
-            if order_by or delete_when:
-                raise ValueError(f"{'order_by' if order_by else 'delete_when'} needs a key")
+            given = {"order_by": order_by, "delete_when": delete_when, "deletes": deletes == SOFT}
+            if needless := [name for name, value in given.items() if value]:
+                raise ValueError(f"{needless[0]} needs a key")
             return None
         keys, orders = parse_paths(key), parse_paths(order_by) if order_by else ()
         for path in (*keys, *orders):
@@ -83,7 +96,12 @@ class RowKey:
                 raise ValueError(f"{spelled_path(path)} is named twice")
             if set(path) & {"element", "value"}:
                 raise ValueError(f"{spelled_path(path)}: no key or order is inside a list or a map")
-        return cls(keys, orders, parse_condition(delete_when) if delete_when else None)
+        return cls(keys, orders, parse_condition(delete_when) if delete_when else None, deletes == SOFT)
+
+    @property
+    def columns(self) -> list[Field]:
+        """The columns of the table's own that its rows have."""
+        return [*([ORDER_COLUMN] if self.order_by else []), *([DELETED_COLUMN] if self.soft else [])]
 
     @property
     def delete_paths(self) -> set[Path]:
@@ -112,9 +130,14 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
 
     ``now``: its properties; ``requested``: those of a batch.
     """
-    for name, flag in ((KEY_PROPERTY, "key"), (ORDER_PROPERTY, "order_by")):
-        if name in requested and requested[name] != now.get(name, ""):
-            has = f"{flag} = {now[name]!r}" if now.get(name) else f"no {flag}"
+    for name, flag, default in (
+        (KEY_PROPERTY, "key", ""),
+        (ORDER_PROPERTY, "order_by", ""),
+        (DELETES_PROPERTY, "deletes", HARD),
+    ):
+        kept = now.get(name) or default
+        if name in requested and (requested[name] or default) != kept:
+            has = f"{flag} = {kept!r}" if kept else f"no {flag}"
             raise UsageError(
                 f"{table} has {has}: {flag} is set when a table is made",
                 "make another table with it, from the same source",

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.read import DuckLakeReader
     from driftline.keys.identity import BatchKeys
     from driftline.keys.settle import Found
+    from driftline.keys.stored import StoredRows
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 
@@ -339,12 +340,17 @@ class DuckLakeTransaction:
             rows = staged(spark, tasks, self.row, folder)
         return self.append(rows, summary)
 
-    def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
+    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
         self._found = RowDeletes(self.table.spark, self.base, self._intent.folder)
-        return self._found.find(self.table.catalog, keys, order)
+        return self._found.find(self.table.catalog, keys, order, deleted)
+
+    def stored(self) -> StoredRows:
+        """A reader of rows that were found, with the columns of `row`."""
+        assert self._found is not None
+        return self._found.stored(self.row)
 
     def remove(self, rows: Mapping[str, Positions]) -> None:
         """Remove rows that were found, in the snapshot that adds the batch's own."""

@@ -26,6 +26,7 @@ from driftline.formats.lookup import find_rows
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys, Bounds
 from driftline.keys.settle import Found
+from driftline.keys.stored import StoredRows
 from driftline.runtime import stores
 from driftline.write import local, on_disk
 from driftline.write.positions import (
@@ -39,7 +40,7 @@ from driftline.write.positions import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.core.schema.types import Schema
+    from driftline.core.schema.types import Schema, Struct
     from driftline.write.positions import Positions
 
 _REFERENCED = "referenced-data-file"
@@ -78,21 +79,26 @@ class RowDelta:
     def __bool__(self) -> bool:
         return bool(self._removed)
 
-    def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
+    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
         """Find the rows that have a key of the batch, deleted ones left out.
 
-        ``order``: the id of the column with a row's order. Raises DataError for a table in which such rows
-        cannot be found, or not be removed.
+        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete.
+        Raises DataError for a table in which such rows cannot be found, or not be removed.
         """
         if self._version < _WITH_DELETES:
             raise DataError(
                 f"{self._base.name()} has format version 1, in which no rows can be removed",
                 "upgrade it: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '3')",
             )
-        files = list(self._planned(keys, [*keys.ids, *([] if order is None else [order])]))
-        finder = KeyFinder(keys, order, partial(_opened, self._options))
+        beside = [id_ for id_ in (order, deleted) if id_ is not None]
+        files = list(self._planned(keys, [*keys.ids, *beside]))
+        finder = KeyFinder(keys, order, partial(_opened, self._options), deleted)
         live = map(self._live, find_rows(self._spark.sparkContext, finder, files))
         return [hits for hits in live if len(hits.positions)]
+
+    def stored(self, struct: Struct) -> StoredRows:
+        """A reader of rows that were found, with these columns."""
+        return StoredRows(struct, partial(_opened, self._options))
 
     def _planned(self, keys: BatchKeys, ids: Sequence[int]) -> Iterator[tuple[int, KeyFile]]:
         """The data files that bounds do not rule out, each with the bytes of the columns ``ids``."""

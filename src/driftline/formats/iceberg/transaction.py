@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from driftline.formats.iceberg.reader import IcebergReader
     from driftline.keys.identity import BatchKeys
     from driftline.keys.settle import Found
+    from driftline.keys.stored import StoredRows
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 
@@ -212,12 +213,17 @@ class IcebergTransaction:
             return self.append(staged(spark, tasks, self.row, folder), summary)
         return self._append_all(files, summary)
 
-    def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
+    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
         self._delta = RowDelta(self.table.spark, self._java, self._as_it_was(), self.base.schema)
-        return self._delta.find(keys, order)
+        return self._delta.find(keys, order, deleted)
+
+    def stored(self) -> StoredRows:
+        """A reader of rows that were found, with the columns of `row`."""
+        assert self._delta is not None
+        return self._delta.stored(self.row)
 
     def remove(self, rows: Mapping[str, Positions]) -> None:
         """Remove rows that were found, in the snapshot that adds the batch's own."""
