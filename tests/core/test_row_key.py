@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -158,9 +157,10 @@ def test_rows_wait_in_slices_until_some_of_them_live(tmp_path: Path) -> None:
 
     assert slices.rows == 7
     assert slices.read(["s", "a"]).to_pylist() == [{"s": r["s"], "a": r["a"]} for r in rows]
+    numbers = [1, 2, 6]
     live = pa.table(
         {
-            "row": [1, 2, 6],
+            "row": numbers,
             "order": ["x", "y", "z"],
             "bare": [False] * 3,
             "file": pa.nulls(3, pa.string()),
@@ -174,5 +174,5 @@ def test_rows_wait_in_slices_until_some_of_them_live(tmp_path: Path) -> None:
         for b in tasks.maker.rows(n, lambda _: None)
         for row in b.to_pylist()
     ]
-    assert made == [{**rows[i], "_order": order} for i, order in zip(live, "xyz", strict=True)]
-    assert len(slices.tasks(None, live[:2], None, None).sizes) == 1  # type: ignore[arg-type]
+    assert made == [{**rows[i], "_order": order} for i, order in zip(numbers, "xyz", strict=True)]
+    assert len(slices.tasks(None, live[:2], RowsOf({}, lambda rows: rows)).sizes) == 1  # type: ignore[arg-type]

@@ -65,7 +65,8 @@ class FilesTable:
         for file, positions in rows.items():
             self.dead.setdefault(file, set()).update(positions.tolist())
 
-    def write(self, tasks: Any, folder: BatchFolder, summary: object) -> int:
+    def write(self, tasks: Any, folder: BatchFolder, summary: object, *, with_ids: bool) -> int:
+        assert not with_ids
         rows = [b for n in range(len(tasks.sizes)) for b in tasks.maker.rows(n, lambda _: None)]
         if rows:
             self.files.append(str(self.folder / f"{len(self.files)}.parquet"))

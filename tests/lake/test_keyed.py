@@ -183,3 +183,26 @@ def test_what_would_lose_track_of_rows_is_refused(lake: Lake, table_name: str) -
         plain.ingest([{"id": 1}], settings={"key": "id"})
 
     assert table.read().count() == 2
+
+
+def test_a_row_that_is_updated_keeps_its_id(iceberg: Lake, table_name: str, folder: Path) -> None:
+    table = iceberg.table(table_name)
+
+    def ids() -> dict[int, tuple[int, int]]:
+        rows = table.read().select("id", "_row_id", "_last_updated_sequence_number").collect()
+        assert len({row._row_id for row in rows}) == len(rows)
+        return {row.id: (row._row_id, row._last_updated_sequence_number) for row in rows}
+
+    table.ingest([{"id": i, "v": "a", "seq": 1} for i in range(4)], settings={**SETTINGS, "deletes": "soft"})
+    first = ids()
+    table.ingest(
+        [{"id": 2, "v": "b", "seq": 2}, {"id": 9, "v": "new", "seq": 2}, {"id": 3, "v": "c", "seq": 2}]
+    )
+    table.ingest(
+        [{"id": 2, "v": "d", "seq": 3}, {"id": 1, "seq": 3, "op": "d"}, {"id": 8, "v": "x", "seq": 3}]
+    )
+    last = ids()
+
+    assert {key: last[key][0] for key in first} == {key: id_ for key, (id_, _) in first.items()}
+    assert {key: number for key, (_, number) in last.items()} == {0: 1, 1: 3, 2: 3, 3: 2, 8: 3, 9: 2}
+    assert held_by_others(table, folder) == {0: "a", 1: "a", 2: "d", 3: "c", 8: "x", 9: "new"}

@@ -166,11 +166,18 @@ class Transaction(Protocol):
         """
         ...
 
-    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
+    def write(
+        self,
+        tasks: RowTasks,
+        folder: BatchFolder | None,
+        summary: Mapping[str, str],
+        *,
+        with_ids: bool = False,
+    ) -> int:
         """Have tasks write their rows, with the columns of `row`; returns their number.
 
         ``folder``: for files of this batch alone, at the `location` if that is on a disk; None if tasks see
-        none.
+        none. ``with_ids``: behind the columns the rows have ids, as `find` has found them.
         """
         ...
 

@@ -27,6 +27,7 @@ from driftline.keys.order import orders
 from driftline.keys.settle import KeyCounts, Latest, Settled, settle
 from driftline.keys.slices import RowsOf, Slices
 from driftline.keys.stored import StoredRows
+from driftline.write.positions import ROW_ID
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -109,8 +110,10 @@ class Changes:
         transaction.remove(settled.dead)
         bare = partial(only, self.struct, {c.field.id for c in chain(*key, *order)})
         rows_of = RowsOf(own, bare, self._stored(settled, transaction))
-        tasks = self.slices.tasks(spark, _as_table(settled, latest), rows_of)
-        written = transaction.write(tasks, self.slices.folder, summary)
+        live = _as_table(settled, latest)
+        tasks = self.slices.tasks(spark, live, rows_of)
+        with_ids = ROW_ID in live.column_names
+        written = transaction.write(tasks, self.slices.folder, summary, with_ids=with_ids)
         if written != len(settled.live) or settled.counts.total != self.slices.rows:
             raise DataError(
                 f"{self.table}: of {self.slices.rows} changes {settled.counts.total} were settled, and {written} of "
@@ -176,6 +179,7 @@ def _as_table(settled: Settled, latest: Latest) -> pa.Table:
     """The rows that live, as the tasks that make them read it."""
     live, codes = settled.live, pa.array(settled.live.codes)
     orders = pa.nulls(len(codes), pa.string()) if latest.orders is None else latest.orders.take(codes)
+    row_ids = settled.table.row_ids(live.codes)
     return pa.table(
         {
             "row": live.rows,
@@ -183,5 +187,6 @@ def _as_table(settled: Settled, latest: Latest) -> pa.Table:
             DELETED_KIND: live.deleted,
             "bare": live.bare,
             **settled.table.places(live.kept),
+            **({} if row_ids is None else {ROW_ID: row_ids}),
         }
     )

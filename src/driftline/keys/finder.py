@@ -40,13 +40,14 @@ class KeyFile:
 class KeyFinder:
     """Finds rows by their keys; it is sent to tasks. ``order``: the id of the column that has a row's order,
     None where changes count in the order of arrival; ``open``: opens a file by its path; ``deleted``: the id
-    of the column with the mark of a delete.
+    of the column with the mark of a delete; ``row_id``: of that with ids of rows, which files may have.
     """
 
     keys: BatchKeys
     order: int | None
     open: Callable[[str], pa.NativeFile]
     deleted: int | None = None
+    row_id: int | None = None
 
     def find(self, files: Iterable[KeyFile]) -> list[Found]:
         """The rows of these files that have a key of the batch."""
@@ -73,7 +74,7 @@ class KeyFinder:
     @property
     def _ids(self) -> list[int]:
         """The ids of the columns that are read."""
-        beside = [id_ for id_ in (self.order, self.deleted) if id_ is not None]
+        beside = [id_ for id_ in (self.order, self.deleted, self.row_id) if id_ is not None]
         return list(dict.fromkeys([*self.keys.ids, *beside]))
 
     def _found(self, gathered: Sequence[tuple[str, int, pa.Table]]) -> list[Found]:
@@ -89,17 +90,18 @@ class KeyFinder:
             if len(in_file):
                 taken = codes.take(pa.array(in_file)).to_numpy().astype(np.int64)
                 hits = table.take(pa.array(in_file))
-                orders = self._column(hits, self.order, pa.string())
-                deleted = None if self.deleted is None else self._column(hits, self.deleted, pa.bool_())
-                out.append(Found(path, in_file - start + begin, taken, orders, deleted))
+                orders, deleted, row_ids = (
+                    None if id_ is None else _column(hits, id_, type_)
+                    for id_, type_ in (
+                        (self.order, pa.string()),
+                        (self.deleted, pa.bool_()),
+                        (self.row_id, pa.int64()),
+                    )
+                )
+                orders = pa.nulls(len(hits), pa.string()) if orders is None else orders
+                out.append(Found(path, in_file - start + begin, taken, orders, deleted, row_ids))
             start += len(rows)
         return out
-
-    def _column(self, rows: pa.Table, id_: int | None, type_: pa.DataType) -> pa.Array:
-        """A column of rows; null without one."""
-        return (
-            pa.nulls(len(rows), type_) if id_ is None else rows.column(str(id_)).combine_chunks().cast(type_)
-        )
 
     def _read(self, file: KeyFile) -> Iterator[tuple[int, pa.Table]]:
         """Key and order columns by id, of the row groups that may have keys, each with its first position."""
@@ -125,6 +127,10 @@ class KeyFinder:
                     read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in stored_ids])
                     yield begin, _by_id(read, ids, paths, file, group.num_rows)
                 begin += group.num_rows
+
+
+def _column(rows: pa.Table, id_: int, type_: pa.DataType) -> pa.Array:
+    return rows.column(str(id_)).combine_chunks().cast(type_)
 
 
 _NO_VALUES: Bounds = (None, None)

@@ -101,7 +101,7 @@ def _flags(values: pa.Array) -> NDArray[np.bool_]:
 class Found:
     """Rows of the table, or deletes that it remembers, that have keys of a batch: by place in the ``file``,
     with the key's code and the order of its latest change, null where it has none. ``deleted``: flags those
-    with the mark of a delete.
+    with the mark of a delete; ``row_ids``: the ids of rows, where the table has such.
     """
 
     file: str
@@ -109,12 +109,15 @@ class Found:
     codes: NDArray[np.int64]
     orders: pa.Array
     deleted: pa.Array | None = None
+    row_ids: pa.Array | None = None
 
     def only(self, rows: NDArray[np.bool_]) -> Found:
         """The rows that are flagged in ``rows``."""
-        flags = pa.array(rows)
-        deleted = None if self.deleted is None else self.deleted.filter(flags)
-        return Found(self.file, self.positions[rows], self.codes[rows], self.orders.filter(flags), deleted)
+        orders, deleted, row_ids = (
+            None if column is None else column.filter(pa.array(rows))
+            for column in (self.orders, self.deleted, self.row_ids)
+        )
+        return Found(self.file, self.positions[rows], self.codes[rows], orders, deleted, row_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,14 @@ class TableRows:
         """The order of each key's row."""
         orders = pa.chunked_array([hits.orders for hits in self.found], pa.string())
         return orders.take(pa.array(self.of_key, mask=self.of_key < 0)).combine_chunks()
+
+    def row_ids(self, codes: NDArray[np.int64]) -> pa.Array | None:
+        """The ids of the rows of keys, null without a row; None where rows have no ids."""
+        ids = [hits.row_ids for hits in self.found if hits.row_ids is not None]
+        if len(ids) < len(self.found) or not ids:
+            return None
+        numbers = self.of_key[codes]
+        return pa.chunked_array(ids).take(pa.array(numbers, mask=numbers < 0)).combine_chunks()
 
     def deleted(self) -> NDArray[np.bool_]:
         """Flags the keys whose row has the mark of a delete."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from driftline.errors import DataError
 from driftline.keys.stored import StoredRows
 from driftline.write import BatchFolder, PartTasks, Reported, RowTasks, SetAside
+from driftline.write.positions import ROW_ID
 from driftline.write.run import number_and_attempt
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class RowsOf:
-    """Makes rows of a table out of those of a batch; it is sent to tasks.
+    """Makes rows of a table, with their ids behind the columns, out of a batch; it is sent to tasks.
 
     ``columns``: the places of the columns that are set, by their names in ``live``; ``bare``: makes rows that
     have key and order alone; ``stored``: reads the rows of the table whose values stay.
@@ -116,6 +117,8 @@ class RowsOf:
             rows = _taken(sources, source)
         for name, column in self.columns.items():
             rows = rows.set_column(column, rows.schema.field(column), live[name].combine_chunks())
+        if ROW_ID in live.column_names:
+            rows = rows.append_column(ROW_ID, live[ROW_ID].combine_chunks())
         return rows
 
 

@@ -328,8 +328,16 @@ class DuckLakeTransaction:
         """None: a DuckLake is in no store."""
         return None
 
-    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
+    def write(
+        self,
+        tasks: RowTasks,
+        folder: BatchFolder | None,
+        summary: Mapping[str, str],
+        *,
+        with_ids: bool = False,
+    ) -> int:
         """Have tasks write Parquet files, or Spark's writer if the table needs it; returns the row count."""
+        assert not with_ids, "no row has an id here"
         spark = self.table.spark
         with self._naming_defaults():
             files = None

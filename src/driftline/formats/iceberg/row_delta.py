@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from driftline.convert.defaults import initial_default
-from driftline.core.schema.types import Field, Primitive
+from driftline.core.schema.types import LONG, Field, Primitive, Schema, Struct
 from driftline.errors import DataError, SetupError
 from driftline.formats.iceberg.gateway import items, java_type
 from driftline.formats.iceberg.store import options_of
@@ -31,6 +33,7 @@ from driftline.runtime import stores
 from driftline.write import local, on_disk
 from driftline.write.positions import (
     ICEBERG_IDS,
+    ROW_ID,
     read_positions,
     read_vector,
     write_positions,
@@ -40,9 +43,11 @@ from driftline.write.positions import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.core.schema.types import Schema, Struct
     from driftline.write.positions import Positions
 
+# Where files have the ids of rows that moved; its own id is the format's. The sequence number of such a
+# row's last change is that of its file, if the file has no column of them.
+_ROW_ID = Field(ROW_ID, LONG, 2147483540)
 _REFERENCED = "referenced-data-file"
 _WITH_DELETES, _WITH_VECTORS = 2, 3  # versions of the format
 
@@ -92,9 +97,17 @@ class RowDelta:
             )
         beside = [id_ for id_ in (order, deleted) if id_ is not None]
         files = list(self._planned(keys, [*keys.ids, *beside]))
-        finder = KeyFinder(keys, order, partial(_opened, self._options), deleted)
+        row_id = _ROW_ID.id if self._version >= _WITH_VECTORS else None
+        finder = KeyFinder(keys, order, partial(_opened, self._options), deleted, row_id)
         live = map(self._live, find_rows(self._spark.sparkContext, finder, files))
-        return [hits for hits in live if len(hits.positions)]
+        return [self._identified(hits) for hits in live if len(hits.positions)]
+
+    def _identified(self, hits: Found) -> Found:
+        """The rows with their ids: those in their file, else those that the table gave the file's rows."""
+        first = self._files[hits.file].get("first-row-id")
+        if hits.row_ids is None or first is None:
+            return hits
+        return replace(hits, row_ids=pc.coalesce(hits.row_ids, pa.array(hits.positions + int(first))))
 
     def stored(self, struct: Struct) -> StoredRows:
         """A reader of rows that were found, with these columns."""
@@ -229,6 +242,11 @@ class RowDelta:
         place = local(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         return pa.OSFile(str(place), "wb")
+
+
+def identified(schema: Schema) -> Schema:
+    """The schema of files whose rows have their ids behind the table's columns."""
+    return replace(schema, struct=Struct((*schema.struct.fields, _ROW_ID)))
 
 
 def _opened(options: Mapping[str, str] | None, path: str) -> pa.NativeFile:

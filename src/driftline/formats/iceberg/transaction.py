@@ -30,9 +30,9 @@ from driftline.formats.iceberg.gateway import (
 )
 from driftline.formats.iceberg.ledger import write_ledger
 from driftline.formats.iceberg.metrics import metrics_of_all
-from driftline.formats.iceberg.row_delta import RowDelta
+from driftline.formats.iceberg.row_delta import RowDelta, identified
 from driftline.formats.iceberg.schema_update import update_schema
-from driftline.formats.iceberg.spark_writer import ROW_ID, SparkWriter
+from driftline.formats.iceberg.spark_writer import SparkWriter
 from driftline.formats.iceberg.staging import new_folder, staging, taken_files
 from driftline.formats.iceberg.store import delete_folder, options_of
 from driftline.formats.iceberg.task_files import location_of, snapshot_properties, write_tasks
@@ -46,6 +46,7 @@ from driftline.formats.iceberg.unread import (
 from driftline.formats.iceberg.upkeep import upkeep
 from driftline.formats.retry import Retry
 from driftline.write import BatchFolder, staged
+from driftline.write.positions import ROW_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -203,12 +204,22 @@ class IcebergTransaction:
         """The options with which tasks reach the store of the `location`; None if they cannot."""
         return options_of(self.table.spark, self._java.table(), self.location)
 
-    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
-        """Have tasks write Parquet files, or Spark's writer if the table needs it; returns the row count."""
+    def write(
+        self,
+        tasks: RowTasks,
+        folder: BatchFolder | None,
+        summary: Mapping[str, str],
+        *,
+        with_ids: bool = False,
+    ) -> int:
+        """Have tasks write Parquet files, or Spark's writer if the table needs it, which makes new ids;
+        returns the row count.
+        """
         spark, files = self.table.spark, None
         if folder is not None and self.row == self.schema.struct:
             session = session_conf(spark)
-            files = write_tasks(spark, session, self._java.table(), self.schema, tasks, folder)
+            schema = identified(self.schema) if with_ids else self.schema
+            files = write_tasks(spark, session, self._java.table(), schema, tasks, folder)
         if files is None:
             return self.append(staged(spark, tasks, self.row, folder), summary)
         return self._append_all(files, summary)
