@@ -173,14 +173,11 @@ class _LiveRows:
                 batch = reader.get_batch(batch_number)
                 low, high = np.searchsorted(live, [begin, begin + batch.num_rows])
                 if low < high:
-                    rows, of_batch = (
-                        batch.take(pa.array(live[low:high] - begin)),
-                        named.slice(low, high - low),
-                    )
+                    rows = batch.take(pa.array(live[low:high] - begin))
+                    of_batch = named.slice(low, high - low)
                     count = high - low - of_batch["file"].null_count
-                    yield self.rows_of.made(
-                        rows, of_batch, None if kept is None else kept.slice(taken, count)
-                    )
+                    some = None if kept is None else kept.slice(taken, count)
+                    yield self.rows_of.made(rows, of_batch, some)
                     taken += count
                 begin += batch.num_rows
         return Reported(None)

@@ -75,9 +75,8 @@ def as_table(rows: pa.Table, struct: Struct, id_of: IdOf, where: str) -> pa.Tabl
 
     ``where``: they are, for messages. Raises DataError for values that the columns do not have.
     """
-    stored = {id_of(f): rows.column(i) for i, f in enumerate(rows.schema)}
-    whole = {id_: pa.chunked_array(c.chunks, c.type).combine_chunks() for id_, c in stored.items()}
-    columns = [_column(f, whole, len(rows), id_of, f"{where}: {f.name}") for f in struct.fields]
+    stored = {id_of(f): rows.column(i).combine_chunks() for i, f in enumerate(rows.schema)}
+    columns = [_column(f, stored, len(rows), id_of, f"{where}: {f.name}") for f in struct.fields]
     return pa.table(columns, schema=pa.schema([arrow_field(f) for f in struct.fields]))
 
 
@@ -135,7 +134,7 @@ def _leaves(type_: Primitive, stored: pa.Array, where: str) -> pa.Array:
     if type_ == VARIANT or (pa.types.is_string(target) and not is_text):
         raise DataError(
             f"{where}: a {type_} is stored there as {stored.type}, and such a value cannot be kept as it is",
-            "leave the column out of tables whose rows keep values: deletes = hard",
+            "drop the column, or make the table with deletes = hard",
         )
     return stored.cast(target)
 

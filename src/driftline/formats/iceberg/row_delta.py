@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from driftline.write.positions import Positions
 
-# Where files have the ids of rows that moved; its own id is the format's. The sequence number of such a
-# row's last change is that of its file, if the file has no column of them.
+# The column of a file for the ids of rows that moved there, by the format's own id of it. Without one for
+# sequence numbers, the last change of each row is that of its file.
 _ROW_ID = Field(ROW_ID, LONG, 2147483540)
 _REFERENCED = "referenced-data-file"
 _WITH_DELETES, _WITH_VECTORS = 2, 3  # versions of the format

@@ -12,7 +12,7 @@ from driftline.formats.iceberg.gateway import items, java_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# The sequence number of the last change of a row with an id, which a data file may have as a column, too.
+# A column of data files: the sequence number of each row's last change.
 COMMITTED_IN = "_last_updated_sequence_number"
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
