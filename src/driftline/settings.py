@@ -22,7 +22,7 @@ from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import RowKey, parse_condition, parse_span
+from driftline.core.planning.row_key import HARD, SOFT, RowKey, parse_condition, parse_span
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Primitive
@@ -81,6 +81,7 @@ SETTINGS: Mapping[str, Setting] = {
     "key": Setting("The fields by which rows are known: `id`, or `region, id`. A record then writes, or replaces, its row."),
     "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
     "delete_when": Setting("The condition under which a record deletes its row: `op = 'd'`."),
+    "deletes": Setting("What a delete does: `hard` removes the row, `soft` keeps it with a mark.", (HARD, SOFT), HARD),
     "delete_memory": Setting(
         "How long deletes are remembered, so that changes of before that come late stay out: `7d`, `36h`.", None, "7d"
     ),
@@ -226,7 +227,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
     def value(name: str) -> str:
         return plain.get(name) or _BEFORE.get(name) or SETTINGS[name].default
 
-    row_key = _row_key(*map(value, ("key", "order_by", "delete_when", "delete_memory")))
+    row_key = _row_key(*map(value, ("key", "order_by", "delete_when", "delete_memory", "deletes")))
     settings = Settings(
         dates=value("dates"),
         mark=value("mark"),

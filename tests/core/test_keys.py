@@ -200,7 +200,7 @@ class Table:
             assert not self.dead[file] & set(positions.tolist())
             self.dead[file] |= set(positions.tolist())
         if len(settled.live):
-            self.dead[self._write(table.take(settled.live), "data")] = set()
+            self.dead[self._write(table.take(settled.live.rows), "data")] = set()
         if len(settled.gone):
             self.remembered.append(self._write(table.take(settled.gone), "gone"))
         return settled.counts

@@ -7,7 +7,6 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,7 +16,7 @@ from driftline.core.schema.types import BOOLEAN, DOUBLE, LONG, STRING, VARIANT, 
 from driftline.core.values.parse import parse
 from driftline.errors import UsageError
 from driftline.keys.conditions import holds, record_test
-from driftline.keys.slices import Slices
+from driftline.keys.slices import RowsOf, Slices
 from driftline.settings import as_properties, from_properties
 from driftline.write import BatchFolder
 
@@ -169,6 +168,7 @@ def test_settings_of_a_key() -> None:
     ("given", "says"),
     [
         ({"order_by": "at"}, "order_by needs a key"),
+        ({"deletes": "soft"}, "deletes needs a key"),
         ({"key": "id, id"}, "id is named twice"),
         ({"key": "id", "order_by": "id"}, "id is named twice"),
         ({"key": "a.element"}, "no key or order is inside a list"),
@@ -187,12 +187,15 @@ def test_settings_that_cannot_be(given: dict[str, object], says: str) -> None:
 def test_the_key_of_a_table_stays() -> None:
     now = as_properties({"key": "id"})
     check_kept("t", now, now)
+    check_kept("t", now, as_properties({"deletes": "hard"}))
     check_kept("t", now, {})
 
     with pytest.raises(UsageError, match="t has key = 'id': key is set when a table is made"):
         check_kept("t", now, as_properties({"key": "other"}))
     with pytest.raises(UsageError, match="t has no order_by"):
         check_kept("t", now, as_properties({"order_by": "at"}))
+    with pytest.raises(UsageError, match="t has deletes = 'hard'"):
+        check_kept("t", now, as_properties({"deletes": "soft"}))
 
 
 class Tasks:
@@ -220,13 +223,22 @@ def test_rows_wait_in_slices_until_some_of_them_live(tmp_path: Path) -> None:
 
     assert slices.rows == 7
     assert slices.read(["s", "a"]).to_pylist() == [{"s": r["s"], "a": r["a"]} for r in rows]
-    live = np.array([1, 2, 6])
-    tasks = slices.tasks(None, live, pa.array(["x", "y", "z"]), 1)  # type: ignore[arg-type]
+    numbers = [1, 2, 6]
+    live = pa.table(
+        {
+            "row": numbers,
+            "order": ["x", "y", "z"],
+            "bare": [False] * 3,
+            "file": pa.nulls(3, pa.string()),
+            "position": pa.nulls(3, pa.int64()),
+        }
+    )
+    tasks = slices.tasks(None, live, RowsOf({"order": 1}, lambda rows: rows))  # type: ignore[arg-type]
     made = [
         row
         for n in range(len(tasks.sizes))
         for b in tasks.maker.rows(n, lambda _: None)
         for row in b.to_pylist()
     ]
-    assert made == [{**rows[i], "_order": order} for i, order in zip(live, "xyz", strict=True)]
-    assert len(slices.tasks(None, live[:2], None, None).sizes) == 1  # type: ignore[arg-type]
+    assert made == [{**rows[i], "_order": order} for i, order in zip(numbers, "xyz", strict=True)]
+    assert len(slices.tasks(None, live[:2], RowsOf({}, lambda rows: rows)).sizes) == 1  # type: ignore[arg-type]

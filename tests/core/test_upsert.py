@@ -29,6 +29,7 @@ from driftline.keys.identity import BatchKeys
 from driftline.keys.memory import DeletedKeys, nested, only
 from driftline.keys.settle import Found, KeyCounts
 from driftline.keys.slices import RowSlice, Slices
+from driftline.keys.stored import StoredRows
 from driftline.observe.expect import expect
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import JsonRows, LineTask, Run
@@ -61,18 +62,26 @@ class FilesTable:
         self.memory.append(str(self.folder / f"deletes{len(self.memory)}.parquet"))
         pq.write_table(pa.Table.from_batches([nested(struct, columns)]), self.memory[-1])
 
-    def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
-        found = KeyFinder(keys, order, pa.OSFile).find(map(KeyFile, self.files))
+    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
+        found = KeyFinder(keys, order, pa.OSFile, deleted).find(map(KeyFile, self.files))
         return [
             hits.only(np.array([at not in self.dead.get(hits.file, ()) for at in hits.positions], np.bool_))
             for hits in found
         ]
 
+    @property
+    def row(self) -> Struct:
+        return self.schema.struct
+
+    def stored(self) -> StoredRows:
+        return StoredRows(self.row, pa.OSFile)
+
     def remove(self, rows: dict[str, Any]) -> None:
         for file, positions in rows.items():
             self.dead.setdefault(file, set()).update(positions.tolist())
 
-    def write(self, tasks: Any, folder: BatchFolder, summary: object) -> int:
+    def write(self, tasks: Any, folder: BatchFolder, summary: object, *, with_ids: bool) -> int:
+        assert not with_ids
         rows = [b for n in range(len(tasks.sizes)) for b in tasks.maker.rows(n, lambda _: None)]
         if rows:
             self.files.append(str(self.folder / f"{len(self.files)}.parquet"))
@@ -131,12 +140,15 @@ def key_of(row: Event, name: str = "id") -> Key:
 
 
 class Oracle:
-    """What a dictionary says of events, and how many of them had what end."""
+    """What a dictionary says of events, and how many of them had what end.
 
-    def __init__(self, *, ordered: bool) -> None:
+    With ``soft`` changes count one by one, and a deleted row stays, with the order of its delete.
+    """
+
+    def __init__(self, *, ordered: bool, soft: bool = False) -> None:
         self.rows: dict[Key, Event] = {}
         self.deletes: dict[Key, Event] = {}  # the last ones, which are remembered where there is an order
-        self.ordered = ordered
+        self.ordered, self.soft = ordered, soft
 
     def take(self, batch: Sequence[Event]) -> KeyCounts:
         counts = dict.fromkeys(("inserted", "updated", "deleted", "superseded", "late", "ignored"), 0)
@@ -146,18 +158,33 @@ class Oracle:
             counts["superseded"] += key in latest
             if key not in latest or not self.ordered or event["seq"] >= latest[key]["seq"]:
                 latest[key] = event
+        before, deletes = dict(self.rows), dict(self.deletes)
+        for event in batch if self.soft else latest.values():
+            self._apply(same_key(event["id"]), event)
         for key, event in latest.items():
-            known, last = self.rows.get(key), self.rows.get(key, self.deletes.get(key))
+            known, last = before.get(key), before.get(key, deletes.get(key))
             if self.ordered and last is not None and last["seq"] > event["seq"]:
                 counts["late"] += 1
             elif event.get("op") == "d":
-                counts["ignored" if known is None else "deleted"] += 1
-                self.rows.pop(key, None)
-                self.deletes[key] = event
+                ignored = known is None if not self.soft else known == self.rows.get(key)
+                counts["ignored" if ignored else "deleted"] += 1
             else:
                 counts["inserted" if known is None else "updated"] += 1
-                self.rows[key] = event
         return KeyCounts(**counts)
+
+    def _apply(self, key: Key, event: Event) -> None:
+        known, last = self.rows.get(key), self.rows.get(key, self.deletes.get(key))
+        if self.ordered and last is not None and last["seq"] > event["seq"]:
+            return
+        if event.get("op") != "d":
+            self.rows[key] = event
+        elif not self.soft:
+            self.rows.pop(key, None)
+            self.deletes[key] = event
+        elif known is not None or self.ordered:
+            kept = known or {"n": None}
+            order = {"seq": event["seq"]} if self.ordered else {}
+            self.rows[key] = {**kept, **order, "gone": True}
 
 
 KEYS = [*range(12), *map(str, range(6)), 2.5, 2**60, 2**60 + 1, True, "true", "2026-01-01", "x"]
@@ -183,9 +210,12 @@ def events(chance: random.Random, count: int) -> list[Event]:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "as they come"])
-def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: bool) -> None:
-    chance, table, oracle = random.Random(seed), FilesTable(tmp_path), Oracle(ordered=ordered)
-    given = {"key": "id", "delete_when": "op = 'd'", **({"order_by": "seq"} if ordered else {})}
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
+def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: bool, deletes: str) -> None:
+    chance, table = random.Random(seed), FilesTable(tmp_path)
+    oracle = Oracle(ordered=ordered, soft=deletes == "soft")
+    given = {"key": "id", "delete_when": "op = 'd'", "deletes": deletes}
+    given |= {"order_by": "seq"} if ordered else {}
     settings = from_properties(as_properties(given))
     stream = events(chance, 200)
     while stream:
@@ -195,9 +225,9 @@ def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: b
         assert counts == oracle.take(batch)
         assert (malformed, counts.total) == (len(bad), len(batch))
 
-    held = {key_of(row): row["n"] for row in table.rows()}
+    held = {key_of(row): (row["n"], row.get("_is_deleted", False)) for row in table.rows()}
     assert len(held) == len(table.rows())
-    assert held == {key: event["n"] for key, event in oracle.rows.items()}
+    assert held == {key: (event["n"], event.get("gone", False)) for key, event in oracle.rows.items()}
 
 
 def test_keys_of_several_fields_in_objects(tmp_path: Path) -> None:

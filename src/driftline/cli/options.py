@@ -51,6 +51,11 @@ class PolicyName(StrEnum):
     strict = "strict"
 
 
+class OnDelete(StrEnum):
+    hard = "hard"
+    soft = "soft"
+
+
 class OnConflict(StrEnum):
     fail = "fail"
     quarantine = "quarantine"
@@ -164,6 +169,14 @@ DeleteMemory = Annotated[
     typer.Option(
         metavar="TIME",
         help="With an order: how long deletes are remembered, so that late changes stay out: 36h.  [default: 7d]",
+        show_default=False,
+    ),
+]
+DeletesOption = Annotated[
+    OnDelete | None,
+    typer.Option(
+        "--deletes",
+        help="With a key: a delete removes its row (hard), or keeps it with a mark (soft).",
         show_default=False,
     ),
 ]
@@ -292,6 +305,7 @@ class TableOptions:
     order_by: OrderBy = None
     delete_when: DeleteWhen = None
     delete_memory: DeleteMemory = None
+    deletes: DeletesOption = None
     partition_by: PartitionBy = None
     sort_by: SortBy = None
     format_version: FormatVersion = None

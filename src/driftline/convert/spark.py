@@ -21,9 +21,10 @@ _APART = ("uuid", "fixed", "variant")  # types that Spark has otherwise than Arr
 def as_spark(batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:
     """The rows with uuids as text, fixed as plain bytes, and nothing null within a VARIANT.
 
-    ``struct``: the table's columns.
+    ``struct``: the table's columns; others behind them are left out.
     """
-    return _each(batch, struct, _to_spark) if _stand_apart(struct) else batch
+    rows = batch.select(range(len(struct.fields)))
+    return _each(rows, struct, _to_spark) if _stand_apart(struct) else rows
 
 
 def from_spark(batch: pa.RecordBatch, struct: Struct) -> pa.RecordBatch:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from driftline.keys.identity import BatchKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
+    from driftline.keys.stored import StoredRows
     from driftline.write import BatchFolder, RowTasks
     from driftline.write.positions import Positions
 
@@ -179,20 +180,32 @@ class Transaction(Protocol):
         """
         ...
 
-    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
+    def write(
+        self,
+        tasks: RowTasks,
+        folder: BatchFolder | None,
+        summary: Mapping[str, str],
+        *,
+        with_ids: bool = False,
+    ) -> int:
         """Have tasks write their rows, with the columns of `row`; returns their number.
 
         ``folder``: for files of this batch alone, at the `location` if that is on a disk; None if tasks see
-        none.
+        none. ``with_ids``: behind the columns the rows have ids, as `find` has found them.
         """
         ...
 
-    def find(self, keys: BatchKeys, order: int | None) -> Sequence[Found]:
+    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> Sequence[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch.
 
-        ``order``: the id of the column with a row's order. From now on the transaction commits only to that
-        table: after a conflict, `again` raises Moved. Raises DataError where rows cannot be found by key.
+        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete.
+        From now on the transaction commits only to that table: after a conflict, `again` raises Moved. Raises
+        DataError where rows cannot be found by key.
         """
+        ...
+
+    def stored(self) -> StoredRows:
+        """A reader of the rows that `find` has found, with the columns of `row`."""
         ...
 
     def remove(self, rows: Mapping[str, Positions]) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.row_key import ORDER_KIND, RowKey
+from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey
 from driftline.core.schema.types import Struct, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
@@ -23,8 +23,10 @@ from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
 from driftline.keys.identity import BatchKeys
 from driftline.keys.memory import DeletedKeys
 from driftline.keys.order import orders
-from driftline.keys.settle import KeyCounts, Latest, settle
-from driftline.keys.slices import DELETES, Slices
+from driftline.keys.settle import KeyCounts, Latest, Settled, settle
+from driftline.keys.slices import DELETES, RowsOf, Slices
+from driftline.keys.stored import StoredRows
+from driftline.write.positions import ROW_ID
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,19 +86,20 @@ class Changes:
             texts = orders(by_id(rows, list(chain(*order))), [values_of(columns) for columns in order])
             texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
             self._check_all(texts, "order", self.row_key.order_by)
-        latest = Latest.of(keys.own, texts, self._deletes(rows))
-        order_column = own_column(self.struct, ORDER_KIND) if order else None
-        order_id = None if order_column is None else order_column.id
+        latest = Latest.of(keys.own, texts, self._deletes(rows), soft=self.row_key.soft)
+        own = self._own()
+        ids = {kind: self.struct.fields[place].id for kind, place in own.items()}
+        order_id = ids.get(ORDER_KIND)
         remembered = () if order_id is None else transaction.find_deletes(keys, order_id)
-        settled = settle(latest, transaction.find(keys, order_id), remembered)
+        settled = settle(latest, transaction.find(keys, order_id, ids.get(DELETED_KIND)), remembered)
         transaction.remove(settled.dead)
-        if texts is not None and order_id is not None and self.row_key.delete_when is not None:
+        if texts is not None and order_id is not None and self.row_key.remembers:
             deletes = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
             transaction.remember_deletes(deletes)
-        taken = None if texts is None else texts.take(pa.array(settled.live))
-        place = None if order_column is None else self.struct.fields.index(order_column)
-        tasks = self.slices.tasks(spark, settled.live, taken, place)
-        written = transaction.write(tasks, self.slices.folder, summary)
+        live = _as_table(settled, latest)
+        tasks = self.slices.tasks(spark, live, RowsOf(own, self._stored(settled, transaction)))
+        with_ids = ROW_ID in live.column_names
+        written = transaction.write(tasks, self.slices.folder, summary, with_ids=with_ids)
         if written != len(settled.live) or settled.counts.total != self.slices.rows:
             raise DataError(
                 f"{self.table}: of {self.slices.rows} changes {settled.counts.total} were settled, and {written} of "
@@ -104,6 +107,31 @@ class Changes:
                 _FAULT,
             )
         return settled.counts
+
+    def _own(self) -> dict[str, int]:
+        """The places of the columns that each row gets here, by kind."""
+        kinds = [
+            *([ORDER_KIND] if self.row_key.order_by else []),
+            *([DELETED_KIND] if self.row_key.soft else []),
+        ]
+        columns = {kind: own_column(self.struct, kind) for kind in kinds}
+        return {
+            kind: self.struct.fields.index(column) for kind, column in columns.items() if column is not None
+        }
+
+    def _stored(self, settled: Settled, transaction: Transaction) -> StoredRows | None:
+        """A reader of the table's rows whose values stay; None where all go.
+
+        Raises DataError if they have values that would go with them.
+        """
+        if (settled.live.kept < 0).all():
+            return None
+        if transaction.row != transaction.schema.struct:
+            raise DataError(
+                f"{self.table}: rows of it stay when they are deleted, and Spark has no values of all its columns",
+                "make the table with deletes = hard",
+            )
+        return transaction.stored()
 
     def _columns(self, path: tuple[str, ...]) -> list[PlacedColumn]:
         return list(columns_of(self.struct, path, self.mark))
@@ -129,3 +157,19 @@ class Changes:
                 f"the first of them is record {row + 1}",
                 _FAULT,
             )
+
+
+def _as_table(settled: Settled, latest: Latest) -> pa.Table:
+    """The rows that live, as the tasks that make them read it."""
+    live, codes = settled.live, pa.array(settled.live.codes)
+    orders = pa.nulls(len(codes), pa.string()) if latest.orders is None else latest.orders.take(codes)
+    row_ids = settled.table.row_ids(live.codes)
+    return pa.table(
+        {
+            "row": live.rows,
+            ORDER_KIND: orders,
+            DELETED_KIND: live.deleted,
+            **settled.table.places(live.kept),
+            **({} if row_ids is None else {ROW_ID: row_ids}),
+        }
+    )

@@ -39,12 +39,15 @@ class KeyFile:
 @dataclass(frozen=True, slots=True)
 class KeyFinder:
     """Finds rows by their keys; it is sent to tasks. ``order``: the id of the column that has a row's order,
-    None where changes count in the order of arrival; ``open``: opens a file by its path.
+    None where changes count in the order of arrival; ``open``: opens a file by its path; ``deleted``: the id
+    of the column with the mark of a delete; ``row_id``: of that with ids of rows, which files may have.
     """
 
     keys: BatchKeys
     order: int | None
     open: Callable[[str], pa.NativeFile]
+    deleted: int | None = None
+    row_id: int | None = None
 
     def find(self, files: Iterable[KeyFile]) -> list[Found]:
         """The rows of these files that have a key of the batch."""
@@ -70,8 +73,9 @@ class KeyFinder:
 
     @property
     def _ids(self) -> list[int]:
-        """The ids of key and order columns."""
-        return list(dict.fromkeys([*self.keys.ids, *([] if self.order is None else [self.order])]))
+        """The ids of the columns that are read."""
+        beside = [id_ for id_ in (self.order, self.deleted, self.row_id) if id_ is not None]
+        return list(dict.fromkeys([*self.keys.ids, *beside]))
 
     def _found(self, gathered: Sequence[tuple[str, int, pa.Table]]) -> list[Found]:
         if not gathered:
@@ -85,15 +89,19 @@ class KeyFinder:
             in_file = positions[low:high]
             if len(in_file):
                 taken = codes.take(pa.array(in_file)).to_numpy().astype(np.int64)
-                out.append(Found(path, in_file - start + begin, taken, self._orders(table, in_file)))
+                hits = table.take(pa.array(in_file))
+                orders, deleted, row_ids = (
+                    None if id_ is None else _column(hits, id_, type_)
+                    for id_, type_ in (
+                        (self.order, pa.string()),
+                        (self.deleted, pa.bool_()),
+                        (self.row_id, pa.int64()),
+                    )
+                )
+                orders = pa.nulls(len(hits), pa.string()) if orders is None else orders
+                out.append(Found(path, in_file - start + begin, taken, orders, deleted, row_ids))
             start += len(rows)
         return out
-
-    def _orders(self, rows: pa.Table, positions: Any) -> pa.Array:
-        if self.order is None:
-            return pa.nulls(len(positions), pa.string())
-        column = rows.column(str(self.order)).take(pa.array(positions)).combine_chunks()
-        return column.cast(pa.string())
 
     def _read(self, file: KeyFile) -> Iterator[tuple[int, pa.Table]]:
         """Key and order columns by id, of the row groups that may have keys, each with its first position."""
@@ -119,6 +127,10 @@ class KeyFinder:
                     read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in stored_ids])
                     yield begin, _by_id(read, ids, paths, file, group.num_rows)
                 begin += group.num_rows
+
+
+def _column(rows: pa.Table, id_: int, type_: pa.DataType) -> pa.Array:
+    return rows.column(str(id_)).combine_chunks().cast(type_)
 
 
 _NO_VALUES: Bounds = (None, None)

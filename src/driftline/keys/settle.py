@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,21 +19,26 @@ class Latest:
     """The latest change of each key in a batch, by the key's code: its row, its order, and if it deletes.
 
     ``orders`` None: changes arrive in their order. ``superseded``: changes that a later one overtook.
+    ``writes``: the last write of each key, if a row that is deleted keeps its values.
     """
 
     rows: NDArray[np.int64]
     orders: pa.Array | None
     deletes: NDArray[np.bool_]
     superseded: int
+    writes: LastWrites | None = None
 
     @classmethod
-    def of(cls, codes: pa.Array, orders: pa.Array | None, deletes: NDArray[np.bool_]) -> Latest:
+    def of(
+        cls, codes: pa.Array, orders: pa.Array | None, deletes: NDArray[np.bool_], *, soft: bool = False
+    ) -> Latest:
         """Find the latest change of each key.
 
         Args:
             codes: of each row of the batch, in the order of arrival; none is null.
             orders: of each row, as `keys.order` has them. Of equal ones the later arrival counts.
             deletes: whether each row deletes its key.
+            soft: whether a row that is deleted keeps its values.
         """
         code = codes.to_numpy()
         arrival = np.arange(len(code))
@@ -45,28 +50,79 @@ class Latest:
         last = np.append(code[ranked][1:] != code[ranked][:-1], True)[: len(code)]
         rows = ranked[last].astype(np.int64)
         taken = None if orders is None else orders.take(pa.array(rows))
-        return cls(rows, taken, deletes[rows], len(code) - len(rows))
+        writes = LastWrites.of(codes, orders, deletes) if soft else None
+        return cls(rows, taken, deletes[rows], len(code) - len(rows), writes)
+
+
+@dataclass(frozen=True, slots=True)
+class LastWrites:
+    """The last write of each key that counts if changes are applied one by one, by the key's code: its row,
+    -1 without one, and its order. A delete that keeps the row's values keeps these, however the changes are
+    cut into batches.
+    """
+
+    rows: NDArray[np.int64]
+    orders: pa.Array | None
+
+    @classmethod
+    def of(cls, codes: pa.Array, orders: pa.Array | None, deletes: NDArray[np.bool_]) -> LastWrites:
+        """Find the last write of each key, from what `Latest.of` takes."""
+        code = codes.to_numpy().astype(np.int64)
+        counts = ~deletes if orders is None else ~deletes & _in_order(code, orders)
+        writes = np.flatnonzero(counts)
+        rows = np.full(code.max(initial=-1) + 1, -1, np.int64)
+        rows[code[writes]] = writes
+        return cls(rows, None if orders is None else orders.take(pa.array(rows, mask=rows < 0)))
+
+    def over(self, orders: pa.Array) -> NDArray[np.int64]:
+        """The rows of the writes; -1 for those that are late against these ``orders`` of the table's rows."""
+        if self.orders is None:
+            return self.rows
+        return np.where(_flags(pc.less(self.orders, orders)), -1, self.rows)
+
+
+def _in_order(code: NDArray[np.int64], orders: pa.Array) -> NDArray[np.bool_]:
+    """Flags the changes that are not late when they arrive."""
+    rank = pc.rank(orders, tiebreaker="dense").to_numpy().astype(np.int64)
+    arrived = np.argsort(code, kind="stable")
+    height = (code * (rank.max(initial=0) + 1) + rank)[arrived]
+    flags = np.zeros(len(code), np.bool_)
+    flags[arrived] = height == np.maximum.accumulate(height)
+    return flags
+
+
+def _flags(values: pa.Array) -> NDArray[np.bool_]:
+    """Flags as numpy has them; false for null."""
+    flags: NDArray[np.bool_] = values.fill_null(False).to_numpy(zero_copy_only=False)
+    return flags
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """Rows of the table, or deletes that it remembers, that have keys of a batch: by place in the ``file``,
-    with the key's code and the order of its latest change, null where it has none.
+    with the key's code and the order of its latest change, null where it has none. ``deleted``: flags those
+    with the mark of a delete; ``row_ids``: the ids of rows, where the table has such.
     """
 
     file: str
     positions: NDArray[np.int64]
     codes: NDArray[np.int64]
     orders: pa.Array
+    deleted: pa.Array | None = None
+    row_ids: pa.Array | None = None
 
     def only(self, rows: NDArray[np.bool_]) -> Found:
         """The rows that are flagged in ``rows``."""
-        return Found(self.file, self.positions[rows], self.codes[rows], self.orders.filter(pa.array(rows)))
+        orders, deleted, row_ids = (
+            None if column is None else column.filter(pa.array(rows))
+            for column in (self.orders, self.deleted, self.row_ids)
+        )
+        return Found(self.file, self.positions[rows], self.codes[rows], orders, deleted, row_ids)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """Changes of a batch, by what became of them. ``ignored``: deletes of keys that had no row."""
+    """Changes of a batch, by what became of them. ``ignored``: deletes that changed nothing."""
 
     inserted: int = 0
     updated: int = 0
@@ -87,39 +143,142 @@ class KeyCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """A batch, settled. ``live``: its rows that are written, ascending; ``gone``: its rows that delete, whose
-    order is to be remembered; ``dead``: positions of the table's rows that go, by file.
+class LiveRows:
+    """The rows that a batch writes, by their place in it, ascending. Each array has a value for each row.
+
+    ``codes``: their keys'; ``deleted``: flags those that get the mark of a delete. ``kept``: the number of
+    the row of the table whose values stay, -1 where the batch's row has them.
     """
 
-    live: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    deleted: NDArray[np.bool_]
+    kept: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """The rows of a table that were found, numbered from 0.
+
+    ``of_key``: the number of each key's row, -1 without one.
+    """
+
+    found: Sequence[Found]
+    of_key: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, found: Sequence[Found], keys: int) -> TableRows:
+        """Number the rows."""
+        of_key, count = np.full(keys, -1, np.int64), 0
+        for hits in found:
+            of_key[hits.codes] = np.arange(count, count := count + len(hits.codes))
+        return cls(found, of_key)
+
+    def places(self, numbers: NDArray[np.int64]) -> dict[str, pa.Array]:
+        """The file and the position of rows; null for the number -1."""
+        names = np.repeat(np.arange(len(self.found)), [len(hits.codes) for hits in self.found])
+        mask = numbers < 0
+        if mask.all():
+            return {
+                "file": pa.nulls(len(numbers), pa.string()),
+                "position": pa.nulls(len(numbers), pa.int64()),
+            }
+        files = pa.array([hits.file for hits in self.found]).take(pa.array(names[numbers], mask=mask))
+        positions = np.concatenate([hits.positions for hits in self.found])
+        return {"file": files, "position": pa.array(positions[numbers], pa.int64(), mask=mask)}
+
+    def orders(self) -> pa.Array:
+        """The order of each key's row."""
+        orders = pa.chunked_array([hits.orders for hits in self.found], pa.string())
+        return orders.take(pa.array(self.of_key, mask=self.of_key < 0)).combine_chunks()
+
+    def row_ids(self, codes: NDArray[np.int64]) -> pa.Array | None:
+        """The ids of the rows of keys, null without a row; None where rows have no ids."""
+        ids = [hits.row_ids for hits in self.found if hits.row_ids is not None]
+        if len(ids) < len(self.found) or not ids:
+            return None
+        numbers = self.of_key[codes]
+        return pa.chunked_array(ids).take(pa.array(numbers, mask=numbers < 0)).combine_chunks()
+
+    def deleted(self) -> NDArray[np.bool_]:
+        """Flags the keys whose row has the mark of a delete."""
+        flags = np.zeros(len(self.of_key), np.bool_)
+        for hits in self.found:
+            if hits.deleted is not None:
+                flags[hits.codes] = _flags(hits.deleted)
+        return flags
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A batch, settled. ``live``: its rows that are written; ``gone``: those that delete, whose order is to
+    be remembered; ``dead``: positions of the table's rows that go, by file; ``table``: its rows.
+    """
+
+    live: LiveRows
     gone: NDArray[np.int64]
     counts: KeyCounts
-    dead: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    dead: dict[str, NDArray[np.int64]]
+    table: TableRows
 
 
 def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Found] = ()) -> Settled:
     """Compare the latest changes of a batch with the table's rows, and the deletes that it remembers."""
-    found_rows = list(found_rows)
-    late, in_table = _late(latest, [*found_rows, *remembered]), np.zeros(len(latest.rows), np.bool_)
-    dead: dict[str, list[NDArray[np.int64]]] = {}
-    for hits in found_rows:
-        in_table[hits.codes] = True
-        taken = hits.positions[~late[hits.codes]]
-        if len(taken):
-            dead.setdefault(hits.file, []).append(taken)
+    table = TableRows.of(list(found_rows), len(latest.rows))
+    late, in_table = _late(latest, [*table.found, *remembered]), table.of_key >= 0
     removes, writes = latest.deletes & ~late, ~latest.deletes & ~late
+    last_writes = np.full(len(late), -1, np.int64)
+    if latest.writes is None:
+        ignored = removes & ~in_table
+        live = writes
+    else:
+        last_writes = latest.writes.over(table.orders())
+        ignored = removes & (last_writes < 0) & _unchanged(latest, table)
+        live = writes | (removes & ~ignored)
     counts = KeyCounts(
         int((writes & ~in_table).sum()),
         int((writes & in_table).sum()),
-        int((removes & in_table).sum()),
+        int((removes & ~ignored).sum()),
         latest.superseded,
         int(late.sum()),
-        int((removes & ~in_table).sum()),
+        int(ignored.sum()),
     )
-    gone = latest.rows[removes] if latest.orders is not None else latest.rows[:0]
-    positions = {file: np.unique(np.concatenate(parts)) for file, parts in dead.items()}
-    return Settled(np.sort(latest.rows[writes]), np.sort(gone), counts, positions)
+    remembers = latest.orders is not None and latest.writes is None
+    gone = latest.rows[removes] if remembers else latest.rows[:0]
+    dead = _dead(table.found, ~late & ~ignored)
+    return Settled(_live(latest, live, last_writes, table), np.sort(gone), counts, dead, table)
+
+
+def _live(latest: Latest, live: NDArray[np.bool_], writes: NDArray[np.int64], table: TableRows) -> LiveRows:
+    """The rows of keys that are ``live``. A delete takes the row of its key's last write, if there is one;
+    else its own, which has key and order alone.
+    """
+    rows = np.where(latest.deletes & (writes >= 0), writes, latest.rows)
+    codes = np.flatnonzero(live)
+    codes = codes[np.argsort(rows[codes])]
+    deleted = latest.deletes[codes]
+    from_table = np.where(deleted & (writes[codes] < 0), table.of_key[codes], -1)
+    return LiveRows(rows[codes], codes, deleted, from_table)
+
+
+def _dead(found: Iterable[Found], replaced: NDArray[np.bool_]) -> dict[str, NDArray[np.int64]]:
+    """The positions of the rows whose key is flagged as ``replaced``, by file."""
+    dead: dict[str, list[NDArray[np.int64]]] = {}
+    for hits in found:
+        taken = hits.positions[replaced[hits.codes]]
+        if len(taken):
+            dead.setdefault(hits.file, []).append(taken)
+    return {file: np.unique(np.concatenate(parts)) for file, parts in dead.items()}
+
+
+def _unchanged(latest: Latest, table: TableRows) -> NDArray[np.bool_]:
+    """Flags the keys of which a delete says nothing new."""
+    if latest.orders is None:
+        return (table.of_key < 0) | table.deleted()
+    return table.deleted() & _flags(pc.equal(table.orders(), latest.orders))
 
 
 def _late(latest: Latest, found_rows: Iterable[Found]) -> NDArray[np.bool_]:
@@ -128,6 +287,6 @@ def _late(latest: Latest, found_rows: Iterable[Found]) -> NDArray[np.bool_]:
     if latest.orders is None:
         return late
     for hits in found_rows:
-        newer = pc.greater(hits.orders, latest.orders.take(pa.array(hits.codes))).fill_null(False)
-        late[hits.codes[newer.to_numpy(zero_copy_only=False)]] = True
+        newer = pc.greater(hits.orders, latest.orders.take(pa.array(hits.codes)))
+        late[hits.codes[_flags(newer)]] = True
     return late

@@ -5,7 +5,7 @@ Of a slice only the columns that are asked for are read here; tasks make the row
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.errors import DataError
+from driftline.keys.stored import StoredRows
 from driftline.write import BatchFolder, PartTasks, Reported, RowTasks, SetAside
+from driftline.write.positions import ROW_ID
 from driftline.write.run import number_and_attempt
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
 
@@ -61,26 +62,61 @@ class Slices:
         """Some columns of all rows."""
         return pa.concat_tables(_columns(self.folder, part, names) for part in self.parts)
 
-    def tasks(
-        self, spark: SparkSession, live: NDArray[np.int64], order: pa.Array | None, column: int | None
-    ) -> PartTasks:
-        """Tasks that make the rows that are ``live``, ascending, with their ``order`` in this ``column``."""
+    def tasks(self, spark: SparkSession, live: pa.Table, rows: RowsOf) -> PartTasks:
+        """Tasks that make the rows that are ``live``: their numbers in its column ``row``, ascending, and
+        what ``rows`` makes them of.
+        """
+        numbers = live["row"].to_numpy()
         ends = np.cumsum([0, *(part.rows for part in self.parts)])
         live_parts: list[tuple[RowSlice, str]] = []
         for number, part in enumerate(self.parts):
-            low, high = np.searchsorted(live, ends[number : number + 2])
+            low, high = np.searchsorted(numbers, ends[number : number + 2])
             if low == high:
                 continue
-            rows_of_part = pa.array(live[low:high] - ends[number])
-            texts = pa.nulls(high - low, pa.string()) if order is None else order.slice(low, high - low)
             name = f"{number:05d}-0-2.arrow"
-            with self.folder.create(name) as file:
-                table = pa.table({"row": rows_of_part, "order": texts})
-                with pa.ipc.new_file(file, table.schema) as writer:
-                    writer.write_table(table)
+            rows_of_part = pa.array(numbers[low:high] - ends[number])
+            table = live.slice(low, high - low).set_column(0, "row", rows_of_part)
+            with self.folder.create(name) as file, pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
             live_parts.append((part, name))
         sizes = [part.size for part, _ in live_parts]
-        return PartTasks(spark, sizes, _LiveRows(self.folder, live_parts, column))
+        return PartTasks(spark, sizes, _LiveRows(self.folder, live_parts, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOf:
+    """Makes rows of a table, with their ids behind the columns, out of a batch; it is sent to tasks.
+
+    ``columns``: the places of the columns that are set, by their names in ``live``; ``stored``: reads the
+    rows of the table whose values stay.
+    """
+
+    columns: Mapping[str, int]
+    stored: StoredRows | None = None
+
+    def kept(self, live: pa.Table) -> pa.Table | None:
+        """The rows of the table whose values stay."""
+        if self.stored is None:
+            return None
+        places = live.filter(live["file"].is_valid()).combine_chunks()
+        return self.stored.read(places["file"].combine_chunks(), places["position"].to_numpy())
+
+    def made(self, rows: pa.RecordBatch, live: pa.Table, kept: pa.Table | None) -> pa.RecordBatch:
+        """The rows as the table gets them. ``live``: of each what is to be set; ``kept``: those of the table
+        whose values stay, in the order of ``live``.
+        """
+        if kept is not None and len(kept):
+            source, places = np.arange(len(rows)), np.flatnonzero(live["file"].is_valid())
+            source[places] = len(rows) + np.arange(len(kept))
+            stored = [pa.RecordBatch.from_arrays(b.columns, schema=rows.schema) for b in kept.to_batches()]
+            (rows,) = (
+                pa.Table.from_batches([rows, *stored]).take(pa.array(source)).combine_chunks().to_batches()
+            )
+        for name, column in self.columns.items():
+            rows = rows.set_column(column, rows.schema.field(column), live[name].combine_chunks())
+        if ROW_ID in live.column_names:
+            rows = rows.append_column(ROW_ID, live[ROW_ID].combine_chunks())
+        return rows
 
 
 def _write(folder: BatchFolder, rows: Iterable[pa.RecordBatch]) -> RowSlice | None:
@@ -119,15 +155,15 @@ class _LiveRows:
 
     folder: BatchFolder
     parts: Sequence[tuple[RowSlice, str]]
-    column: int | None
+    rows_of: RowsOf
 
     def rows(self, number: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         """Yield the rows that live of one slice."""
         del set_aside
         part, live_file = self.parts[number]
         with self.folder.open(live_file) as file:
-            named = pa.ipc.open_file(file).read_all().combine_chunks()
-        live, order = named["row"].to_numpy(), named["order"].combine_chunks()
+            named = pa.ipc.open_file(file).read_all()
+        live, kept, taken = named["row"].to_numpy(), self.rows_of.kept(named), 0
         with self.folder.open(part.name) as file:
             reader, begin = pa.ipc.open_file(file), 0
             for batch_number in range(reader.num_record_batches):
@@ -135,11 +171,10 @@ class _LiveRows:
                 low, high = np.searchsorted(live, [begin, begin + batch.num_rows])
                 if low < high:
                     rows = _of_table(batch).take(pa.array(live[low:high] - begin))
-                    yield self._ordered(rows, order.slice(low, high - low))
+                    of_batch = named.slice(low, high - low)
+                    count = high - low - of_batch["file"].null_count
+                    some = None if kept is None else kept.slice(taken, count)
+                    yield self.rows_of.made(rows, of_batch, some)
+                    taken += count
                 begin += batch.num_rows
         return Reported(None)
-
-    def _ordered(self, rows: pa.RecordBatch, order: pa.Array) -> pa.RecordBatch:
-        if self.column is None:
-            return rows
-        return rows.set_column(self.column, rows.schema.field(self.column), order)

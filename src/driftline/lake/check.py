@@ -13,7 +13,9 @@ from pyspark.errors import PySparkException
 
 from driftline.core.planning.contract import epoch_units
 from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.metadata import own_column
 from driftline.core.planning.rest import rest_column
+from driftline.core.planning.row_key import DELETED_KIND
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
 from driftline.errors import DataError, no_table
@@ -25,9 +27,12 @@ from driftline.sources.given import paths_or_rows
 from driftline.sources.opening import Data
 from driftline.sources.pipes import spooled
 from driftline.sources.spool import folder_in, place_of, told_where
+from driftline.sql.quoting import name
 from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from driftline.formats.base import CatalogTable
 
 
@@ -54,7 +59,7 @@ def checked(
     ):
         # Where all records wait, there is a quarantine, and no table yet.
         stored = Stored(
-            table.read_readable().drop(*beside) if state.exists else table.spark.range(0).select(),
+            _rows(table, Struct(columns)).drop(*beside) if state.exists else table.spark.range(0).select(),
             replace(state.schema, struct=struct),
             quarantine,
             state.properties,
@@ -70,6 +75,12 @@ def checked(
             message, hint = explained(error)
             ended = java_ended(error)
             raise ended or DataError(f"{table.name} cannot be checked: {message}", hint) from error
+
+
+def _rows(table: CatalogTable, struct: Struct) -> DataFrame:
+    """The rows of the table, without those that only tell of a delete."""
+    rows, mark = table.read_readable(), own_column(struct, DELETED_KIND)
+    return rows if mark is None else rows.where(f"NOT coalesce({name(mark.name)}, false)")
 
 
 @contextmanager

@@ -6,7 +6,13 @@ from itertools import chain
 
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.row_key import KEY_PROPERTY, ORDER_KIND, ORDER_PROPERTY
+from driftline.core.planning.row_key import (
+    DELETED_KIND,
+    DELETES_PROPERTY,
+    KEY_PROPERTY,
+    ORDER_KIND,
+    ORDER_PROPERTY,
+)
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Path
 from driftline.errors import DataError
@@ -32,7 +38,7 @@ def check_definition(table: str, before: Definition, after: Definition) -> None:
     settings = from_properties(before.properties)
     if settings.row_key is None:
         return
-    for name in (KEY_PROPERTY, ORDER_PROPERTY):
+    for name in (KEY_PROPERTY, ORDER_PROPERTY, DELETES_PROPERTY):
         if before.properties.get(name) != after.properties.get(name):
             raise DataError(
                 f"{table} has a key: {name} stays as it is", "make another table with another key"
@@ -42,15 +48,16 @@ def check_definition(table: str, before: Definition, after: Definition) -> None:
             columns_of(before.schema.struct, path, settings.mark) for path in settings.row_key.roles
         )
     )
-    order_column = own_column(before.schema.struct, ORDER_KIND)
     ids_after = {
         column.field.id
         for path in settings.row_key.roles
         for column in columns_of(after.schema.struct, path, settings.mark)
     }
     gone = [spelled_path(column.path) for column in needed if column.field.id not in ids_after]
-    if order_column is not None and own_column(after.schema.struct, ORDER_KIND) is None:
-        gone.append(order_column.name)
+    for kind in (ORDER_KIND, DELETED_KIND):
+        column = own_column(before.schema.struct, kind)
+        if column is not None and own_column(after.schema.struct, kind) is None:
+            gone.append(column.name)
     if gone:
         raise DataError(
             f"{table}: {gone[0]} cannot go: the table knows its rows by {before.properties[KEY_PROPERTY]}",

@@ -15,7 +15,6 @@ from driftline.core.planning.metadata import with_own
 from driftline.core.planning.planner import Scope, plan_record
 from driftline.core.planning.rest import REST
 from driftline.core.planning.routes import Plan, Settings
-from driftline.core.planning.row_key import ORDER_COLUMN
 from driftline.core.planning.shape import Facet, RecordShape
 from driftline.core.schema.types import Path, Schema, Struct
 
@@ -47,8 +46,8 @@ def plan(
         exceeding = beyond_limits(planned, last, settings)
         if exceeding.keys() <= refused.keys():
             planned = with_own(planned, [REST]) if planned.route.has_rest else planned
-            ordered = settings.row_key is not None and settings.row_key.order_by and shape.fields
-            return with_own(planned, [ORDER_COLUMN]) if ordered else planned
+            row_key = settings.row_key if shape.fields else None
+            return planned if row_key is None else with_own(planned, row_key.columns)
         refused = exceeding | refused
 
 

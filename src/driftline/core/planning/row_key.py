@@ -10,11 +10,13 @@ from driftline.core.planning.condition import Condition
 from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.naming import METADATA
-from driftline.core.schema.types import STRING, Field, Path
+from driftline.core.schema.types import BOOLEAN, STRING, Field, Path
 from driftline.errors import UsageError
 
 KEY_PROPERTY = "driftline.key"
 ORDER_PROPERTY = "driftline.order-by"
+DELETES_PROPERTY = "driftline.deletes"
+HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
 
 ORDER_KIND = "order"
 ORDER_COLUMN = Field(
@@ -23,25 +25,37 @@ ORDER_COLUMN = Field(
     doc=f"{METADATA}{ORDER_KIND}\nthe order of the row's latest change, as a text that sorts",
 )
 
+DELETED_KIND = "deleted"
+# Iceberg has a column `_deleted` itself.
+DELETED_COLUMN = Field(
+    "_is_deleted",
+    BOOLEAN,
+    doc=f"{METADATA}{DELETED_KIND}\ntrue for a row whose latest change deletes it",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RowKey:
     """The fields by which a table knows its rows; the latest change by ``order_by`` counts, else the last to
     arrive. A record for which ``delete_when`` is true deletes its row, and with an order that is remembered
-    for ``delete_memory`` seconds.
+    for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark.
     """
 
     key: tuple[Path, ...]
     order_by: tuple[Path, ...] = ()
     delete_when: Condition | None = None
     delete_memory: int = 7 * 86_400
+    soft: bool = False
 
     @classmethod
-    def of(cls, key: str, order_by: str, delete_when: str, delete_memory: str) -> RowKey | None:
-        """Read the four settings; None without a key. Raises ValueError."""
+    def of(
+        cls, key: str, order_by: str, delete_when: str, delete_memory: str = "7d", deletes: str = HARD
+    ) -> RowKey | None:
+        """Read the settings; None without a key. Raises ValueError."""
         if not key:
-            if order_by or delete_when:
-                raise ValueError(f"{'order_by' if order_by else 'delete_when'} needs a key")
+            given = {"order_by": order_by, "delete_when": delete_when, "deletes": deletes == SOFT}
+            if needless := [name for name, value in given.items() if value]:
+                raise ValueError(f"{needless[0]} needs a key")
             return None
         keys, orders = parse_paths(key), parse_paths(order_by) if order_by else ()
         for path in (*keys, *orders):
@@ -50,7 +64,17 @@ class RowKey:
             if set(path) & {"element", "value"}:
                 raise ValueError(f"{spelled_path(path)}: no key or order is inside a list or a map")
         condition = parse_condition(delete_when) if delete_when else None
-        return cls(keys, orders, condition, parse_span(delete_memory))
+        return cls(keys, orders, condition, parse_span(delete_memory), deletes == SOFT)
+
+    @property
+    def remembers(self) -> bool:
+        """True if deletes are remembered, as neither a row nor the order of arrival tells of them."""
+        return self.delete_when is not None and bool(self.order_by) and not self.soft
+
+    @property
+    def columns(self) -> list[Field]:
+        """The columns of the table's own that its rows have."""
+        return [*([ORDER_COLUMN] if self.order_by else []), *([DELETED_COLUMN] if self.soft else [])]
 
     @property
     def roles(self) -> dict[Path, str]:
@@ -86,9 +110,14 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
 
     ``now``: its properties; ``requested``: those of a batch.
     """
-    for name, flag in ((KEY_PROPERTY, "key"), (ORDER_PROPERTY, "order_by")):
-        if name in requested and requested[name] != now.get(name, ""):
-            has = f"{flag} = {now[name]!r}" if now.get(name) else f"no {flag}"
+    for name, flag, default in (
+        (KEY_PROPERTY, "key", ""),
+        (ORDER_PROPERTY, "order_by", ""),
+        (DELETES_PROPERTY, "deletes", HARD),
+    ):
+        kept = now.get(name) or default
+        if name in requested and (requested[name] or default) != kept:
+            has = f"{flag} = {kept!r}" if kept else f"no {flag}"
             raise UsageError(
                 f"{table} has {has}: {flag} is set when a table is made",
                 "make another table with it, from the same source",

@@ -26,17 +26,20 @@ from driftline.formats.ducklake.scan import Scan, scan
 from driftline.formats.lookup import find_rows
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.settle import Found
+from driftline.keys.stored import StoredRows, as_table
 from driftline.write.positions import DUCKLAKE_IDS, read_positions, write_positions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from driftline.core.schema.types import Struct
     from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
     from driftline.formats.ducklake.rows import LatestSnapshot
     from driftline.formats.ducklake.snapshot import LakeState, TableRow
     from driftline.keys.identity import BatchKeys
     from driftline.write.positions import Positions
 
+_ID = "__f"  # begins the names of columns that the catalog keeps; the id follows
 _FOOTER = slice(-8, -4)  # of a Parquet file: the bytes with the length of its footer
 
 
@@ -55,11 +58,13 @@ class RowDeletes:
         self.files: list[DeleteFile] = []
         self.ended: list[EndedRows] = []
 
-    def find(self, catalog: CatalogDatabase, keys: BatchKeys, order: int | None) -> list[Found]:
+    def find(
+        self, catalog: CatalogDatabase, keys: BatchKeys, order: int | None, deleted: int | None = None
+    ) -> list[Found]:
         """Find the rows that have a key of the batch, deleted ones left out.
 
-        ``order``: the id of the column with a row's order. Raises DataError, SetupError where rows cannot be
-        looked up.
+        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete.
+        Raises DataError, SetupError where rows cannot be looked up.
         """
         if local(self._folder) is None:
             raise SetupError(
@@ -67,10 +72,10 @@ class RowDeletes:
             )
         self._scan = catalog.read(lambda connection: scan(connection, self._state))
         _check(self._scan)
-        ids = {*keys.ids, order}
+        ids = {*keys.ids, order, deleted}
         columns = (f for _, f in self._state.schema.walk() if f.id in ids)
         constants = {f.id: value for f in columns if (value := initial_default(f)) is not None}
-        finder = KeyFinder(keys, order, _opened)
+        finder = KeyFinder(keys, order, _opened, deleted)
         files = [(size, KeyFile(path, constants)) for path, size in self._scan.files.items()]
         in_files = map(self._live, find_rows(self._spark.sparkContext, finder, files))
         in_catalog = chain.from_iterable(_in_catalog(finder, rows, constants) for rows in self._scan.inlined)
@@ -80,6 +85,18 @@ class RowDeletes:
     def sizes(self) -> Mapping[str, int]:
         """The bytes of the data files that were looked at, by path."""
         return {} if self._scan is None else self._scan.files
+
+    def stored(self, struct: Struct) -> StoredRows:
+        """A reader of rows that were found, with these columns."""
+        assert self._scan is not None
+        inlined = {
+            kept.table: (
+                np.asarray(kept.ids.to_numpy(), np.int64),
+                as_table(kept.rows, struct, lambda f: int(f.name.removeprefix(_ID)), kept.table),
+            )
+            for kept in self._scan.inlined
+        }
+        return StoredRows(struct, _opened, inlined)
 
     def _live(self, hits: Found) -> Found:
         dead = self._dead_in(hits.file)
@@ -156,7 +173,7 @@ def _by_id(inlined: InlinedRows) -> pa.Table:
             for field in column.type:
                 visit(pc.struct_field(column, field.name), field.name)
         else:
-            leaves[name.removeprefix("__f")] = column
+            leaves[name.removeprefix(_ID)] = column
 
     for name in inlined.rows.column_names:
         visit(inlined.rows.column(name), name)

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from driftline.keys.identity import BatchKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
+    from driftline.keys.stored import StoredRows
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 
@@ -334,8 +335,16 @@ class DuckLakeTransaction:
         """None: a DuckLake is in no store."""
         return None
 
-    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
+    def write(
+        self,
+        tasks: RowTasks,
+        folder: BatchFolder | None,
+        summary: Mapping[str, str],
+        *,
+        with_ids: bool = False,
+    ) -> int:
         """Have tasks write Parquet files, or Spark's writer if the table needs it; returns the row count."""
+        assert not with_ids, "no row has an id here"
         spark = self.table.spark
         with self._naming_defaults():
             files = None
@@ -346,12 +355,17 @@ class DuckLakeTransaction:
             rows = staged(spark, tasks, self.row, folder)
         return self.append(rows, summary)
 
-    def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
+    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
         self._found = RowDeletes(self.table.spark, self.base, self._intent.folder)
-        return self._found.find(self.table.catalog, keys, order)
+        return self._found.find(self.table.catalog, keys, order, deleted)
+
+    def stored(self) -> StoredRows:
+        """A reader of rows that were found, with the columns of `row`."""
+        assert self._found is not None
+        return self._found.stored(self.row)
 
     def remove(self, rows: Mapping[str, Positions]) -> None:
         """Remove rows that were found, in the snapshot that adds the batch's own."""

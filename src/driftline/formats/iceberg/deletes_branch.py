@@ -78,7 +78,7 @@ class DeletesBranch:
 
     def _read(self, path: str, part: Schema) -> pa.RecordBatch:
         """The rows of a file, which may be older than some of the columns."""
-        with self._key_files.opened(path) as stream, pq.ParquetFile(stream) as parquet:
+        with self._key_files.open(path) as stream, pq.ParquetFile(stream) as parquet:
             rows, paths = parquet.read(), leaf_paths(parquet.schema_arrow)
         return nested(part.struct, pa.table({str(id_): column_at(rows, at) for id_, at in paths.items()}))
 

@@ -31,18 +31,29 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class KeyLookup:
     """Keys of a batch that are looked up. ``order``: the id of the column with a row's order; ``columns``:
-    those of the table among the columns that are read, by their ids.
+    those of the table among the columns that are read, by their ids; ``deleted``: the id of the column with
+    the mark of a delete; ``row_id``: of that with ids of rows.
     """
 
     keys: BatchKeys
     order: int | None
     columns: Mapping[int, Field]
+    deleted: int | None = None
+    row_id: int | None = None
 
     @classmethod
-    def of(cls, keys: BatchKeys, order: int | None, schema: Schema) -> KeyLookup:
+    def of(
+        cls,
+        keys: BatchKeys,
+        order: int | None,
+        schema: Schema,
+        deleted: int | None = None,
+        row_id: int | None = None,
+    ) -> KeyLookup:
         """The look-up in a table of this schema, which may lack columns that the batch brings."""
-        ids = {*keys.ids, order}
-        return cls(keys, order, {f.id: f for _, f in schema.walk() if f.id in ids})
+        ids = {*keys.ids, order, deleted}
+        columns = {f.id: f for _, f in schema.walk() if f.id in ids}
+        return cls(keys, order, columns, deleted, row_id)
 
     @property
     def constants(self) -> dict[int, pa.Scalar]:
@@ -69,7 +80,7 @@ class KeyLookup:
 class KeyFiles:
     """Access to the files of a Java transaction's table, ``name``.
 
-    ``paths``: of the files that were written.
+    ``open``: opens a file, in tasks too; ``paths``: of the files that were written.
     """
 
     def __init__(self, spark: SparkSession, java: Any, name: str) -> None:
@@ -86,6 +97,7 @@ class KeyFiles:
                     "keep the table in a store that `driftline doctor` names, or on a disk",
                 )
         self._options: Mapping[str, str] | None = options
+        self.open = partial(_opened, options)
         self.paths: list[str] = []
 
     def planned(self, scan: Any, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -107,12 +119,8 @@ class KeyFiles:
         """
         constants = lookup.constants
         sized = [(lookup.size_in(file), KeyFile(file["file-path"], constants)) for file in files]
-        finder = KeyFinder(lookup.keys, lookup.order, partial(_opened, self._options))
+        finder = KeyFinder(lookup.keys, lookup.order, self.open, lookup.deleted, lookup.row_id)
         return find_rows(self._spark.sparkContext, finder, sized)
-
-    def opened(self, path: str) -> pa.NativeFile:
-        """Open a file."""
-        return _opened(self._options, path)
 
     def created(self, path: str) -> pa.NativeFile:
         """Create a file, which is known among the `paths` from now on."""

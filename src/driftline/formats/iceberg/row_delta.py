@@ -7,17 +7,23 @@ of positions for each data file. A data file's new deletes have those of before 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import DataError
 from driftline.formats.iceberg.key_files import KeyFiles, KeyLookup
 from driftline.keys.settle import Found
+from driftline.keys.stored import StoredRows
 from driftline.write.positions import (
     ICEBERG_IDS,
+    ROW_ID,
     read_positions,
     read_vector,
     write_positions,
@@ -25,10 +31,12 @@ from driftline.write.positions import (
 )
 
 if TYPE_CHECKING:
-    from driftline.core.schema.types import Schema
     from driftline.keys.identity import BatchKeys
     from driftline.write.positions import Positions
 
+# The column of a file for the ids of rows that moved there, by the format's own id of it. Without one for
+# sequence numbers, the last change of each row is that of its file.
+_ROW_ID = Field(ROW_ID, LONG, 2147483540)
 _REFERENCED = "referenced-data-file"
 _WITH_DELETES, _WITH_VECTORS = 2, 3  # versions of the format
 
@@ -52,22 +60,34 @@ class RowDelta:
     def __bool__(self) -> bool:
         return bool(self._removed)
 
-    def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
+    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
         """Find the rows that have a key of the batch, deleted ones left out.
 
-        ``order``: the id of the column with a row's order. Raises DataError for a table in which such rows
-        cannot be found, or not be removed.
+        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete.
+        Raises DataError for a table in which such rows cannot be found, or not be removed.
         """
         if self._version < _WITH_DELETES:
             raise DataError(
                 f"{self._base.name()} has format version 1, in which no rows can be removed",
                 "upgrade it: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '3')",
             )
-        lookup = KeyLookup.of(keys, order, self._schema)
+        row_id = _ROW_ID.id if self._version >= _WITH_VECTORS else None
+        lookup = KeyLookup.of(keys, order, self._schema, deleted, row_id)
         planned = self._key_files.planned(self._base.newScan(), list(lookup.columns))
         self._files = {file["file-path"]: file for file in planned if lookup.may_be_in(file)}
         live = map(self._live, self._key_files.find(self._files.values(), lookup))
-        return [hits for hits in live if len(hits.positions)]
+        return [self._identified(hits) for hits in live if len(hits.positions)]
+
+    def _identified(self, hits: Found) -> Found:
+        """The rows with their ids: those in their file, else those that the table gave the file's rows."""
+        first = self._files[hits.file].get("first-row-id")
+        if hits.row_ids is None or first is None:
+            return hits
+        return replace(hits, row_ids=pc.coalesce(hits.row_ids, pa.array(hits.positions + int(first))))
+
+    def stored(self, struct: Struct) -> StoredRows:
+        """A reader of rows that were found, with these columns."""
+        return StoredRows(struct, self._key_files.open)
 
     def _live(self, hits: Found) -> Found:
         """The rows that are not deleted yet."""
@@ -87,7 +107,7 @@ class RowDelta:
                     f"{path}: rows of it are deleted by equality, which is not looked up",
                     "compact the table first: CALL … rewrite_data_files(options => map('delete-file-threshold', '1'))",
                 )
-            with self._key_files.opened(delete_file["file-path"]) as stream:
+            with self._key_files.open(delete_file["file-path"]) as stream:
                 if delete_file["file-format"].lower() == "puffin":
                     stream.seek(delete_file["content-offset"])
                     dead |= read_vector(
@@ -156,3 +176,8 @@ class RowDelta:
             _REFERENCED: path,
             **{name: self._files[path][name] for name in ("spec-id", "partition")},
         }
+
+
+def identified(schema: Schema) -> Schema:
+    """The schema of files whose rows have their ids behind the table's columns."""
+    return replace(schema, struct=Struct((*schema.struct.fields, _ROW_ID)))

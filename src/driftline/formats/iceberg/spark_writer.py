@@ -12,8 +12,8 @@ from driftline.formats.iceberg.gateway import items, java_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# What v3's readers know a row again by; a data file may have both as columns.
-ROW_ID, COMMITTED_IN = "_row_id", "_last_updated_sequence_number"
+# A column of data files: the sequence number of each row's last change.
+COMMITTED_IN = "_last_updated_sequence_number"
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
 _Command: TypeAlias = Callable[[Any, Any, Any], Any]  # of relation, rows and options: what Spark is to do

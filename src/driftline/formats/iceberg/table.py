@@ -36,7 +36,7 @@ from driftline.formats.iceberg.ledger import undone
 from driftline.formats.iceberg.manifests import sums_by_spark
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.reader import IcebergReader
-from driftline.formats.iceberg.spark_writer import COMMITTED_IN, ROW_ID
+from driftline.formats.iceberg.spark_writer import COMMITTED_IN
 from driftline.formats.iceberg.table_statistics import table_statistics
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.formats.iceberg.unread import fillable, readable
@@ -44,6 +44,7 @@ from driftline.formats.iceberg.versions import past, schemas
 from driftline.runtime.spark_conf import SMALL, configured
 from driftline.sql.quoting import literal
 from driftline.sql.quoting import name as quoted
+from driftline.write.positions import ROW_ID
 
 if TYPE_CHECKING:
     from driftline.core.changelog.entries import Versions

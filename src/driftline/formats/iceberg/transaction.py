@@ -32,9 +32,9 @@ from driftline.formats.iceberg.gateway import (
 from driftline.formats.iceberg.key_files import KeyFiles
 from driftline.formats.iceberg.ledger import write_ledger
 from driftline.formats.iceberg.metrics import metrics_of_all
-from driftline.formats.iceberg.row_delta import RowDelta
+from driftline.formats.iceberg.row_delta import RowDelta, identified
 from driftline.formats.iceberg.schema_update import update_schema
-from driftline.formats.iceberg.spark_writer import ROW_ID, SparkWriter
+from driftline.formats.iceberg.spark_writer import SparkWriter
 from driftline.formats.iceberg.staging import new_folder, staging, taken_files
 from driftline.formats.iceberg.store import delete_folder, options_of
 from driftline.formats.iceberg.task_files import location_of, snapshot_properties, write_tasks
@@ -48,6 +48,7 @@ from driftline.formats.iceberg.unread import (
 from driftline.formats.iceberg.upkeep import upkeep
 from driftline.formats.retry import Retry
 from driftline.write import BatchFolder, staged
+from driftline.write.positions import ROW_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from driftline.keys.identity import BatchKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
+    from driftline.keys.stored import StoredRows
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 
@@ -208,22 +210,37 @@ class IcebergTransaction:
         """The options with which tasks reach the store of the `location`; None if they cannot."""
         return options_of(self.table.spark, self._java.table(), self.location)
 
-    def write(self, tasks: RowTasks, folder: BatchFolder | None, summary: Mapping[str, str]) -> int:
-        """Have tasks write Parquet files, or Spark's writer if the table needs it; returns the row count."""
+    def write(
+        self,
+        tasks: RowTasks,
+        folder: BatchFolder | None,
+        summary: Mapping[str, str],
+        *,
+        with_ids: bool = False,
+    ) -> int:
+        """Have tasks write Parquet files, or Spark's writer if the table needs it, which makes new ids;
+        returns the row count.
+        """
         spark, files = self.table.spark, None
         if folder is not None and self.row == self.schema.struct:
             session = session_conf(spark)
-            files = write_tasks(spark, session, self._java.table(), self.schema, tasks, folder)
+            schema = identified(self.schema) if with_ids else self.schema
+            files = write_tasks(spark, session, self._java.table(), schema, tasks, folder)
         if files is None:
             return self.append(staged(spark, tasks, self.row, folder), summary)
         return self._append_all(files, summary)
 
-    def find(self, keys: BatchKeys, order: int | None) -> list[Found]:
+    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
         self._delta = RowDelta(self._key_files, self._java, self._as_it_was(), self.base.schema)
-        return self._delta.find(keys, order)
+        return self._delta.find(keys, order, deleted)
+
+    def stored(self) -> StoredRows:
+        """A reader of rows that were found, with the columns of `row`."""
+        assert self._delta is not None
+        return self._delta.stored(self.row)
 
     @cached_property
     def _key_files(self) -> KeyFiles:
