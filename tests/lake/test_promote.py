@@ -150,7 +150,7 @@ def test_nothing_to_promote(lake: Lake, table_name: str, tmp_path: Path) -> None
         empty.promote(everything=True)
     held(table, tmp_path, {}, [{"id": 1}], [{"id": 2, "new": 1}])
     table.format.delete("id", "2")
-    with pytest.raises(DataError, match="nothing waits"):
+    with pytest.raises(DataError, match="nothing to promote"):
         table.promote(everything=True)
     with pytest.raises(UsageError, match=r"is not a path of the rest"):
         table.promote("a..b")

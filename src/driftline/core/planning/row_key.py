@@ -37,7 +37,7 @@ class RowKey:
     delete_memory: int = 7 * 86_400
 
     @classmethod
-    def of(cls, key: str, order_by: str, delete_when: str, delete_memory: str) -> RowKey | None:
+    def of(cls, key: str, order_by: str, delete_when: str, delete_memory: str = "7d") -> RowKey | None:
         """Read the four settings; None without a key. Raises ValueError."""
         if not key:
             if order_by or delete_when:
