@@ -326,7 +326,7 @@ def test_a_catalog_of_another_version_or_of_none(spark: SparkSession, tmp_path: 
     with pytest.raises(SetupError, match=r"version 1\.1, not 1\.0"):
         lake.table("a.b").read()
     Path(database(lake).target).write_bytes(b"no database at all" * 100)
-    with pytest.raises(SetupError, match="does not answer"):
+    with pytest.raises(SetupError, match="does not respond"):
         lake.table("a.b").read()
     Path(database(lake).target).unlink()
     with pytest.raises(UsageError, match=r"there is no table a\.b"):
@@ -335,7 +335,7 @@ def test_a_catalog_of_another_version_or_of_none(spark: SparkSession, tmp_path: 
 
 def test_a_server_that_is_away(spark: SparkSession, tmp_path: Path) -> None:
     catalog = CatalogDatabase.of("postgres:host=127.0.0.1 port=1 password=s3cret connect_timeout=2", tmp_path)
-    with pytest.raises(SetupError, match="does not answer") as failed:
+    with pytest.raises(SetupError, match="does not respond") as failed:
         ducklake_at(spark, catalog).table("a.b").read()
     assert "s3cret" not in str(failed.value)
 

@@ -192,5 +192,5 @@ def test_schemas_that_were_cleaned_away(table: Table, lake: Lake) -> None:
 
 
 def test_a_table_that_is_not_there(lake: Lake) -> None:
-    with pytest.raises(UsageError, match="there is not a table"):
+    with pytest.raises(UsageError, match="there is no table"):
         lake.table("t.nothing").history()

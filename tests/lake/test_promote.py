@@ -143,14 +143,14 @@ def test_promoted_while_others_write(lake: Lake, table_name: str, tmp_path: Path
 
 def test_nothing_to_promote(lake: Lake, table_name: str, tmp_path: Path) -> None:
     empty, table = lake.table(f"{table_name}_empty"), lake.table(table_name)
-    with pytest.raises(UsageError, match="there is not a table"):
+    with pytest.raises(UsageError, match="there is no table"):
         empty.promote("a")
     declare(empty, "a bigint")
     with pytest.raises(DataError, match="nothing to promote: the table has no rest"):
         empty.promote(everything=True)
     held(table, tmp_path, {}, [{"id": 1}], [{"id": 2, "new": 1}])
     table.format.delete("id", "2")
-    with pytest.raises(DataError, match="nothing waits"):
+    with pytest.raises(DataError, match="nothing to promote"):
         table.promote(everything=True)
     with pytest.raises(UsageError, match=r"is not a path of the rest"):
         table.promote("a..b")

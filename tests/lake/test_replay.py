@@ -204,7 +204,7 @@ def test_a_quarantine_of_an_earlier_version(lake: Lake, table_name: str, tmp_pat
 
 
 def test_no_quarantine(table: Table, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is not a table"):
+    with pytest.raises(UsageError, match="there is no table"):
         table.quarantine()
     file = tmp_path / "in.jsonl"
     file.write_text('{"a": 1}')

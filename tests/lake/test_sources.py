@@ -129,7 +129,7 @@ def test_longs_beyond_doubles_are_asked_of_the_data(table: Table, spark: SparkSe
 
 
 def test_a_type_that_no_table_holds_is_named(table: Table, spark: SparkSession) -> None:
-    with pytest.raises(UsageError, match=r"s\.gap: type .*interval.* has no place"):
+    with pytest.raises(UsageError, match=r"s\.gap: type .*interval.* cannot be stored"):
         table.ingest(spark.sql("select struct(interval 1 day as gap) as s"))
 
 

@@ -33,6 +33,6 @@ def test_a_writer_that_was_slower_plans_anew(toy: Lake, tmp_path: Path) -> None:
     slow = table.format.transaction(table.format.load())
     table.ingest(file, again=True)
 
-    with pytest.raises(Exception, match="changed meanwhile"):
+    with pytest.raises(Exception, match="changed by another writer"):
         slow.commit()
     assert table.read().count() == 2

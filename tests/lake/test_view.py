@@ -120,7 +120,7 @@ def test_what_is_not_ours_stays(table: Table, tmp_path: Path) -> None:
 
 
 def test_wrong_wishes(table: Table, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is not a table"):
+    with pytest.raises(UsageError, match="there is no table"):
         table.view()
     put(table, tmp_path, '{"id": 1}')
     with pytest.raises(UsageError, match="has no field b"):

@@ -313,4 +313,4 @@ def _check_found(
         hint = f"there is {shown}; driftline stats shows all" if paths else None
         raise DataError(f"{table.name}: nothing in the rest at or below {spelled_field(missing[0])}", hint)
     if not counts:
-        raise DataError(f"{table.name}: nothing waits")
+        raise DataError(f"{table.name}: nothing to promote")

@@ -239,7 +239,7 @@ class CatalogDatabase:
                 hint="make it with DuckDB 1.5, or keep it in SQLite or PostgreSQL",
             )
         return SetupError(
-            f"the DuckLake catalog {self.shown} does not answer: {_told(error)}",
+            f"the DuckLake catalog {self.shown} does not respond: {_told(error)}",
             hint=ASK_DOCTOR,
         )
 
