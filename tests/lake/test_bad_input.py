@@ -255,7 +255,7 @@ def test_a_file_that_vanishes_is_told_as_such(
                 DataError,
                 f"{file} was deleted while it was read",
                 file,
-                hint="nothing of the batch is in",
+                hint="nothing was committed",
             )
 
 

@@ -142,7 +142,7 @@ def test_an_object_that_changes_while_it_is_read_is_not_taken(
             s3.system().delete_file(uri.partition("://")[2])
 
     with pytest.raises(
-        DataError, match=f"{uri}(:| was deleted| changed) (there is no such file|while it was read)"
+        DataError, match=f"{uri}(:| was deleted| changed) (the file no longer exists|while it was read)"
     ):
         table.ingest(uri, progress=progress)
     assert not table.format.load().exists

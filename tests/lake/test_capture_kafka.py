@@ -355,7 +355,7 @@ def test_where_a_capture_begins(table: Table, kafka: Kafka, topic: str) -> None:
     kafka.send(topic, [b'{"id": 3}'], partition=1)
     captured(later, url(kafka, topic), start="earliest")
     assert ids(later) == [3]
-    with pytest.raises(UsageError, match="'soon' is no place"):
+    with pytest.raises(UsageError, match="'soon' is not a position"):
         captured(lake_table(table, "soon"), url(kafka, topic), start="soon")
 
 

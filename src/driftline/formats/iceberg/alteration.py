@@ -21,7 +21,7 @@ from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
-from driftline.formats.iceberg.deletes_branch import REMEMBERED
+from driftline.formats.iceberg.deletes_branch import remembered_file
 from driftline.formats.iceberg.gateway import short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
@@ -218,7 +218,7 @@ class IcebergAlteration:
                 f"{self.table.name}: the snapshot before batch {batch.id} was expired, and its rows with it",
                 "ingest what the rows should be: later changes count",
             )
-        deletes = snapshot.summary().get(REMEMBERED)
+        deletes = remembered_file(self._java, snapshot)
 
         def roll_back(transaction: Any) -> None:
             """Make the snapshot before the current one, and forget what the batch deleted."""

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from driftline.core.changelog.retention import DELETES
 from driftline.core.schema.types import UNKNOWN, Schema
-from driftline.formats.iceberg.gateway import java_type
+from driftline.formats.iceberg.gateway import items, java_type
 from driftline.formats.iceberg.key_files import KeyFiles, KeyLookup
 from driftline.formats.iceberg.task_files import data_file
 from driftline.keys.finder import column_at, leaf_paths
@@ -114,3 +114,12 @@ class DeletesBranch:
 
     def _note(self) -> None:
         self.snapshots.append(self._java.table().snapshot(DELETES))
+
+
+def remembered_file(table: Any, snapshot: Any) -> Any | None:
+    """Java's object of the file with the deletes that a snapshot remembered; None if it has gone."""
+    path = snapshot.summary().get(REMEMBERED)
+    if path is None or not table.refs().containsKey(DELETES):
+        return None
+    files = (task.file() for task in items(table.newScan().useRef(DELETES).planFiles()))
+    return next((file for file in files if file.location() == path), None)
