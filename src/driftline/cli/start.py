@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from driftline.settings import Setting
 
 _HEAD = """\
-# Settings of driftline for commands that run in this folder. Commented lines show
-# the defaults. ${NAME} in a value is taken from the environment.
+# Settings of driftline for commands that run in this folder. Commented lines
+# show the defaults. ${NAME} in a value is taken from the environment.
 
 # lake = "lake"         # the folder of the lake, relative to this file
 # format = "iceberg"    # or "ducklake"
@@ -28,7 +28,8 @@ _HEAD = """\
 # uri = "https://catalog.example.com"
 # token = "${CATALOG_TOKEN}"
 
-# Access to object stores, unless set in the environment (AWS_ACCESS_KEY_ID, ...):
+# Access to object stores, unless set in the environment
+# (AWS_ACCESS_KEY_ID, ...):
 # [store.s3]
 # endpoint = "https://minio.example.com"
 # region = "us-east-1"
