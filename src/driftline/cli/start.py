@@ -36,8 +36,8 @@ _HEAD = """\
 # access_key = "${STORE_KEY}"
 # secret_key = "${STORE_SECRET}"
 
-# Clients of captures: Kafka, with settings of librdkafka or Java, and the schema
-# registry, with settings of confluent-kafka.
+# Clients of captures: Kafka, with settings of librdkafka or Java, and the
+# schema registry, with settings of confluent-kafka.
 # [kafka]
 # security.protocol = "SASL_SSL"
 # sasl.mechanism = "SCRAM-SHA-512"
