@@ -228,12 +228,11 @@ def test_rows_wait_in_slices_until_some_of_them_live(tmp_path: Path) -> None:
         {
             "row": numbers,
             "order": ["x", "y", "z"],
-            "bare": [False] * 3,
             "file": pa.nulls(3, pa.string()),
             "position": pa.nulls(3, pa.int64()),
         }
     )
-    tasks = slices.tasks(None, live, RowsOf({"order": 1}, lambda rows: rows))  # type: ignore[arg-type]
+    tasks = slices.tasks(None, live, RowsOf({"order": 1}))  # type: ignore[arg-type]
     made = [
         row
         for n in range(len(tasks.sizes))
@@ -241,4 +240,4 @@ def test_rows_wait_in_slices_until_some_of_them_live(tmp_path: Path) -> None:
         for row in b.to_pylist()
     ]
     assert made == [{**rows[i], "_order": order} for i, order in zip(numbers, "xyz", strict=True)]
-    assert len(slices.tasks(None, live[:2], RowsOf({}, lambda rows: rows)).sizes) == 1  # type: ignore[arg-type]
+    assert len(slices.tasks(None, live[:2], RowsOf({})).sizes) == 1  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ def cut(chance: random.Random, stream: Sequence[Event]) -> Iterator[Sequence[Eve
         yield part
 
 
-def die(*_: object) -> None:
+def die(*_: object, **__: object) -> None:
     raise Died
 
 
