@@ -15,7 +15,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Conflict, Settings, lean
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.types import INT, LONG, STRING, Field, Map, Schema, Struct
-from driftline.keys.slices import DELETES
+from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.expect import expect
 from driftline.observe.json_files import splits_of
 from driftline.readers.columnar.parts import PartReader, ReaderPart
@@ -81,7 +81,7 @@ def test_lines_of_a_file_that_delete_are_flagged_in_their_rows(tmp_path: Path) -
     rows, rejects, reported = run(SplitReader([share], terms, make), 0)
     made = pa.Table.from_batches(rows).to_pylist()
 
-    assert [(row["k"]["at"], row[DELETES]) for row in made] == [(1, False), (1, True), (2, False)]
+    assert [(row["k"]["at"], row[DELETE_FLAG]) for row in made] == [(1, False), (1, True), (2, False)]
     assert "op" not in part.seen.shape.fields
     assert (len(rejects), reported.diverged) == (1, False)
 
@@ -150,7 +150,7 @@ def test_rows_that_delete_are_cut_and_flagged() -> None:
     made = pa.Table.from_batches(rows).to_pylist()
 
     assert seen.tally.records == len(made) == 5
-    assert [row[DELETES] for row in made] == [False, False, True, False, True]
+    assert [row[DELETE_FLAG] for row in made] == [False, False, True, False, True]
     assert [row["id"] for row in made] == list(range(5))
     assert [row["k"]["at"] for row in made] == list(range(5))
     deleted = {"a b": "x", "at": 2, "gone": None}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from driftline.core.changelog.record import BATCH
 from driftline.core.changelog.retention import (
     BEHIND,
-    DELETES,
+    DELETES_BRANCH,
     FEW,
     KEEP,
     MAX_AGE,
@@ -391,7 +391,7 @@ def test_nothing_is_said_of_snapshots_from_behind_a_gap() -> None:
 def test_of_remembered_deletes_the_last_snapshot_stays_and_what_replaced_files() -> None:
     deletes = [snapshot(1000 + i, NOW - 500 + i, 999 + i if i else 2, "APPEND") for i in range(200)]
     deletes[150]["summary"]["operation"] = "overwrite"
-    refs = {DELETES: {"snapshot-id": 1199, "type": "branch"}}
+    refs = {DELETES_BRANCH: {"snapshot-id": 1199, "type": "branch"}}
     gone = dispensable({**table(*every(SECOND, 3), *deletes, current=3, refs=refs)}, NOW)
 
     assert sorted(gone) == [1000 + i for i in range(199) if i not in (149, 150)]

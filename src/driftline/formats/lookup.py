@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from driftline.convert.defaults import initial_default
+from driftline.core.schema.types import Field, Schema
+from driftline.keys.finder import KeyFinder
 from driftline.runtime.spark_conf import runs_here
 from driftline.write.run import each
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from driftline.keys.finder import KeyFile, KeyFinder
+    from driftline.keys.finder import KeyFile
+    from driftline.keys.identity import BatchKeys
     from driftline.keys.settle import Found
 
 _SMALL = 32 * 2**20  # bytes of key columns
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLookup:
+    """Keys of a batch that are looked up. ``order``: the id of the column with a row's order; ``columns``:
+    those of the table among the columns that are read, by their ids; ``deleted``: the id of the column with
+    the mark of a delete; ``row_id``: of that with ids of rows.
+    """
+
+    keys: BatchKeys
+    order: int | None
+    columns: Mapping[int, Field]
+    deleted: int | None = None
+    row_id: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        keys: BatchKeys,
+        order: int | None,
+        schema: Schema,
+        deleted: int | None = None,
+        row_id: int | None = None,
+    ) -> KeyLookup:
+        """The look-up in a table of this schema, which may lack columns that the batch brings."""
+        ids = {*keys.ids, order, deleted}
+        columns = {f.id: f for _, f in schema.walk() if f.id in ids}
+        return cls(keys, order, columns, deleted, row_id)
+
+    @property
+    def constants(self) -> dict[int, pa.Scalar]:
+        """The values that files without one of the columns have in it."""
+        defaults = ((id_, initial_default(f)) for id_, f in self.columns.items())
+        return {id_: default for id_, default in defaults if default is not None}
+
+    def finder(self, open: Callable[[str], pa.NativeFile]) -> KeyFinder:  # noqa: A002
+        """The finder of the keys; ``open``: opens a file by its path."""
+        return KeyFinder(self.keys, self.order, open, self.deleted, self.row_id)
 
 
 def find_rows(context: SparkContext, finder: KeyFinder, files: Sequence[tuple[int, KeyFile]]) -> list[Found]:

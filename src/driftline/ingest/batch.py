@@ -13,7 +13,7 @@ from driftline.core.planning.metadata import with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.row_key import check_kept
-from driftline.core.schema.definition import Definition
+from driftline.core.schema.definition import WITH_VECTORS, Definition
 from driftline.core.schema.types import Schema
 from driftline.core.schema.unwritable import mark_unwritable
 from driftline.errors import DataError
@@ -29,7 +29,6 @@ from driftline.sources.base import Source
 from driftline.sources.files import Stamp, changed
 from driftline.sources.scan import Observed
 
-WITH_VECTORS = 3  # the version of a format that deletes rows by vectors, as tables with a key do
 AGAIN = "nothing was committed; run the batch again once its files are complete"
 
 

@@ -24,7 +24,7 @@ from driftline.keys.identity import BatchKeys
 from driftline.keys.memory import DeletedKeys
 from driftline.keys.order import orders
 from driftline.keys.settle import KeyCounts, Latest, Settled, settle
-from driftline.keys.slices import DELETES, RowsOf, Slices
+from driftline.keys.slices import DELETE_FLAG, RowsOf, Slices
 from driftline.keys.stored import StoredRows
 from driftline.write.positions import ROW_ID
 
@@ -110,11 +110,7 @@ class Changes:
 
     def _own(self) -> dict[str, int]:
         """The places of the columns that each row gets here, by kind."""
-        kinds = [
-            *([ORDER_KIND] if self.row_key.order_by else []),
-            *([DELETED_KIND] if self.row_key.soft else []),
-        ]
-        columns = {kind: own_column(self.struct, kind) for kind in kinds}
+        columns = {kind: own_column(self.struct, kind) for kind in self.row_key.columns}
         return {
             kind: self.struct.fields.index(column) for kind, column in columns.items() if column is not None
         }
@@ -140,13 +136,13 @@ class Changes:
         """The names of the columns that hold keys and orders, and of the one that flags deletes."""
         fields = {path[0] for path in (*self.row_key.key, *self.row_key.order_by)}
         columns = chain.from_iterable(columns_of(self.struct, (field,), self.mark) for field in fields)
-        flags = [] if self.row_key.delete_when is None else [DELETES]
+        flags = [] if self.row_key.delete_when is None else [DELETE_FLAG]
         return [*(column.path[0] for column in columns), *flags]
 
     def _deletes(self, rows: pa.Table) -> NDArray[np.bool_]:
         if self.row_key.delete_when is None:
             return np.zeros(len(rows), np.bool_)
-        return np.asarray(rows[DELETES], np.bool_)
+        return np.asarray(rows[DELETE_FLAG], np.bool_)
 
     def _check_all(self, values: pa.Array, role: str, paths: Sequence[tuple[str, ...]]) -> None:
         """Raise DataError for a record without a key or an order that was let through."""

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from pyroaring import BitMap64
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,12 @@ class Found:
     orders: pa.Array
     deleted: pa.Array | None = None
     row_ids: pa.Array | None = None
+
+    def without(self, positions: BitMap64) -> Found:
+        """The rows at other positions."""
+        if not positions:
+            return self
+        return self.only(~np.isin(self.positions, np.array(positions.to_array(), np.int64)))
 
     def only(self, rows: NDArray[np.bool_]) -> Found:
         """The rows that are flagged in ``rows``."""

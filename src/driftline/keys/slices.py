@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-DELETES = "\0deletes"  # of a slice, the column that flags rows which delete; no table has one of this name
+DELETE_FLAG = (
+    "\0deletes"  # of a slice, the column that flags rows which delete; no table has one of this name
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def _columns(folder: BatchFolder, part: RowSlice, names: Sequence[str]) -> pa.Ta
 
 def _of_table(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of a slice that the table has."""
-    return batch.drop_columns([DELETES]) if DELETES in batch.schema.names else batch
+    return batch.drop_columns([DELETE_FLAG]) if DELETE_FLAG in batch.schema.names else batch
 
 
 @dataclass(frozen=True, slots=True)

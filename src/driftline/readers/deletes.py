@@ -21,7 +21,7 @@ from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
 from driftline.core.values.parse import Malformed, Number, parse, reason
 from driftline.keys.conditions import Test, holds, record_test
-from driftline.keys.slices import DELETES
+from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.decoder import REFUSED
 from driftline.observe.expect import ExpectedField
 from driftline.readers.terms import AdmissionTerms
@@ -113,7 +113,7 @@ class DeleteFilter:
 
 def flagged(rows: pa.RecordBatch, deletes: pa.Array | None) -> pa.RecordBatch:
     """Rows of a table with flags of those that delete, if some may."""
-    return rows if deletes is None else rows.append_column(DELETES, deletes)
+    return rows if deletes is None else rows.append_column(DELETE_FLAG, deletes)
 
 
 def _required(known: ExpectedField) -> Fields:

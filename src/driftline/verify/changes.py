@@ -13,7 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from driftline.core.planning.condition import Condition, IsNull, Junction, Negation, OneOf
+from driftline.core.planning.condition import Condition, IsNull, Junction, Negation, OneOf, paths_of
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.types import Path
@@ -118,7 +118,7 @@ class ChangeReader:
             [RowField.of(record, path) for path in paths] for paths in (row_key.key, row_key.order_by)
         )
         kinds = [_order_kind(field.columns[0][1]) if field.columns else None for field in order]
-        paths = set() if row_key.delete_when is None else set(_paths(row_key.delete_when))
+        paths = set() if row_key.delete_when is None else set(paths_of(row_key.delete_when))
         conditions = {path: RowField.of(record, path) for path in paths}
         return cls(row_key, settings, key, order, kinds, conditions)
 
@@ -170,18 +170,6 @@ class ChangeReader:
 
     def _value(self, path: Path, record: Mapping[str, Any]) -> Any:
         return self.conditions[path].of_record(record, self.settings)
-
-
-def _paths(condition: Condition) -> Iterator[Path]:
-    """The fields that a condition asks for."""
-    match condition:
-        case Negation(part):
-            yield from _paths(part)
-        case Junction(parts):
-            for part in parts:
-                yield from _paths(part)
-        case _:
-            yield condition.path
 
 
 def _joined(held: Iterable[bool | None], any_of: bool) -> bool | None:

@@ -23,7 +23,7 @@ SLOT = 10 * 60_000  # milliseconds, of which one snapshot stays
 SPAN = 5 * 24 * 60 * 60_000  # milliseconds: Iceberg's default age
 FEW = 10  # nothing is done for less
 BEHIND = "driftline.thinned"
-DELETES = "driftline_deletes"  # the branch of the deletes that a table with a key remembers
+DELETES_BRANCH = "driftline_deletes"  # the branch of the deletes that a table with a key remembers
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
@@ -43,7 +43,7 @@ def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> t
     needed = {s["snapshot-id"] for s in branch[:least]} | _held(metadata, [*branch, *deletes])
     needed |= _younger(branch, now - age) if age is not None else _thinned(branch, least, now, schemas)
     for name, ref in metadata.get("refs", {}).items():
-        if name not in ("main", DELETES) and ref["type"] == "branch":
+        if name not in ("main", DELETES_BRANCH) and ref["type"] == "branch":
             needed |= _of_branch(metadata, ref, now)
     batches = ((child, s) for child, s in pairwise(branch) if BATCH in s.get("summary", {}))
     spare = tuple(
@@ -56,7 +56,7 @@ def dispensable(metadata: Mapping[str, Any], now: int, schemas: int = KEEP) -> t
 
 def _deletes(metadata: Mapping[str, Any], branch: Sequence[Snapshot]) -> list[Snapshot]:
     """The snapshots of remembered deletes, the newest first, of which only that one is ever read."""
-    ref, on_main = metadata.get("refs", {}).get(DELETES, {}), {s["snapshot-id"] for s in branch}
+    ref, on_main = metadata.get("refs", {}).get(DELETES_BRANCH, {}), {s["snapshot-id"] for s in branch}
     return [s for s in _ancestors(metadata, ref.get("snapshot-id")) if s["snapshot-id"] not in on_main]
 
 

@@ -47,7 +47,7 @@ def plan(
         if exceeding.keys() <= refused.keys():
             planned = with_own(planned, [REST]) if planned.route.has_rest else planned
             row_key = settings.row_key if shape.fields else None
-            return planned if row_key is None else with_own(planned, row_key.columns)
+            return planned if row_key is None else with_own(planned, row_key.columns.values())
         refused = exceeding | refused
 
 

@@ -72,9 +72,10 @@ class RowKey:
         return self.delete_when is not None and bool(self.order_by) and not self.soft
 
     @property
-    def columns(self) -> list[Field]:
-        """The columns of the table's own that its rows have."""
-        return [*([ORDER_COLUMN] if self.order_by else []), *([DELETED_COLUMN] if self.soft else [])]
+    def columns(self) -> dict[str, Field]:
+        """The columns of the table's own that its rows have, by kind."""
+        order = {ORDER_KIND: ORDER_COLUMN} if self.order_by else {}
+        return order | ({DELETED_KIND: DELETED_COLUMN} if self.soft else {})
 
     @property
     def roles(self) -> dict[Path, str]:

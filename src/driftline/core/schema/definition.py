@@ -9,6 +9,7 @@ from driftline.core.schema.partitioning import PartitionField, SortExpression, S
 from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
 
 DISTRIBUTION = "write.distribution-mode"
+WITH_VECTORS = 3  # the version of Iceberg's format that removes rows by deletion vectors
 
 
 @dataclass(frozen=True, slots=True)

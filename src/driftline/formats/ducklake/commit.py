@@ -31,8 +31,8 @@ from driftline.formats.ducklake.rows import (
     set_version,
 )
 from driftline.formats.ducklake.snapshot import (
-    DELETES,
     DELETES_OF,
+    DELETES_SUFFIX,
     LIVE,
     LakeState,
     TableRow,
@@ -84,9 +84,9 @@ def rename(connection: Connection, name: str, to: str, message: CommitMessage) -
     if table is None:
         raise no_table(name)
     renamed = [(table, to)]
-    deletes = find(connection, name + DELETES, head.snapshot)
+    deletes = find(connection, name + DELETES_SUFFIX, head.snapshot)
     if deletes is not None and state_of(connection, deletes, head.snapshot).properties.get(DELETES_OF):
-        renamed.append((deletes, to + DELETES))
+        renamed.append((deletes, to + DELETES_SUFFIX))
     for _, new_name in renamed:
         if find(connection, new_name, head.snapshot) is not None:
             raise DataError(f"there is a table {new_name} already")

@@ -17,13 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from driftline.convert.defaults import initial_default
 from driftline.core.schema.words import quoted
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.files import DeleteFile, local
 from driftline.formats.ducklake.inlined import EndedRows, InlinedRows
 from driftline.formats.ducklake.scan import Scan, scan
-from driftline.formats.lookup import find_rows
+from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.settle import Found
 from driftline.keys.stored import StoredRows, as_table
@@ -72,10 +71,8 @@ class RowDeletes:
             )
         self._scan = catalog.read(lambda connection: scan(connection, self._state))
         _check(self._scan)
-        ids = {*keys.ids, order, deleted}
-        columns = (f for _, f in self._state.schema.walk() if f.id in ids)
-        constants = {f.id: value for f in columns if (value := initial_default(f)) is not None}
-        finder = KeyFinder(keys, order, _opened, deleted)
+        lookup = KeyLookup.of(keys, order, self._state.schema, deleted)
+        finder, constants = lookup.finder(_opened), lookup.constants
         files = [(size, KeyFile(path, constants)) for path, size in self._scan.files.items()]
         in_files = map(self._live, find_rows(self._spark.sparkContext, finder, files))
         in_catalog = chain.from_iterable(_in_catalog(finder, rows, constants) for rows in self._scan.inlined)
@@ -99,8 +96,7 @@ class RowDeletes:
         return StoredRows(struct, _opened, inlined)
 
     def _live(self, hits: Found) -> Found:
-        dead = self._dead_in(hits.file)
-        return hits.only(~np.isin(hits.positions, np.array(dead.to_array(), np.int64))) if dead else hits
+        return hits.without(self._dead_in(hits.file))
 
     def _dead_in(self, path: str) -> BitMap64:
         """The deleted rows of a data file."""
@@ -188,19 +184,19 @@ def add_deletes(
     ended: Sequence[EndedRows],
 ) -> None:
     """Register the delete files, in place of those that the data files had, and end rows of the catalog."""
-    for file in files:
-        connection.execute(
-            f"UPDATE meta.ducklake_delete_file SET end_snapshot = {head.snapshot} "
-            f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND data_file_id = {_id(connection, table, file)}"
-        )
     rows = []
     for id_, file in enumerate(files, head.file_id):
+        data_file = _id(connection, table, file)
+        connection.execute(
+            f"UPDATE meta.ducklake_delete_file SET end_snapshot = {head.snapshot} "
+            f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND data_file_id = {data_file}"
+        )
         rows.append(
             {
                 "delete_file_id": id_,
                 "table_id": table.id,
                 "begin_snapshot": head.snapshot,
-                "data_file_id": _id(connection, table, file),
+                "data_file_id": data_file,
                 "path": file.path,
                 "path_is_relative": True,
                 "format": "parquet",

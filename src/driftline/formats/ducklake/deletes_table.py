@@ -19,7 +19,7 @@ from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.files import DataFile, describe, local
 from driftline.formats.ducklake.rows import TableCommit
-from driftline.formats.ducklake.snapshot import DELETES, DELETES_OF, LakeState, find, latest, state_of
+from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState, find, latest, state_of
 from driftline.keys.identity import BatchKeys, FieldColumns
 from driftline.keys.memory import MemoryFile, Tidying, key_texts, name_of, nested
 from driftline.keys.memory import latest as latest_of
@@ -57,7 +57,7 @@ class DeletesTable:
     ) -> None:
         self._spark = spark
         self._catalog = catalog
-        self._name = name + DELETES
+        self._name = name + DELETES_SUFFIX
         self._uuid = uuid
         self._state, self._folder = catalog.read(lambda connection: self._loaded(connection, at))
         self._rows: RowDeletes | None = None

@@ -22,7 +22,7 @@ from driftline.errors import SetupError, no_table
 from driftline.formats.base import LastBatch, UnknownError
 from driftline.formats.ducklake.files import DeleteFile, local
 from driftline.formats.ducklake.ledger import forget
-from driftline.formats.ducklake.snapshot import DELETES, DELETES_OF, TableRow, find, latest, state_of
+from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, TableRow, find, latest, state_of
 from driftline.keys.memory import OF_BATCH
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def take_back(connection: Connection, head: LatestSnapshot, table: TableRow, sna
 
 def forget_deletes(connection: Connection, head: LatestSnapshot, name: str, snapshot: int) -> None:
     """End what a snapshot of the table ``name`` remembered as deleted."""
-    memory = find(connection, name + DELETES, head.snapshot)
+    memory = find(connection, name + DELETES_SUFFIX, head.snapshot)
     if memory is None or DELETES_OF not in state_of(connection, memory, head.snapshot).properties:
         return
     connection.execute(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
 
 MAPPING = "driftline.mapping"  # the tag that `mapping` keeps its own book in
-DELETES = "__deletes"  # behind a table's name: the table of the deletes that it remembers
+DELETES_SUFFIX = "__deletes"  # behind a table's name: the table of the deletes that it remembers
 DELETES_OF = "driftline.deletes-of"  # the tag of such a table: the uuid of the other
 # Rows that a snapshot sees, with the snapshot as the parameter, twice.
 LIVE = "begin_snapshot <= ? AND (end_snapshot IS NULL OR end_snapshot > ?)"

@@ -45,7 +45,7 @@ from driftline.formats.ducklake.files import DataFile, describe, local, removed
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder
 from driftline.formats.ducklake.rows import CommitMessage, TableCommit
-from driftline.formats.ducklake.snapshot import DELETES, DELETES_OF, LakeState
+from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState
 from driftline.formats.ducklake.sorting import top_column
 from driftline.formats.ducklake.types import duckdb_name, write_type
 from driftline.formats.ducklake.write import check_required, write
@@ -257,7 +257,7 @@ class DuckLakeTransaction:
             raise CommitConflict(f"table {table.name} was changed by another writer")
         if DELETES_OF in now.properties:
             raise UsageError(
-                f"{table.name} holds the deletes that {table.name.removesuffix(DELETES)} remembers"
+                f"{table.name} holds the deletes that {table.name.removesuffix(DELETES_SUFFIX)} remembers"
             )
         return cls(table, now, now.schema, now.table.folder, keys)
 

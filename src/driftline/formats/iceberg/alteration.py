@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from driftline.core.changelog import last_changes
-from driftline.core.changelog.retention import DELETES
+from driftline.core.changelog.retention import DELETES_BRANCH
 from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
@@ -132,7 +132,7 @@ def nulls(table: IcebergReader, java: Any, column: Field) -> NullCount:
     jvm: Any = table.spark._jvm
     metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
     refs = metadata.get("refs", {}).items()
-    heads = {ref["snapshot-id"] for name, ref in refs if ref["type"] == "branch" and name != DELETES}
+    heads = {ref["snapshot-id"] for name, ref in refs if ref["type"] == "branch" and name != DELETES_BRANCH}
     written_with = _Schemas(metadata)
     count = NullCount()
     for head in sorted(heads):
@@ -224,7 +224,7 @@ class IcebergAlteration:
             """Make the snapshot before the current one, and forget what the batch deleted."""
             transaction.manageSnapshots().rollbackTo(int(before)).commit()
             if deletes is not None:
-                transaction.newDelete().deleteFile(deletes).toBranch(DELETES).commit()
+                transaction.newDelete().deleteFile(deletes).toBranch(DELETES_BRANCH).commit()
 
         draft = self._draft(after, record, self._replace_schema, roll_back)
         draft.snapshot = int(before)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from driftline.core.changelog.retention import DELETES
+from driftline.core.changelog.retention import DELETES_BRANCH
 from driftline.core.schema.types import UNKNOWN, Schema
 from driftline.formats.iceberg.gateway import items, java_type
-from driftline.formats.iceberg.key_files import KeyFiles, KeyLookup
+from driftline.formats.iceberg.key_files import KeyFiles, may_have
 from driftline.formats.iceberg.task_files import data_file
-from driftline.keys.finder import column_at, leaf_paths
+from driftline.formats.lookup import KeyLookup
 from driftline.keys.memory import DeletedKeys, MemoryFile, Tidying, latest, name_of, nested, only
+from driftline.keys.stored import as_table, field_id
 from driftline.write import FilePlan, FileSettings, Key, NewFile, WrittenFile, write_files
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ class DeletesBranch:
 
     def find(self, keys: BatchKeys, order: int, schema: Schema) -> list[Found]:
         """Find the deletes of keys of the batch. ``schema``: the table's as the transaction began."""
-        if self._base is None or not self._base.refs().containsKey(DELETES):
+        if self._base is None or not self._base.refs().containsKey(DELETES_BRANCH):
             return []
         lookup = KeyLookup.of(keys, order, schema)
-        planned = self._key_files.planned(self._base.newScan().useRef(DELETES), list(lookup.columns))
+        planned = self._key_files.planned(self._base.newScan().useRef(DELETES_BRANCH), list(lookup.columns))
         self._files = {file["file-path"]: file for file in planned}
-        return self._key_files.find(filter(lookup.may_be_in, self._files.values()), lookup)
+        return self._key_files.find((file for file in self._files.values() if may_have(file, lookup)), lookup)
 
     def remember(self, deletes: DeletedKeys, schema: Schema) -> None:
         """Add the deletes to the branch; a new table gets it even without any.
@@ -71,16 +72,15 @@ class DeletesBranch:
         written = [self._written(name_of(now), part, nested(part.struct, columns))]
         self.file = written[0].path
         for group in tidying.groups:
-            rows = pa.Table.from_batches([self._read(file.path, part) for file in group])
+            rows = pa.concat_tables([self._read(file.path, part) for file in group])
             name = name_of(latest(group), gathered=True)
             written += [self._written(name, part, rows.combine_chunks().to_batches()[0])]
         self._commit(written, [self._files[file.path] for file in tidying.gone])
 
-    def _read(self, path: str, part: Schema) -> pa.RecordBatch:
+    def _read(self, path: str, part: Schema) -> pa.Table:
         """The rows of a file, which may be older than some of the columns."""
         with self._key_files.open(path) as stream, pq.ParquetFile(stream) as parquet:
-            rows, paths = parquet.read(), leaf_paths(parquet.schema_arrow)
-        return nested(part.struct, pa.table({str(id_): column_at(rows, at) for id_, at in paths.items()}))
+            return as_table(parquet.read(), part.struct, field_id, path)
 
     def _written(self, name: str, part: Schema, rows: pa.RecordBatch) -> WrittenFile:
         path = f"{self._key_files.location}/{name}"
@@ -91,7 +91,7 @@ class DeletesBranch:
 
     def _commit(self, written: Sequence[WrittenFile], gone: Sequence[dict[str, Any]]) -> None:
         table, jvm = self._java.table(), self._key_files.jvm
-        if table.currentSnapshot() is not None and not table.refs().containsKey(DELETES):
+        if table.currentSnapshot() is not None and not table.refs().containsKey(DELETES_BRANCH):
             self._empty_branch()
         update = self._java.newOverwrite() if gone else self._java.newAppend()
         for old in gone:
@@ -102,24 +102,24 @@ class DeletesBranch:
         keys = [Key((), UNKNOWN)] * int(spec.fields().size())
         for file in written:
             add(data_file(jvm, spec, replace(file, partition=(None,) * len(keys)), keys))
-        update.toBranch(DELETES).commit()
+        update.toBranch(DELETES_BRANCH).commit()
         self._note()
 
     def _empty_branch(self) -> None:
         """Make the branch of a table that has rows: it begins as what they are."""
-        self._java.manageSnapshots().createBranch(DELETES).commit()
+        self._java.manageSnapshots().createBranch(DELETES_BRANCH).commit()
         all_rows = java_type(self._key_files.jvm, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
-        self._java.newDelete().deleteFromRowFilter(all_rows).toBranch(DELETES).commit()
+        self._java.newDelete().deleteFromRowFilter(all_rows).toBranch(DELETES_BRANCH).commit()
         self._note()
 
     def _note(self) -> None:
-        self.snapshots.append(self._java.table().snapshot(DELETES))
+        self.snapshots.append(self._java.table().snapshot(DELETES_BRANCH))
 
 
 def remembered_file(table: Any, snapshot: Any) -> Any | None:
     """Java's object of the file with the deletes that a snapshot remembered; None if it has gone."""
     path = snapshot.summary().get(REMEMBERED)
-    if path is None or not table.refs().containsKey(DELETES):
+    if path is None or not table.refs().containsKey(DELETES_BRANCH):
         return None
-    files = (task.file() for task in items(table.newScan().useRef(DELETES).planFiles()))
+    files = (task.file() for task in items(table.newScan().useRef(DELETES_BRANCH).planFiles()))
     return next((file for file in files if file.location() == path), None)

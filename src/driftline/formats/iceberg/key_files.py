@@ -4,86 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from driftline.convert.defaults import initial_default
-from driftline.core.schema.types import Field, Primitive, Schema
+from driftline.core.schema.types import Field, Primitive
 from driftline.errors import DataError, SetupError
 from driftline.formats.iceberg.gateway import items, java_type
 from driftline.formats.iceberg.store import options_of
 from driftline.formats.iceberg.task_files import location_of
-from driftline.formats.lookup import find_rows
-from driftline.keys.finder import KeyFile, KeyFinder
+from driftline.formats.lookup import KeyLookup, find_rows
+from driftline.keys.finder import KeyFile
 from driftline.runtime import stores
 from driftline.write import local, on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.keys.identity import BatchKeys, Bounds
+    from driftline.keys.identity import Bounds
     from driftline.keys.settle import Found
-
-
-@dataclass(frozen=True, slots=True)
-class KeyLookup:
-    """Keys of a batch that are looked up. ``order``: the id of the column with a row's order; ``columns``:
-    those of the table among the columns that are read, by their ids; ``deleted``: the id of the column with
-    the mark of a delete; ``row_id``: of that with ids of rows.
-    """
-
-    keys: BatchKeys
-    order: int | None
-    columns: Mapping[int, Field]
-    deleted: int | None = None
-    row_id: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        keys: BatchKeys,
-        order: int | None,
-        schema: Schema,
-        deleted: int | None = None,
-        row_id: int | None = None,
-    ) -> KeyLookup:
-        """The look-up in a table of this schema, which may lack columns that the batch brings."""
-        ids = {*keys.ids, order, deleted}
-        columns = {f.id: f for _, f in schema.walk() if f.id in ids}
-        return cls(keys, order, columns, deleted, row_id)
-
-    @property
-    def constants(self) -> dict[int, pa.Scalar]:
-        """The values that files without one of the columns have in it."""
-        defaults = ((id_, initial_default(f)) for id_, f in self.columns.items())
-        return {id_: default for id_, default in defaults if default is not None}
-
-    def may_be_in(self, file: Mapping[str, Any]) -> bool:
-        """True if the bounds of a file do not rule out that it has a key."""
-        key_columns = (self.columns[id_] for id_ in self.keys.ids if id_ in self.columns)
-        return self.keys.may_be_in(_bounds(file, key_columns))
-
-    def size_in(self, file: Mapping[str, Any]) -> int:
-        """The bytes of the columns in a file. Raises DataError for one whose keys cannot be read."""
-        if file["file-format"].lower() != "parquet" or file.get("key-metadata"):
-            raise DataError(
-                f"{file['file-path']}: keys are not looked up in files of {file['file-format']}, nor in encrypted ones",
-                "write the table anew in Parquet first: CALL … rewrite_data_files",
-            )
-        sizes = _by_id(file, "column-sizes")
-        return sum(sizes.get(id_, 0) for id_ in self.columns) or int(file["file-size-in-bytes"])
 
 
 class KeyFiles:
     """Access to the files of a Java transaction's table, ``name``.
 
-    ``open``: opens a file, in tasks too; ``paths``: of the files that were written.
+    ``open``: opens a file, in tasks too; ``paths``: gets the paths of the files that are written.
     """
 
-    def __init__(self, spark: SparkSession, java: Any, name: str) -> None:
+    def __init__(self, spark: SparkSession, java: Any, name: str, paths: list[str]) -> None:
         self._spark = spark
         self.jvm: Any = spark._jvm
         self._java = java
@@ -98,7 +47,7 @@ class KeyFiles:
                 )
         self._options: Mapping[str, str] | None = options
         self.open = partial(_opened, options)
-        self.paths: list[str] = []
+        self._paths = paths
 
     def planned(self, scan: Any, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
         """The data files of a Java scan as Iceberg's JSON has them, each with its ``deletes``.
@@ -118,13 +67,12 @@ class KeyFiles:
         cannot be read.
         """
         constants = lookup.constants
-        sized = [(lookup.size_in(file), KeyFile(file["file-path"], constants)) for file in files]
-        finder = KeyFinder(lookup.keys, lookup.order, self.open, lookup.deleted, lookup.row_id)
-        return find_rows(self._spark.sparkContext, finder, sized)
+        sized = [(_size(file, lookup), KeyFile(file["file-path"], constants)) for file in files]
+        return find_rows(self._spark.sparkContext, lookup.finder(self.open), sized)
 
     def created(self, path: str) -> pa.NativeFile:
-        """Create a file, which is known among the `paths` from now on."""
-        self.paths.append(path)
+        """Create a file, which is known among the paths from now on."""
+        self._paths.append(path)
         if self._options is not None:
             return stores.created(path, self._options)
         place = local(path)
@@ -140,6 +88,23 @@ class KeyFiles:
 
 def _opened(options: Mapping[str, str] | None, path: str) -> pa.NativeFile:
     return pa.memory_map(str(local(path))) if options is None else stores.native(path, options)
+
+
+def may_have(file: Mapping[str, Any], lookup: KeyLookup) -> bool:
+    """True if the bounds of a file do not rule out that it has a key."""
+    key_columns = (lookup.columns[id_] for id_ in lookup.keys.ids if id_ in lookup.columns)
+    return lookup.keys.may_be_in(_bounds(file, key_columns))
+
+
+def _size(file: Mapping[str, Any], lookup: KeyLookup) -> int:
+    """The bytes of the columns in a file. Raises DataError for one whose keys cannot be read."""
+    if file["file-format"].lower() != "parquet" or file.get("key-metadata"):
+        raise DataError(
+            f"{file['file-path']}: keys are not looked up in files of {file['file-format']}, nor in encrypted ones",
+            "write the table anew in Parquet first: CALL … rewrite_data_files",
+        )
+    sizes = _by_id(file, "column-sizes")
+    return sum(sizes.get(id_, 0) for id_ in lookup.columns) or int(file["file-size-in-bytes"])
 
 
 def _by_id(file: Mapping[str, Any], name: str) -> dict[int, Any]:

@@ -11,14 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from driftline.core.schema.definition import WITH_VECTORS
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import DataError
-from driftline.formats.iceberg.key_files import KeyFiles, KeyLookup
+from driftline.formats.iceberg.key_files import KeyFiles, may_have
+from driftline.formats.lookup import KeyLookup
 from driftline.keys.settle import Found
 from driftline.keys.stored import StoredRows
 from driftline.write.positions import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 # sequence numbers, the last change of each row is that of its file.
 _ROW_ID = Field(ROW_ID, LONG, 2147483540)
 _REFERENCED = "referenced-data-file"
-_WITH_DELETES, _WITH_VECTORS = 2, 3  # versions of the format
+_WITH_DELETES = 2  # a version of the format
 
 
 class RowDelta:
@@ -71,10 +72,10 @@ class RowDelta:
                 f"{self._base.name()} has format version 1, in which no rows can be removed",
                 "upgrade it: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '3')",
             )
-        row_id = _ROW_ID.id if self._version >= _WITH_VECTORS else None
+        row_id = _ROW_ID.id if self._version >= WITH_VECTORS else None
         lookup = KeyLookup.of(keys, order, self._schema, deleted, row_id)
         planned = self._key_files.planned(self._base.newScan(), list(lookup.columns))
-        self._files = {file["file-path"]: file for file in planned if lookup.may_be_in(file)}
+        self._files = {file["file-path"]: file for file in planned if may_have(file, lookup)}
         live = map(self._live, self._key_files.find(self._files.values(), lookup))
         return [self._identified(hits) for hits in live if len(hits.positions)]
 
@@ -91,10 +92,7 @@ class RowDelta:
 
     def _live(self, hits: Found) -> Found:
         """The rows that are not deleted yet."""
-        dead = self._dead_before(hits.file)
-        if not dead:
-            return hits
-        return hits.only(~np.isin(hits.positions, np.array(dead.to_array(), np.int64)))
+        return hits.without(self._dead_before(hits.file))
 
     def _dead_before(self, path: str) -> BitMap64:
         """The rows of a data file that its delete files name."""
@@ -138,7 +136,7 @@ class RowDelta:
         """Write the delete files; returns each as Iceberg's JSON has it."""
         dead = {path: rows | self._dead_before(path) for path, rows in self._removed.items()}
         batch = uuid4().hex
-        if self._version >= _WITH_VECTORS:
+        if self._version >= WITH_VECTORS:
             return self._vectors(f"{self._key_files.location}/00000-0-{batch}-00001.puffin", dead)
         return [
             self._position_file(

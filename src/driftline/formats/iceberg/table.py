@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from driftline.core.changelog.entries import Snapshot
 from driftline.core.changelog.record import BATCH
-from driftline.core.changelog.retention import DELETES
+from driftline.core.changelog.retention import DELETES_BRANCH
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
@@ -152,7 +152,7 @@ class IcebergTable(IcebergReader):
         out = {}
         for ref_name in items(java.refs().keySet()):
             ref = java.refs().get(ref_name)
-            if ref.isBranch() and ref_name not in ("main", DELETES):
+            if ref.isBranch() and ref_name not in ("main", DELETES_BRANCH):
                 schema = java.schemas().get(java.snapshot(ref.snapshotId()).schemaId()) or java.schema()
                 parsed = from_json(json.loads(self._jvm.org.apache.iceberg.SchemaParser.toJson(schema)))
                 out[str(ref_name)] = {f.id for _, f in parsed.walk()}

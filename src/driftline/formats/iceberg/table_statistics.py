@@ -23,12 +23,11 @@ from driftline.core.columns.statistics import (
     Numbers,
     TableStatistics,
 )
+from driftline.core.schema.definition import WITH_VECTORS
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Primitive, Schema
 from driftline.formats.iceberg.bounds import numbers
 from driftline.formats.iceberg.manifests import Forgotten, MetricSum, Summation, Sums
-
-_WITH_VECTORS = 3  # version of the format
 
 
 def table_statistics(
@@ -52,7 +51,7 @@ def table_statistics(
         int(summary.get(f"total-{kind}-deletes", 0)) for kind in ("position", "equality")
     )
     # A vector goes with its data file; a delete file of positions may outlive it, and is counted still.
-    told = not by_equality and (not by_position or int(metadata["format-version"]) >= _WITH_VECTORS)
+    told = not by_equality and (not by_position or int(metadata["format-version"]) >= WITH_VECTORS)
     return TableStatistics(
         int(metadata["last-updated-ms"]),
         int(summary.get("total-data-files", 0)),

@@ -87,6 +87,7 @@ class IcebergTransaction:
         self._replaced = False
         self._files: tuple[int, ...] = ()  # source files that the batch takes
         self._ledger: str | None = None  # the path of the ledger that lists them
+        self._key_file_paths: list[str] = []  # of files with deletes that were written
         self._delta: RowDelta | None = None  # rows looked up by key
         self._deletes: DeletesBranch | None = None  # those that are remembered
         self.uncommitted = True
@@ -244,7 +245,7 @@ class IcebergTransaction:
 
     @cached_property
     def _key_files(self) -> KeyFiles:
-        return KeyFiles(self.table.spark, self._java, self.table.name)
+        return KeyFiles(self.table.spark, self._java, self.table.name, self._key_file_paths)
 
     def remove(self, rows: Mapping[str, Positions]) -> None:
         """Remove rows that were found, in the snapshot that adds the batch's own."""
@@ -443,7 +444,7 @@ class IcebergTransaction:
     def _metadata_files(self) -> list[str]:
         """The files beside the data that the transaction has written."""
         files = [] if self._ledger is None else [self._ledger]
-        files += self._key_files.paths if "_key_files" in self.__dict__ else []
+        files += self._key_file_paths
         table = self._java.table()
         own = [table.currentSnapshot()] if self._made is not None else []
         own += self._deletes.snapshots if self._deletes is not None else []
