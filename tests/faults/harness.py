@@ -74,14 +74,21 @@ class Processes:
         self.home.mkdir(parents=True, exist_ok=True)
         self.control = self._open.enter_context(Control(self.home / "control"))
         self._env = {"FAULTS_CONTROL": str(self.control.file), "LD_PRELOAD": str(shim(self.home))}
-        self.struck, self.other = Worker(self.home, self._env), Worker(self.home, {})
-        for worker in (self.struck, self.other):
-            self._open.callback(worker.stop)
-            worker.await_start()
+        self.struck, self.other = self._started(self._env), self._started({})
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
+
+    def revive(self) -> None:
+        """Starts another process that faults strike, as the one before has died."""
+        self.struck = self._started(self._env)
+
+    def _started(self, env: Mapping[str, str]) -> Worker:
+        worker = Worker(self.home, env)
+        self._open.callback(worker.stop)
+        worker.await_start()
+        return worker
 
     @contextmanager
     def killed(self) -> Iterator[Worker]:
@@ -157,6 +164,8 @@ class Bench:
         with self._processes.killed() if mode == Mode.KILL else nullcontext(self._processes.struck) as worker:
             answer = worker.ask(self.format, name, mode=mode, at=at)
             struck = self._processes.control.disarm()
+        if answer is None and mode != Mode.KILL:
+            self._processes.revive()
         if mode == Mode.FREEZE:  # other files, so that no lock of the process that goes on is on them
             shutil.copytree(self._lake, self._home / "copy")
             shutil.rmtree(self._lake)
@@ -166,6 +175,8 @@ class Bench:
             return Outcome(name, mode, at, struck, error)
         dead = mode in (Mode.KILL, Mode.FREEZE)
         wrong = self._judged(name, None if dead else answer)
+        if answer is None and not dead:
+            wrong.append("the process died")
         return Outcome(name, mode, at, struck, error.split("\n", 1)[0], wrong)
 
     def kill_again_and_again(self, name: str) -> Outcome:
