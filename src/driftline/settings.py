@@ -77,6 +77,7 @@ SETTINGS: Mapping[str, Setting] = {
     "header": Setting("Whether CSV begins with a header: `yes`, `no`, or `auto` to detect it; or the columns' names: `id,price`.", None, "auto"),
     "skip_lines": Setting("The number of lines to skip at the start of CSV.", int, "0"),
     "comment": Setting("Lines of CSV that begin with this character are skipped."),
+    "records": Setting("In JSON files: the path of the list that has the records, such as `items` or `data.rows`."),
     "hive": Setting("Whether parts of paths such as `day=2026-01-01/` become columns.", ("auto", "off"), "auto"),
     "key": Setting("The fields by which rows are known: `id`, or `region, id`. A record then writes, or replaces, its row."),
     "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
@@ -178,6 +179,8 @@ def _checked(key: str, value: str) -> str:
             _dialect({_property(name): value})
         if name in ("key", "order_by"):
             parse_paths(value)
+        if name == "records":
+            parse_path(value)
         if name == "delete_when":
             parse_condition(value)
         if name == "delete_memory":
@@ -240,6 +243,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
         allow_rewrite=value("allow_rewrite") == "true",
         contract=_contract(value, paths, row_key),
         hive=value("hive") == "auto",
+        records=parse_path(value("records")) if value("records") else (),
         csv=_dialect(properties),
         row_key=row_key,
     )

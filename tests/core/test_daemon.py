@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from driftline.runtime.daemon import without_archives
+from driftline.runtime.daemon import ending_with_spark, without_archives
 
 HOME = Path(pyspark.__file__).parent
 ARCHIVES = [
@@ -32,3 +33,13 @@ def test_a_link_to_the_same_spark_is_the_same(tmp_path: Path) -> None:
 def test_a_spark_that_is_not_the_installed_one_keeps_them(tmp_path: Path, rest: list[str]) -> None:
     path = [str(tmp_path / "python/lib/pyspark.zip"), *rest]
     assert without_archives(path, tmp_path) == path
+
+
+def test_a_worker_ends_where_spark_has_closed_its_connection() -> None:
+    def main(stream: BytesIO) -> None:
+        if not stream.read(1):
+            raise EOFError
+
+    ending_with_spark(main)(BytesIO(b"a"))
+    with pytest.raises(SystemExit):
+        ending_with_spark(main)(BytesIO())

@@ -20,6 +20,7 @@ from driftline.sources.hive import json_members, partitioned, path_fields, path_
 from driftline.verify.files import FilePart
 from driftline.verify.files import read as records_of
 from driftline.verify.job import path_values, with_values
+from driftline.verify.source_values import Cell
 
 
 def written(folder: Path, steps: dict[str, pa.Table]) -> list[str]:
@@ -81,6 +82,12 @@ def test_a_column_that_the_file_has_as_well(tmp_path: Path) -> None:
     assert rows(written(tmp_path / "4", {"day=2026-01-01": moments})) == moments.to_pylist()
     with pytest.raises(DataError, match=r"day is .* in a row, and x in the path"):
         rows(written(tmp_path / "3", {"day=x": agreed}))
+
+
+def test_values_in_paths_of_csv_are_cells() -> None:
+    path = "/f/part=1000/a.csv"
+    ((part,),) = (values.values() for values in path_values({path: path}, "csv").values())
+    assert isinstance(part, Cell) and part == "1000"
 
 
 def test_records_of_json(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def records(path: Path, content: bytes, fmt: str = "json") -> list[tuple[str, An
         pytest.param(b'{\n "a": 1\n}\n', [("1", {"a": 1})], id="one object over lines"),
         pytest.param(b'[{"a": 1},\n {"a": 2}, 3]', [("1", {"a": 1}), ("2", {"a": 2}), ("2", b"3")], id="an array"),
         pytest.param(b"[]", [], id="an empty array"),
+        pytest.param(b'["\xff", {"a": 1}]', [("1", b'"\xff"'), ("1", {"a": 1})], id="an array with text that is not UTF-8"),
         pytest.param(b'\n{"a":\n NaN}', [("2", b'{"a":\n NaN}')], id="one object that is not JSON"),
         pytest.param(b'[{"a": 1},\n{"a": ]', [("1", b'[{"a": 1},'), ("2", b'{"a": ]')], id="a broken array"),
         pytest.param(b'{"a": 1\n{"a": 2}', [("1", b'{"a": 1'), ("2", {"a": 2})], id="a broken first line"),
@@ -54,6 +55,14 @@ def records(path: Path, content: bytes, fmt: str = "json") -> list[tuple[str, An
 def test_json(tmp_path: Path, content: bytes, expected: list[tuple[str, Any]]) -> None:
     assert records(tmp_path / "a.jsonl", content) == expected
     assert records(tmp_path / "a.jsonl.gz", gzip.compress(content)) == expected
+
+
+def test_records_in_lists_of_documents(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b'{"d": {"r": [{"a": 1.50},\n 7]}}\n{"error": 1}\n{"d": {"r": null}}')
+    (part,) = parts([str(path)], "json", records=("d", "r"))
+    found = [(r.place.line, r.raw if r.record is None else r.record) for r in read(part)]
+    assert found == [(1, {"a": Decimal("1.50")}), (2, b"7"), (3, b'{"error": 1}')]
 
 
 def test_nested_deeper_than_python_reads_is_malformed(tmp_path: Path) -> None:

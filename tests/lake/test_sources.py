@@ -36,6 +36,39 @@ select 1 as i, 2L as l, 1.5f as f, 2.5d as d, 19.99bd as m, true as b, 'x' as s,
 SECOND = "select 'text' as i, 3 as l, 2.5d as f, date'2024-01-01' as d, struct('z' as n) as r, array('k') as a, 7 as fresh"
 
 
+def test_records_in_a_list_of_each_document(table: Table, tmp_path: Path) -> None:
+    answer = {
+        "total": 2,
+        "next": None,
+        "data": {"page": 1, "rows": [{"id": 1, "p": 1.5}, {"id": 2, "p": "x"}, 7]},
+    }
+    file, lines = tmp_path / "a.json", tmp_path / "b.jsonl"
+    file.write_text(json.dumps(answer, indent=1))
+    lines.write_text('{"data": {"rows": [{"id": 3}]}}\n{"error": "limit"}\n{"data": {"rows": []}}\n')
+    (hint,) = table.ingest(file, dry_run=True).hints
+    assert (
+        hint == f"{file} is one object with a list of objects: --records data.rows ingests these as records"
+    )
+    result = table.ingest([file, lines], settings={"records": "data.rows"})
+    assert (result.rows_read, result.rows_written, result.rows_quarantined) == (5, 3, 2)
+    assert result.excluded == {"total": 1, "data.page": 1}
+    assert {row.id for row in table.read().collect()} == {1, 2, 3}
+    assert table.export_quarantine(tmp_path / "waiting.jsonl") == 2
+    assert set((tmp_path / "waiting.jsonl").read_text().splitlines()) == {"7", '{"error": "limit"}'}
+    proven(table, [file, lines])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.log", '{"id": 1}\n'), ("a.txt", "id;x\n1;2\n"), ("a.tsv", "id\tx\n1\t2\n")]
+)
+def test_texts_are_read_as_what_they_hold(table: Table, tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    table.ingest(file)
+    assert [row.id for row in table.read().collect()] == [1]
+    assert table.verify([str(file)]).ok
+
+
 @pytest.mark.parametrize("fmt", ["parquet", "orc", "avro"])
 def test_files_with_a_schema(table: Table, spark: SparkSession, tmp_path: Path, fmt: str) -> None:
     first, second = tmp_path / "first", tmp_path / "second"

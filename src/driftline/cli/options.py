@@ -289,6 +289,14 @@ Comment = Annotated[
         metavar="CHAR", help="Skip lines of CSV that begin with this character.", show_default=False
     ),
 ]
+Records = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help='In JSON files: the path of the list that has the records: "items", "data.rows".',
+        show_default=False,
+    ),
+]
 Strings = Annotated[bool, typer.Option("--strings", help="Ingest all CSV cells as text.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 
@@ -310,6 +318,7 @@ class TableOptions:
     sort_by: SortBy = None
     format_version: FormatVersion = None
     set_: Sets = None
+    records: Records = None
     delimiter: Delimiter = None
     quote: Quote = None
     encoding: Encoding = None

@@ -19,12 +19,16 @@ FORMATS = {
     ".json": "json",
     ".jsonl": "json",
     ".ndjson": "json",
+    ".geojson": "json",
     ".csv": "csv",
+    ".tsv": "csv",
     ".parquet": "parquet",
     ".avro": "avro",
     ".orc": "orc",
 }
 ARCHIVE = ".zip"
+TEXTS = (".txt", ".log")  # may be of any format of text
+_DELIMITERS = "\t;,|"
 
 
 def format_by_name(path: str) -> str | None:
@@ -36,6 +40,25 @@ def format_by_name(path: str) -> str | None:
     name = Path(path.lower())
     packed = name.suffix in ENDINGS or name.suffix == ARCHIVE
     return FORMATS.get(Path(name.stem).suffix if packed else name.suffix)
+
+
+def format_by_text(head: str) -> str | None:
+    """The format that the beginning of a text shows, if any.
+
+    >>> [format_by_text(text) for text in ('{"a": 1}', "id;x\\n1;2\\n", "started, done\\nstopped\\n")]
+    ['json', 'csv', None]
+    """
+    text = head.removeprefix("\ufeff").lstrip()
+    if text.startswith(("{", "[")):
+        return "json"
+    first, second = [*text.split("\n", 2), "", ""][:2]
+    return "csv" if any(first.count(sign) == second.count(sign) > 0 for sign in _DELIMITERS) else None
+
+
+def may_be_text(path: str) -> bool:
+    """True if the ending says that the file is text, and nothing more."""
+    name = Path(path.lower())
+    return (Path(name.stem).suffix if name.suffix in ENDINGS else name.suffix) in TEXTS
 
 
 def is_packed(path: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any, TypeAlias
 from driftline.core.values.parse import TruncatedText, cut
 from driftline.errors import DataError
 from driftline.observe.json_documents import is_document, records_in
+from driftline.observe.listed import ListedRecords
 from driftline.observe.observation import Observation
 from driftline.observe.ranges import BLOCK, BOM, is_unpacked, lines_between, opened
 
@@ -77,15 +79,16 @@ class ObservedSplits:
         return next(iter(self.lines))
 
 
-def splits_of(path: str, size: int = _SPLIT) -> list[Split]:
+def splits_of(path: str, size: int = _SPLIT, *, as_documents: bool = False) -> list[Split]:
     """The splits of a file on this machine, or in a store by its URI; in order, at least one.
 
-    Raises DataError for a compressed file that is cut off or broken.
+    ``as_documents``: its lines are documents, too. Raises DataError for a compressed file that is cut off or
+    broken.
     """
     with opened(path) as (file, length):
         head = file.read(_HEAD + 1)
         is_packed = is_unpacked(file)
-    document = is_document(head[:_HEAD], whole=len(head) <= _HEAD)
+    document = as_documents or is_document(head[:_HEAD], whole=len(head) <= _HEAD)
     return Split(path, 0, length, document, packed=is_packed).cut(size)
 
 
@@ -100,22 +103,28 @@ def together(share: Share) -> Iterator[Share]:
         yield from [group] if begins else ([split] for split in group)
 
 
-def blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
-    """The lines of a split in groups, without a byte order mark; of a document its records.
+def blocks(split: Split, longest: int, listed: ListedRecords | None = None) -> Iterator[list[bytes]]:
+    """The lines of a split in groups, without a byte order mark; of a document its records, which ``listed``
+    takes out of it.
 
     Those of more than ``longest`` bytes come as `TruncatedText`. Raises DataError for a record that
     contradicts the split's ``beside``.
     """
-    as_written = _blocks(split, longest)
+    as_written = _blocks(split, longest, listed)
     if not split.beside:
         return as_written
     return ([with_members(line, split) for line in lines] for lines in as_written)
 
 
-def _blocks(split: Split, longest: int) -> Iterator[list[bytes]]:
+def _blocks(split: Split, longest: int, listed: ListedRecords | None) -> Iterator[list[bytes]]:
     with opened(split.path) as (file, _):
         if split.document:
-            yield from gathered(([record] for record in records_in(file, longest)), BLOCK)
+            if listed is None:
+                records = records_in(file, longest)
+            else:
+                documents = records_in(file, sys.maxsize)
+                records = (cut(text, longest) for document in documents for text in listed.of(document))
+            yield from gathered(([record] for record in records), BLOCK)
             return
         end = split.text_length if is_unpacked(file) else split.start + split.length
         first = split.start == 0

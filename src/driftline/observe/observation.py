@@ -79,6 +79,10 @@ class Observation:
         """Add so many tombstones."""
         return replace(self, tally=self.tally + Tally(tombstones=count)) if count else self
 
+    def with_excluded(self, counts: Counter[str]) -> Observation:
+        """Add records with a value at excluded paths."""
+        return replace(self, tally=self.tally + Tally(excluded=counts)) if counts else self
+
     @no_search()
     def placed(self, at: Callable[[Place], Place]) -> Observation:
         """Replace each place of the observation by ``at`` of it."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
 
 def without_archives(path: Sequence[str], home: Path) -> list[str]:
@@ -23,9 +24,25 @@ def without_archives(path: Sequence[str], home: Path) -> list[str]:
     return rest if Path(pyspark.origin).resolve().parent == home else list(path)
 
 
+def ending_with_spark(main: Callable[..., None]) -> Callable[..., None]:
+    """A worker's main function that ends once Spark has closed the connection, as it does behind a task that
+    failed; pyspark's own prints a traceback then, in front of the error's sentence.
+    """
+
+    def run(*streams: Any) -> None:
+        """Run the worker. Raises SystemExit where Spark has gone."""
+        try:
+            main(*streams)
+        except EOFError:
+            sys.exit(1)
+
+    return run
+
+
 if __name__ == "__main__":
     sys.path[:] = without_archives(sys.path, Path(os.environ["SPARK_HOME"]))
     sys.path_importer_cache.clear()  # what it has is read before each task
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()
+    daemon.worker_main = ending_with_spark(daemon.worker_main)
+    daemon.manager()

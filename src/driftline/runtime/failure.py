@@ -40,6 +40,7 @@ ASK_DOCTOR = "run `driftline doctor` to find the cause"
 
 # Signs of a cause, anywhere in an error's text: the
 # sentence, with what was matched, and the hint.
+_YEARS = "a date or timestamp is before the year 1 or after 9999, and Python has none of these"
 _CAUSES: tuple[tuple[str, str, str | None], ...] = (
     (r"(No space left on device|Disk quota exceeded|File too large)", "{0}", _ROOM),
     (r"OutOfMemoryError: ([^\n]+)", "Java ran out of memory: {0}", _MEMORY),
@@ -56,6 +57,7 @@ _CAUSES: tuple[tuple[str, str, str | None], ...] = (
     (r"FileNotFoundException: (.+) \(Permission denied\)", _CLOSED, _ALLOW),
     (r"\[Errno 13\] Permission denied: '([^'\n]+)'", _CLOSED, _ALLOW),
     (r"\[FAILED_READ_FILE[\w.]*\] Encountered error while reading file (.+?)\.\s", _BROKEN, WHOLE),
+    (r"ValueError: year -?\d+ is out of range|OverflowError: date value out of range", _YEARS, None),
     (r"RuntimeException: (.+) is not a Parquet file", _BROKEN, WHOLE),
     (r"Could not read file: (.+)", _BROKEN, WHOLE),
 )

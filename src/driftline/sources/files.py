@@ -11,7 +11,8 @@ from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple
 
 from driftline.errors import DataError, UsageError
-from driftline.observe.endings import FORMATS, format_by_name, is_archive
+from driftline.observe.endings import FORMATS, format_by_name, format_by_text, is_archive, may_be_text
+from driftline.observe.ranges import opened
 from driftline.runtime.stores import Uri, is_stored, mapped, version
 from driftline.sources.archives import format_in
 from driftline.sources.buckets import listing
@@ -19,6 +20,7 @@ from driftline.sources.folders import below, glob_base, matching, mode, outside
 from driftline.sources.pipes import STDIN, is_pipe
 from driftline.sources.web import is_url, shown
 
+_HEAD = 2**16  # bytes that show the format of a text
 # SQL of the path of the file that a row came from, which Spark has as a URI.
 ROW_FILE = "url_decode(replace(regexp_replace(_metadata.file_path, '^file:/+', '/'), '+', '%2B'))"
 
@@ -51,19 +53,30 @@ def expand(
 
 
 def format_of(path: str) -> str:
-    """The format that the ending shows, or that of the files in an archive.
+    """The format that the ending shows, or that of the files in an archive; of `.txt` and `.log` that of
+    the text.
 
     >>> format_of("a/b.jsonl.gz")
     'json'
     """
     name = shown(path) if is_url(path) else path
-    kind = format_in(path) if is_archive(path) and not is_url(path) else format_by_name(name)
+    kind = _shown_format(path)
+    if kind is None and may_be_text(name) and not (is_url(path) or is_pipe(path)):
+        with opened(path) as (file, _):
+            kind = format_by_text(file.read(_HEAD).decode(errors="replace"))
     if kind is None:
         raise UsageError(
             f"{name}: unknown file extension",
             hint="pass --format json, csv, parquet, avro or orc",
         )
     return kind
+
+
+def _shown_format(path: str) -> str | None:
+    """The format that the name shows, or those of an archive's files."""
+    if is_archive(path) and not is_url(path):
+        return format_in(path)
+    return format_by_name(shown(path) if is_url(path) else path)
 
 
 def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
@@ -104,10 +117,9 @@ def _stored(source: str, fmt: str | None) -> list[str]:
 
 def _known(path: str) -> bool:
     try:
-        format_of(path)
-    except UsageError:
+        return _shown_format(path) is not None
+    except UsageError:  # of an archive
         return False
-    return True
 
 
 class Stamp(NamedTuple):

@@ -6,11 +6,14 @@ likely.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
@@ -23,6 +26,7 @@ from driftline.observe.json_files import (
     splits_of,
 )
 from driftline.observe.json_lines import JsonObserver
+from driftline.observe.listed import lists_of_records
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
 from driftline.readers.deletes import DeleteFilter
@@ -63,7 +67,8 @@ class JsonFiles(Source):
 
     def _splits(self, settings: Settings) -> Sequence[Split]:
         """At least two splits a core, where the files can be cut so."""
-        splits = [split for of_file in mapped(splits_of, self.files) for split in of_file]
+        cut = partial(splits_of, as_documents=bool(settings.records))
+        splits = [split for of_file in mapped(cut, self.files) for split in of_file]
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
         members = json_members(self.texts) if settings.hive else {}
         return [
@@ -86,8 +91,9 @@ class JsonScan(BatchScan):
 
     def is_cut_for(self, request: ScanRequest) -> bool:
         """True if another request has the same splits."""
-        mine = self.request
-        return (mine.settings.hive, mine.versions) == (request.settings.hive, request.versions)
+        mine, other = self.request.settings, request.settings
+        same_cut = (mine.hive, mine.records) == (other.hive, other.records)
+        return same_cut and self.request.versions == request.versions
 
     def _conversion(self, plan: Plan, struct: Struct, seen: Observation) -> JsonRows:
         return JsonRows.of(plan, struct, self.terms, seen).beginning_with(self.first)
@@ -139,13 +145,25 @@ class JsonScan(BatchScan):
         return [split.line - 1 for split in self.splits]
 
     def _notes(self, seen: Observation) -> Sequence[str]:
-        """Files with text that is not UTF-8."""
+        """Files with text that is not UTF-8, and documents that may have their records in a list."""
         not_utf8 = [bad.place.source for bad in seen.tally.reasons if bad.reason.startswith(NOT_UTF8)]
         return [
             f"JSON is read as UTF-8, and not all of {file} is that: "
             "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
             for file in dict.fromkeys(not_utf8)
-        ]
+        ] + list(self._records_inside(seen))
+
+    def _records_inside(self, seen: Observation) -> Iterator[str]:
+        """The flag that takes records out of documents, where each file is one object with one list of
+        objects.
+        """
+        one_each = seen.tally.records == len(self.splits) and not seen.tally.malformed
+        if self.settings.records or not one_each or not all(split.document for split in self.splits):
+            return
+        paths = list(lists_of_records(seen.shape))
+        if len(paths) == 1:
+            flag = f"--records {shlex.quote(spelled_path(paths[0]))}"
+            yield f"{self.splits[0].path} is one object with a list of objects: {flag} ingests these as records"
 
     @property
     def _size(self) -> int:

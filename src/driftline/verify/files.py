@@ -23,7 +23,7 @@ from driftline.verify.cells import (
     said_names,
     without_titles,
 )
-from driftline.verify.json_texts import MalformedText, Text, of_file, of_lines, parse
+from driftline.verify.json_texts import MalformedText, Text, listed, of_file, of_lines, parse
 from driftline.verify.json_texts import lines as lines_of
 from driftline.verify.packed import is_packed, unpacked
 from driftline.verify.source_values import Cell
@@ -31,6 +31,7 @@ from driftline.verify.source_values import Cell
 _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20
 LONGEST = 128 * 2**20  # bytes of a record, where the table does not say
+_ANY = 2**40  # bytes of a document whose records are in a list
 _SHOWN = 4 * 2**10  # bytes of a longer one that the quarantine has
 _NOTHING = CsvDialect()
 
@@ -72,7 +73,8 @@ class Read:
 class FilePart:
     """A file, or the lines of it that begin within these bytes (``end`` None: the whole file).
 
-    ``size``: bytes on disk; ``longest``: bytes that a record of JSON may have; ``dialect``: of CSV.
+    ``size``: bytes on disk; ``longest``: bytes that a record of JSON may have; ``dialect``: of CSV;
+    ``records``: the keys that lead to the list of records in each document of JSON.
     """
 
     file: str
@@ -82,20 +84,26 @@ class FilePart:
     size: int = 0
     longest: int = LONGEST
     dialect: CsvDialect = _NOTHING
+    records: Sequence[str] = ()
 
 
 def parts(
-    files: Sequence[str], fmt: str, longest: int = LONGEST, dialect: CsvDialect = _NOTHING
+    files: Sequence[str],
+    fmt: str,
+    longest: int = LONGEST,
+    dialect: CsvDialect = _NOTHING,
+    records: Sequence[str] = (),
 ) -> list[FilePart]:
     """Cut files into pieces, each of at most one task's size; only plain files of JSON lines are cut.
 
-    ``longest``: bytes that a record of JSON may have; ``dialect``: of CSV.
+    The other arguments are those of the parts.
     """
     out = []
     for file in files:
         size = _size(file)
-        if fmt != "json" or size <= _CHUNK or _packed(file) or not _begins_with_a_record(file, longest):
-            out.append(FilePart(file, fmt, size=size, longest=longest, dialect=dialect))
+        is_whole = fmt != "json" or records or size <= _CHUNK or _packed(file)
+        if is_whole or not _begins_with_a_record(file, longest):
+            out.append(FilePart(file, fmt, size=size, longest=longest, dialect=dialect, records=records))
         else:
             ends = [(start, min(start + _CHUNK, size)) for start in range(0, size, _CHUNK)]
             out += [FilePart(file, fmt, start, end, end - start, longest) for start, end in ends]
@@ -128,6 +136,9 @@ def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]
     """
     if part.fmt == "csv":
         yield from _csv(part.file, part.dialect)
+        return
+    if part.records:
+        yield from _listed(part)
         return
     for start, text in texts(part):
         if lines is None or text.line in lines:
@@ -170,6 +181,17 @@ def _read(part: FilePart, place: SourcePlace, raw: bytes) -> Read:
         return Read(place, parse(raw))
     except MalformedText as error:
         return Read(place, None, raw, str(error))
+
+
+def _listed(part: FilePart) -> Iterator[Read]:
+    """The records in the lists of a file's documents, numbered as lines."""
+    with opened(part.file) as packed:
+        found = chain.from_iterable(
+            listed(text.raw, part.records) for text in of_file(unpacked(packed, part.file), _ANY)
+        )
+        for number, (raw, is_record) in enumerate(found, 1):
+            place = SourcePlace(part.file, 0, number)
+            yield _read(part, place, raw) if is_record else Read(place, None, raw, "it has no such list")
 
 
 def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:

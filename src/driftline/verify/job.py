@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from driftline.core.planning.contract import parse_path
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import to_json
@@ -43,7 +44,7 @@ from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.json_texts import parse
 from driftline.verify.left import listed, nearest, not_quarantined, order, quarantined_again
 from driftline.verify.moments import moment
-from driftline.verify.source_values import ValueSettings
+from driftline.verify.source_values import Cell, ValueSettings
 from driftline.verify.typed_files import floats_in, read_columns, readable
 from driftline.verify.verdict import LISTED, Verdict
 from driftline.verify.whole_columns import ColumnMatching
@@ -87,7 +88,7 @@ def _texts(path: str) -> dict[str, str]:
 
 def _kind(texts: Sequence[str], fmt: str) -> Callable[[str], Any]:
     if fmt == "csv":
-        return str
+        return Cell
     if all(_WHOLE.fullmatch(text) and int(text) in _LONGS for text in texts):
         return int
     if all(_is_float(text) for text in texts):
@@ -173,7 +174,10 @@ def verify(
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         cores = spark.sparkContext.defaultParallelism
         longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
-        tasks = grouped(parts(sources, fmt, longest, dialect), cores) if fmt in TEXTS else []
+        listed = properties.get("driftline.records", "")
+        records = parse_path(listed) if listed else ()
+        cut = parts(sources, fmt, longest, dialect, records) if fmt in TEXTS else []
+        tasks = grouped(cut, cores) if cut else []
         reads, floats = _reads(spark, sources, fmt, tasks)
         in_paths = _values_in_paths(sources, names or {}, fmt, properties)
         if in_paths:
@@ -189,7 +193,7 @@ def verify(
         check = _Finding(Comparison.by(terms), reads, quarantined)
         verdict = None
         columns = check.comparison.meeting.record.columns
-        by_columns = fmt == "json" and tasks and not in_paths
+        by_columns = fmt == "json" and tasks and not in_paths and not records
         if by_columns and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
         return verdict or check.verdict(reads, rows(stored))

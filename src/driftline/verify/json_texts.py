@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import BufferedReader, BytesIO
 from itertools import chain
 from typing import IO, Any, NamedTuple
+
+import msgspec
 
 from driftline.verify.packed import Stream, pieces
 from driftline.verify.source_values import number
@@ -87,6 +89,23 @@ def _levels(value: Any) -> int:
         level = [x for outer in level for x in (outer.values() if isinstance(outer, dict) else outer)]
         n += 1
     return n
+
+
+def listed(document: bytes, keys: Sequence[str]) -> Iterator[tuple[bytes, bool]]:
+    """The texts of the elements of a list that these keys lead to; the document, with False, without one.
+
+    >>> list(listed(b'{"a": {"b": [{"c": 1.50}]}}', ["a", "b"])), list(listed(b'{"a": 1}', ["a", "b"]))
+    ([(b'{"c": 1.50}', True)], [(b'{"a": 1}', False)])
+    """
+    raw = msgspec.Raw(document)
+    try:
+        for key in keys:
+            raw = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[key]
+        elements = msgspec.json.decode(raw, type=list[msgspec.Raw] | None)
+    except (KeyError, ValueError, RecursionError):
+        yield document, False
+    else:
+        yield from ((bytes(element), True) for element in elements or ())
 
 
 # Lines --------------------------------------------------------------------------------------------------
@@ -171,7 +190,8 @@ def _is_of_values(head: bytes) -> bool:
 
 def _is_a(kind: type, raw: bytes) -> bool:
     try:
-        return isinstance(_STRUCTURE.decode(raw.decode()), kind)
+        # A character for each byte: a text in it may be no UTF-8.
+        return isinstance(_STRUCTURE.decode(raw.decode("latin-1")), kind)
     except (ValueError, RecursionError):
         return False
 

@@ -29,6 +29,7 @@ class Settings:
     away. ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the
     `widen` policy may write columns anew. ``max_record_bytes``: of a record's text. ``contract``: the
     settings of paths. ``csv``: the dialect. ``hive``: folders in paths, `day=2026-01-01/`, are columns.
+    ``records``: in files of JSON, the path of the list of records in each document, none if it is one.
     ``as_text``: types that the table's format lacks, whose values become text. ``row_key``: how rows are
     known, None where each record is a row.
     """
@@ -46,6 +47,7 @@ class Settings:
     contract: Contract = field(default_factory=Contract)
     csv: Dialect = field(default_factory=Dialect)
     hive: bool = True
+    records: Path = ()
     as_text: frozenset[Primitive] = frozenset()
     row_key: RowKey | None = None
 

@@ -17,6 +17,7 @@ MAX_DEPTH = (
 )
 
 NOT_UTF8 = "invalid UTF-8"  # how that reason begins
+_ELLIPSIS = "…".encode()
 _SHOWN = 4 * 2**10  # bytes that are kept of a text that is too long
 
 # Escapes that are whole characters. What is left of a valid text's backslashes is a lone surrogate.
@@ -45,6 +46,24 @@ class TruncatedText(bytes):
     longest: int
 
 
+class UnlistedDocument(bytes):
+    """A document without a list of records at ``path``, with an ellipsis behind it, so that it is no JSON."""
+
+    path: str
+
+    @classmethod
+    def of(cls, document: bytes, path: str) -> UnlistedDocument:
+        """Mark a document."""
+        marked = cls(document + _ELLIPSIS)
+        marked.path = path
+        return marked
+
+    @property
+    def document(self) -> bytes:
+        """The document as it was read."""
+        return bytes(self).removesuffix(_ELLIPSIS)
+
+
 def cut(text: bytes, longest: int) -> bytes:
     """The text, or a `TruncatedText` of one that is longer than this many bytes.
 
@@ -53,7 +72,7 @@ def cut(text: bytes, longest: int) -> bytes:
     """
     if len(text) <= longest:
         return text
-    beginning = TruncatedText(text[:_SHOWN] + "…".encode())
+    beginning = TruncatedText(text[:_SHOWN] + _ELLIPSIS)
     beginning.longest = longest
     return beginning
 
@@ -93,6 +112,8 @@ def parse(line: bytes) -> dict[str, object]:
     """The record of one line, with numbers as `Number`; of duplicate keys the last. Raises Malformed."""
     if isinstance(line, TruncatedText):
         raise Malformed(f"longer than {line.longest} bytes, which the setting max_record_bytes allows")
+    if isinstance(line, UnlistedDocument):
+        raise Malformed(f"no list at {line.path}, where the setting records looks for records")
     try:
         record = _decode(line.decode())
     except UnicodeDecodeError as error:

@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.place import Place
+from driftline.core.values.parse import UnlistedDocument
 from driftline.observe.json_files import ObservedSplits, Share, blocks, together
 from driftline.observe.json_lines import JsonObserver, Why
+from driftline.observe.listed import ListedRecords
 from driftline.observe.observation import Observation
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
@@ -54,6 +56,8 @@ class OpenSplits:
         make, self._deletes = reader.make, DeleteFilter.of(reader.terms)
         observer = _observer(reader.terms) if make is None else make.observer()
         self._lines = LineTask(observer, make, self._deletes)
+        records = reader.terms.settings.records
+        self._listed = ListedRecords(records) if records else None
         self._parts: list[ObservedSplits] = []
         self._part = 0  # the number of its first split
 
@@ -65,6 +69,8 @@ class OpenSplits:
             counts: dict[int, int] = {}
             yield from gathered(self._runs(splits, counts), weight)
             seen = self._lines.observed()
+            if self._listed is not None:
+                seen = seen.with_excluded(self._listed.taken())
             if not self._parts and self._reader.make is None:
                 # The first part itself tells where that was seen: its lines are yet to be numbered.
                 self._lines = LineTask(_observer(self._reader.terms, _behind_all(seen)), None, self._deletes)
@@ -91,7 +97,7 @@ class OpenSplits:
         """The lines of the splits, which are counted by the split's number."""
         for number, split in splits:
             first = line = split.line if self._reader.numbered else 1
-            for lines in blocks(split, self._reader.terms.settings.max_record_bytes):
+            for lines in blocks(split, self._reader.terms.settings.max_record_bytes, self._listed):
                 yield Run(lines, split.path, line, partial(_reject, split.path, line, lines))
                 line += len(lines)
             counts[number] = line - first
@@ -116,4 +122,6 @@ def weight(run: Run) -> tuple[int, int]:
 
 
 def _reject(path: str, first: int, lines: Sequence[bytes], at: int, why: Why) -> Reject:
-    return Reject(Origin(path, first + at), lines[at], why)
+    line = lines[at]
+    raw = line.document if isinstance(line, UnlistedDocument) else line
+    return Reject(Origin(path, first + at), raw, why)
