@@ -204,6 +204,13 @@ def test_records_of() -> None:
     assert list(records_of(b"[{]")) == [b"[{]"]
 
 
+def test_an_element_that_is_no_json_is_one_alone() -> None:
+    elements = [b'{"a": 1}', b'{"a": "\\ud800"}', b"NaN", b'"\xff"']
+    assert list(records_of(b"[" + b", ".join(elements) + b"]")) == elements
+    broken = b'[{"a": 1}, {"a": ]'
+    assert list(records_of(broken)) == [broken]
+
+
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         splits_of(str(tmp_path / "none.jsonl"))

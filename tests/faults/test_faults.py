@@ -32,6 +32,7 @@ SAMPLE = [
     ("sqlite", "ingest by key", Mode.FREEZE, 0.6),
     ("duckdb", "ingest", Mode.FREEZE, 0.97),
     ("duckdb", "alter", Mode.FREEZE, 0.5),
+    ("duckdb", "capture by key", Mode.FULL, 0.04),
 ]
 
 

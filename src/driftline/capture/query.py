@@ -227,7 +227,10 @@ def start(capture: Capture, flow: Flow, every: float | None, stack: ExitStack) -
         {"availableNow": True} if every is None else {"processingTime": f"{round(every * 1000)} milliseconds"}
     )
     writer = flow.stream().writeStream.option("checkpointLocation", capture.checkpoint.spark)
-    query = writer.trigger(**trigger).foreachBatch(runner).start()
+    try:
+        query = writer.trigger(**trigger).foreachBatch(runner).start()
+    except (PySparkException, Py4JError) as error:
+        raise runner.in_words(error) from error
     runner.stream = str(query.id)
     runner.started.set()
     return CaptureQuery(query, runner, flow, stack.pop_all(), _AN_HOUR if every is None else every / 2)
@@ -256,7 +259,7 @@ class _Runner:
                 for number in self.flow.batches(epoch):
                     self._bring(frame, number)
             except BaseException as error:  # Spark would make text of it
-                self.error = self.error or self._ours(error)
+                self.error = self.error or self.in_words(error)
                 raise
 
     def _bring(self, frame: DataFrame, number: int) -> None:
@@ -290,7 +293,7 @@ class _Runner:
         result = replace(result, hints=(*result.hints, *flow.notes(number)))
         capture.on_batch(Batch(capture.name, number, result, result.tombstones, lag, lost))
 
-    def _ours(self, error: BaseException) -> BaseException:
+    def in_words(self, error: BaseException) -> BaseException:
         """The error, or the one that the flow explains it with."""
         cause = error.__cause__ if isinstance(error, DriftlineError) else error
         if not isinstance(cause, PySparkException | Py4JError):

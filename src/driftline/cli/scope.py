@@ -116,6 +116,15 @@ class Invocation:
             return located("ducklake", configured.ducklake, configured.lake).tables()
         return table_names(configured.lake, "lake") if is_embedded(configured.catalog) else None
 
+    def tables(self) -> list[str] | None:
+        """The names of the lake's tables; None if there is no lake yet, or it takes Spark to know them."""
+        from driftline.runtime.session import is_embedded
+
+        configured = self.config
+        if configured.ducklake is not None or not is_embedded(configured.catalog):
+            return None
+        return table_names(configured.lake, "lake", views=False)
+
     def offline(self, table: str) -> OfflineTable | None:
         """The table read from its metadata files, without Spark; None if only the catalog knows it."""
         from driftline.runtime.session import is_embedded

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from driftline.cli.options import Json
+from driftline.core.schema.table_name import QUARANTINE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from driftline.cli.scope import Invocation
     from driftline.stats import Stats
 
 
@@ -17,16 +21,37 @@ def tables(context: typer.Context, json: Json = False) -> None:
     from driftline.cli.terminal import Progress, put, show
     from driftline.report.stats_text import lake
 
-    with Progress() as progress:
-        opened = context.obj.open(progress, must_exist=True)
-        progress.phase("looking at the tables")
-        rows = opened.stats().tables
+    rows = _without_spark(context.obj)
+    if rows is None:
+        with Progress() as progress:
+            opened = context.obj.open(progress, must_exist=True)
+            progress.phase("looking at the tables")
+            rows = opened.stats().tables
     if json:
         put([_summary(row) for row in rows])
     elif not rows:
         typer.echo("no tables yet: driftline ingest FILES --into NAMESPACE.TABLE makes one")
     else:
         show(lake(rows))
+
+
+def _without_spark(scope: Invocation) -> Sequence[Stats] | None:
+    """The tables from their metadata files; None if it takes Spark to read one of them."""
+    names = scope.tables()
+    if names is None:
+        return None
+    found = [_in_short(scope, name) for name in sorted({name.removesuffix(QUARANTINE) for name in names})]
+    known = [summary for summary in found if summary is not None]
+    return known if len(known) == len(found) else None
+
+
+def _in_short(scope: Invocation, name: str) -> Stats | None:
+    from driftline.stats.offline import stats, waiting_alone
+
+    if table := scope.offline(name):
+        return stats(table, in_short=True)
+    quarantine = scope.offline(name + QUARANTINE)
+    return waiting_alone(name, quarantine) if quarantine else None
 
 
 def _summary(stats: Stats) -> dict[str, object]:

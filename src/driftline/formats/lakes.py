@@ -37,10 +37,9 @@ class OfflineTable(Protocol):
         """The statistics of the columns of ``schema`` from metadata; None if it takes Spark to read them."""
         ...
 
-    def is_empty(self, name: str) -> bool:
-        """True if another table of this lake has no records, or does not exist.
-
-        False also if that cannot be known.
+    def rows_of(self, name: str) -> int | None:
+        """The number of rows of another table of this lake, 0 if it does not exist; None if it takes Spark to
+        know.
         """
         ...
 

@@ -29,11 +29,13 @@ def offline(folder: Path, catalog: str, name: str) -> OfflineTable | None:
     return OfflineIcebergTable.of(folder, catalog, name)
 
 
-def table_names(folder: Path, catalog: str) -> list[str] | None:
-    """The tables and views of an embedded Iceberg lake, without Spark; None where its catalog is not read."""
+def table_names(folder: Path, catalog: str, *, views: bool = True) -> list[str] | None:
+    """The tables, and ``views``, of an embedded Iceberg lake, without Spark; None where its catalog is not
+    read.
+    """
     from driftline.formats.iceberg.offline import table_names
 
-    return table_names(folder, catalog)
+    return table_names(folder, catalog, views=views)
 
 
 def _ducklake(catalog: str, folder: Path) -> Location:

@@ -92,7 +92,9 @@ def records_of(document: bytes) -> Iterator[bytes]:
         try:
             elements = msgspec.json.decode(text, type=list[msgspec.Raw])
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            yield text
+            # One element that is no JSON is rejected alone, as it is in a large document.
+            is_array = _begins(text.decode("latin-1"), whole=True) == len(text)
+            yield from _Pieces(text, None, len(text)) if is_array else [text]
         else:
             yield from map(bytes, elements)
         return
@@ -110,7 +112,7 @@ class _Pieces:
         # A character for each byte, and the same braces and quotes.
         self._chars = window.removeprefix(BOM).decode("latin-1")
         self._at = _end_of(_BLANKS, self._chars, 0)
-        self._array = file is not None and self._chars.startswith("[", self._at)
+        self._array = self._chars.startswith("[", self._at)
 
     def __iter__(self) -> Iterator[bytes]:
         if self._array:

@@ -11,6 +11,7 @@ from rich.tree import Tree
 from driftline.core.schema.naming import MARK, by_key, marked_key
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Field, Schema, Struct, Type, children, dotted, leaves, peel
+from driftline.core.values.counted import counted
 from driftline.report.lines import clean, short
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def schema(name: str, schema: Schema, mark: str = MARK) -> Tree:
     """A schema as a tree: names, types, ids, which field an evolved column holds, docs."""
     count = leaves(schema.struct)
     tree = Tree(
-        Text.assemble((clean(name), "bold"), (f"  {count} columns, schema {schema.id}", "dim")),
+        Text.assemble((clean(name), "bold"), (f"  {counted(count, 'column')}, schema {schema.id}", "dim")),
         guide_style="dim",
     )
     _grow(tree, schema.struct, schema.identifiers, mark)

@@ -26,6 +26,7 @@ select metadata_location from iceberg_tables
 where catalog_name = ? and table_namespace = ? and table_name = ? and coalesce(iceberg_type, 'TABLE') = 'TABLE'
 """
 _NAMES = "select table_namespace || '.' || table_name from iceberg_tables where catalog_name = ?"
+_NO_VIEWS = " and coalesce(iceberg_type, 'TABLE') = 'TABLE'"
 _BUSY = 20.0  # seconds to wait for a process that writes
 _MANIFESTS = 8 * 2**20  # bytes, of more than which Spark makes shorter work
 _DELETED = 2
@@ -89,15 +90,20 @@ class OfflineIcebergTable:
         except Exception:  # whatever is wrong with a file, Spark reports it
             return None
 
-    def is_empty(self, name: str) -> bool:
-        """True if another table of this lake has no records, or does not exist; False if that is unknown."""
+    def rows_of(self, name: str) -> int | None:
+        """The number of rows of another table of this lake, 0 if it does not exist; None if it takes Spark to
+        know.
+        """
         try:
             if _located(*self._lake, name) is None:
-                return True
+                return 0
         except sqlite3.Error:
-            return False
+            return None
         table = OfflineIcebergTable.of(*self._lake, name)
-        return table is not None and table.entries() == []
+        entries = None if table is None else table.entries()
+        if entries is None or not all(entry.is_data for entry in entries):
+            return None
+        return sum(entry.records for entry in entries)
 
 
 def _entries(manifests: str) -> Iterator[ManifestEntry]:
@@ -133,11 +139,12 @@ def _avro(location: str) -> list[Any]:
         return list(reader(file))
 
 
-def table_names(lake: Path, catalog: str) -> list[str] | None:
-    """The lake's tables and views by ``namespace.table``; None if its catalog cannot be read."""
+def table_names(lake: Path, catalog: str, *, views: bool = True) -> list[str] | None:
+    """The lake's tables, and ``views``, by ``namespace.table``; None if its catalog cannot be read."""
+    names = _NAMES if views else _NAMES + _NO_VIEWS
     try:
         with closing(_opened(lake)) as database:
-            return [name for (name,) in database.execute(_NAMES, (catalog,))]
+            return [name for (name,) in database.execute(names, (catalog,))]
     except sqlite3.Error:
         return None
 
