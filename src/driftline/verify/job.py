@@ -173,11 +173,7 @@ def verify(
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         cores = spark.sparkContext.defaultParallelism
-        longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
-        listed = properties.get("driftline.records", "")
-        records = parse_path(listed) if listed else ()
-        cut = parts(sources, fmt, longest, dialect, records) if fmt in TEXTS else []
-        tasks = grouped(cut, cores) if cut else []
+        tasks = grouped(_parts(sources, fmt, properties), cores) if fmt in TEXTS else []
         reads, floats = _reads(spark, sources, fmt, tasks)
         in_paths = _values_in_paths(sources, names or {}, fmt, properties)
         if in_paths:
@@ -193,10 +189,18 @@ def verify(
         check = _Finding(Comparison.by(terms), reads, quarantined)
         verdict = None
         columns = check.comparison.meeting.record.columns
-        by_columns = fmt == "json" and tasks and not in_paths and not records
+        by_columns = fmt == "json" and tasks and not in_paths and not tasks[0][0].records
         if by_columns and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
         return verdict or check.verdict(reads, rows(stored))
+
+
+def _parts(sources: Sequence[str], fmt: str, properties: Mapping[str, str]) -> list[FilePart]:
+    """The parts of text files, read as the table's properties say."""
+    longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
+    listed = properties.get("driftline.records", "")
+    records = parse_path(listed) if listed else ()
+    return parts(sources, fmt, longest, CsvDialect.of(properties), records)
 
 
 def _values_in_paths(
