@@ -10,6 +10,7 @@ import pytest
 from driftline.formats.iceberg import offline
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
+from driftline.stats.offline import stats, waiting_alone
 
 pytestmark = pytest.mark.iceberg_only("reads Iceberg's metadata files")
 
@@ -61,3 +62,26 @@ def test_a_log_that_was_cleaned(
     assert past.whole, "the table remembers its changes"
     monkeypatch.setattr(offline, "_read", lambda _: None)  # the current one is gone, too
     assert OfflineIcebergTable.of(folder, "lake", table_name) is None
+
+
+def test_the_numbers_of_tables(lake: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
+    table = ingested(lake, table_name, tmp_path / "in.jsonl")
+    (tmp_path / "bad.jsonl").write_text('{"a": 2}\nno record\n')
+    table.ingest(tmp_path / "bad.jsonl")
+    found = OfflineIcebergTable.of(folder, "lake", table_name)
+    assert found is not None
+    short, whole = stats(found, in_short=True), table.stats()
+    assert short is not None and stats(found) is None, "the reasons of quarantined records take Spark"
+    for number in ("records", "leaves", "quarantined", "waiting_values"):
+        assert getattr(short, number) == getattr(whole, number), number
+    assert len(short.drifted) == len(whole.drifted) == 1
+
+
+def test_a_feed_that_failed_whole(lake: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("no record\nno record either\n")
+    lake.table(table_name).ingest(tmp_path / "bad.jsonl")
+    quarantine = OfflineIcebergTable.of(folder, "lake", f"{table_name}__quarantine")
+    assert quarantine is not None
+    short, whole = waiting_alone(table_name, quarantine), lake.table(table_name).stats()
+    assert short is not None
+    assert (short.records, short.quarantined) == (whole.records, whole.quarantined) == (0, 2)
