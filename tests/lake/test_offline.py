@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from driftline.cli import complete
 from driftline.formats.iceberg import offline
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
@@ -85,3 +88,19 @@ def test_a_feed_that_failed_whole(lake: Lake, folder: Path, table_name: str, tmp
     short, whole = waiting_alone(table_name, quarantine), lake.table(table_name).stats()
     assert short is not None
     assert (short.records, short.quarantined) == (whole.records, whole.quarantined) == (0, 2)
+
+
+def test_the_shell_completes_tables_columns_and_settings(
+    lake: Lake, folder: Path, table_name: str, tmp_path: Path
+) -> None:
+    ingested(lake, table_name, tmp_path / "in.jsonl")
+    context: Any = SimpleNamespace(
+        parent=SimpleNamespace(params={"lake": str(folder), "config": None}), params={"table": table_name}
+    )
+    assert table_name in complete.tables(context, table_name[:3])
+    assert list(complete.tables(context, "nothing")) == []
+    assert list(complete.fields(context, "b")) == ["b", "b.c"]
+    context.params["table"] = "no.such"
+    assert list(complete.fields(context, "")) == []
+    assert list(complete.settings("on_c")) == ["on_conflict="]
+    assert list(complete.settings("on_conflict=f")) == ["on_conflict=fail"]

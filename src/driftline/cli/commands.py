@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from driftline import __version__
-from driftline.cli import log
+from driftline.cli import complete, log
 from driftline.cli.alter import alter
 from driftline.cli.capture import capture
 from driftline.cli.clean import clean
@@ -162,7 +162,13 @@ def verify(
     context: typer.Context,
     sources: Sources,
     table: Annotated[
-        str, typer.Option(metavar="NAMESPACE.TABLE", callback=named, help="The table to check.")
+        str,
+        typer.Option(
+            metavar="NAMESPACE.TABLE",
+            callback=named,
+            help="The table to check.",
+            autocompletion=complete.tables,
+        ),
     ],
     format: FormatOption = None,  # noqa: A002
     exactly: Annotated[

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from driftline.cli import complete
 from driftline.core.schema.table_name import must_take_records, table_parts
 from driftline.errors import UsageError
 from driftline.settings import as_properties
@@ -86,16 +87,31 @@ def filled(context: typer.Context, name: str) -> str:
 
 Into = Annotated[
     str,
-    typer.Option(metavar="NAMESPACE.TABLE", callback=filled, help="The table; created if it does not exist."),
+    typer.Option(
+        metavar="NAMESPACE.TABLE",
+        callback=filled,
+        help="The table; created if it does not exist.",
+        autocompletion=complete.tables,
+    ),
 ]
 TableName = Annotated[
     str,
-    typer.Argument(metavar="NAMESPACE.TABLE", callback=named, help="The table.", show_default=False),
+    typer.Argument(
+        metavar="NAMESPACE.TABLE",
+        callback=named,
+        help="The table.",
+        show_default=False,
+        autocompletion=complete.tables,
+    ),
 ]
 AnyTable = Annotated[
     str | None,
     typer.Argument(
-        metavar="[NAMESPACE.TABLE]", callback=named, help="The table; all with --all.", show_default=False
+        metavar="[NAMESPACE.TABLE]",
+        callback=named,
+        help="The table; all with --all.",
+        show_default=False,
+        autocompletion=complete.tables,
     ),
 ]
 PerFile = Annotated[
@@ -121,7 +137,11 @@ FormatOption = Annotated[
 Sets = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="A setting of the table; may be repeated.", show_default=False
+        "--set",
+        metavar="KEY=VALUE",
+        help="A setting of the table; may be repeated.",
+        show_default=False,
+        autocompletion=complete.settings,
     ),
 ]
 Hints = Annotated[

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from driftline.cli import complete
 from driftline.cli.options import Json, TableName
 from driftline.core.planning.contract import parse_path
 from driftline.core.schema.type_text import parse_type
@@ -16,7 +17,13 @@ def resolve(
     context: typer.Context,
     table: TableName,
     field: Annotated[
-        str, typer.Argument(metavar="FIELD", help="The field's path, as in items.price.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FIELD",
+            help="The field's path, as in items.price.",
+            show_default=False,
+            autocompletion=complete.fields,
+        ),
     ],
     to: Annotated[str, typer.Option("--as", metavar="TYPE", help="The column's type, as in double.")],
     dry_run: Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from driftline.cli import complete
 from driftline.cli.options import AnyTable, Json, writable
 from driftline.core.values.counted import counted
 from driftline.errors import UsageError
@@ -26,6 +27,7 @@ def stats(
             metavar="PATH",
             help="Only columns whose path contains this; * matches any text.",
             show_default=False,
+            autocompletion=complete.fields,
         ),
     ] = None,
     exact: Annotated[
