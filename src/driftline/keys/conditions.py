@@ -113,7 +113,8 @@ def holds(condition: Condition, batch: pa.RecordBatch, struct: Struct) -> pa.Arr
             return pc.invert(holds(part, batch, struct))
         case Junction(parts, any_of):
             both = pc.or_kleene if any_of else pc.and_kleene
-            return reduce(both, (holds(part, batch, struct) for part in parts))
+            parts_hold = (holds(part, batch, struct) for part in parts)
+            return reduce(both, parts_hold, pa.repeat(not any_of, len(batch)))
 
 
 def _columns(batch: pa.RecordBatch, struct: Struct, path: Path) -> tuple[Columns, pa.Array]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from msgspec import Raw, json
 from numpy.typing import NDArray
 
-from driftline.core.planning.condition import Condition, Junction, OneOf, paths_of
+from driftline.core.planning.condition import Condition, Junction, OneOf, of_message, paths_of
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
@@ -31,6 +31,7 @@ Fields: TypeAlias = "Mapping[str, Fields]"
 
 _split = json.Decoder(dict[str, Raw]).decode
 _OBJECT = ord("{")
+NO_RECORD = b'""'  # observed in place of a value that is no record, and not even text of JSON
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,36 @@ class DeleteFilter:
                 flags[place] = True
                 cut[place] = _cut_text(line, self.fields)
         return cut, flags
+
+    def messages(
+        self, lines: Sequence[bytes], nulls: Sequence[int]
+    ) -> tuple[Sequence[bytes], NDArray[np.bool_]]:
+        """Cut lines of a topic as `lines` does; at ``nulls`` are keys whose message has a null value.
+
+        Those that delete nothing are no records.
+        """
+        cut, flags = self.of_message(null=False).lines(lines)
+        if not nulls:
+            return cut, flags
+        cut, (cut_nulls, flags[nulls]) = (
+            list(cut),
+            self.of_message(null=True).lines([lines[n] for n in nulls]),
+        )
+        for place, line in zip(nulls, cut_nulls, strict=True):
+            cut[place] = line if flags[place] else NO_RECORD
+        return cut, flags
+
+    def of_message(self, *, null: bool) -> DeleteFilter:
+        """The filter for messages of a topic, whose value is ``null`` or a record."""
+        return self._of_null if null else self._of_record
+
+    @cached_property
+    def _of_null(self) -> DeleteFilter:
+        return replace(self, condition=of_message(self.condition, null=True))
+
+    @cached_property
+    def _of_record(self) -> DeleteFilter:
+        return replace(self, condition=of_message(self.condition, null=False))
 
     def rows(self, batch: pa.RecordBatch, struct: Struct) -> tuple[pa.RecordBatch, pa.Array]:
         """Cut rows of columns, and flag those that delete. ``struct``: the types, by key."""

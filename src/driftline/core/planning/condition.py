@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -43,6 +43,32 @@ class Junction:
 
 
 Condition: TypeAlias = IsNull | OneOf | Negation | Junction
+
+NOTHING_ASKED = Junction((), any_of=False)  # true for each record, as all of no conditions hold
+
+
+def of_message(condition: Condition, *, null: bool) -> Condition:
+    """The condition for messages of a topic, whose value is ``null`` or a record.
+
+    `value is null` asks for the message's value there, and not for a field.
+
+    >>> of_message(IsNull(("value",)), null=True) == NOTHING_ASKED
+    True
+    """
+    match condition:
+        case IsNull(("value",)):
+            return replace(NOTHING_ASKED, any_of=not null)
+        case Negation(part):
+            return Negation(of_message(part, null=null))
+        case Junction(parts, any_of):
+            return Junction(tuple(of_message(part, null=null) for part in parts), any_of)
+        case _:
+            return condition
+
+
+def asks_for_null(condition: Condition) -> bool:
+    """True if the condition asks whether a message's value is null."""
+    return of_message(condition, null=True) != of_message(condition, null=False)
 
 
 def paths_of(condition: Condition) -> Iterator[Path]:

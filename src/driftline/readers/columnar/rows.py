@@ -161,7 +161,7 @@ class RowsObserver:
 
 
 def _bad(reject: Reject) -> MalformedRecord:
-    text = reject.raw[: 4 * SAMPLE].decode(errors="backslashreplace")
+    text = (reject.raw or b"")[: 4 * SAMPLE].decode(errors="backslashreplace")
     return MalformedRecord(reject.origin.place, str(reject.why), sample(text))
 
 

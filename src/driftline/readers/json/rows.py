@@ -153,13 +153,15 @@ class Run(NamedTuple):
     """Texts of one ``source``, in its order.
 
     ``line``: the number of the first text, or of each if they do not follow one another; ``reject``: makes a
-    reject of a text, by its place and the reason.
+    reject of a text, by its place and the reason. ``nulls``: of messages of a topic, the places of those
+    whose value is null, and whose text has the key alone; None for texts of another origin.
     """
 
     lines: Sequence[bytes]
     source: str
     line: LineNumbers
     reject: Callable[[int, Why], Reject]
+    nulls: Sequence[int] | None = None
 
 
 class AcceptedLines(NamedTuple):
@@ -195,7 +197,11 @@ class LineTask:
         for run in runs:
             run_lines = run.lines
             if self._deletes is not None:
-                run_lines, run_flags = self._deletes.lines(run_lines)
+                run_lines, run_flags = (
+                    self._deletes.lines(run_lines)
+                    if run.nulls is None
+                    else self._deletes.messages(run_lines, run.nulls)
+                )
                 flags.append(run_flags)
             looked = self._observer.feed(run_lines, run.source, run.line)
             rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
