@@ -164,7 +164,7 @@ def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka:
     run(table, url, settings=strict)
     assert table.quarantine().waiting == 1
     assert table.replay(settings={"policy": "preserve"}).written == 1
-    rows = table.read().select("_key", "_key_string", "n", "more").collect()
+    rows = table.read().select("_key_long", "_key", "n", "more").collect()
     assert sorted(map(tuple, rows), key=str) == [(1, None, 1, None), (None, "a", 4, 1)]
 
 
@@ -182,9 +182,9 @@ def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka:
 def test_null_values_that_nobody_reads_are_refused(
     lake: Lake,
     table_name: str,
-    kafka: Kafka,
+    kafka: Kafka,  # noqa: F811
     settings: dict[str, str],
-    hint: str,  # noqa: F811
+    hint: str,
 ) -> None:
     topic = f"topic-{table_name}"
     kafka.send(topic, [(b"1", b'{"id": 1}'), (b"1", None)])

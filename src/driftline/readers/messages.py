@@ -19,9 +19,9 @@ from driftline.readers.wire import UnreadableError
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _NAME = b'"%b"' % MESSAGE_KEY.encode()
-_NULL = "a null value, for which delete_when is not true"
+NULL_VALUE = "a null value, for which delete_when is not true"
 _NO_OBJECT = reason(NO_RECORD)
-_OWN = f"it has a field {MESSAGE_KEY} of its own, where the table reads the message's key"
+OWN_KEY = f"it has a field {MESSAGE_KEY} of its own, where the table reads the message's key"
 
 _split = json.Decoder(dict[str, Raw]).decode
 
@@ -49,7 +49,7 @@ class MessageTexts(NamedTuple):
         if place in self.wrong:
             return self.wrong[place]
         if value is None:
-            return _NULL if why == _NO_OBJECT else why
+            return NULL_VALUE if why == _NO_OBJECT else why
         if not value.strip():
             return "an empty value is no record"
         return (reason(value) if self.lines[place] is not value else None) or why
@@ -60,9 +60,11 @@ def without_keys(values: Sequence[bytes | None]) -> MessageTexts:
     return MessageTexts([b"" if v is None else v if v.strip() else NO_RECORD for v in values], (), {})
 
 
-def with_keys(values: Sequence[bytes | None], keys: Sequence[bytes | None], *, nulls: bool) -> MessageTexts:
+def with_keys(
+    values: Sequence[bytes | None], keys: Sequence[bytes | None], *, nulls: bool, again: bool = False
+) -> MessageTexts:
     """The texts of messages with their keys. ``nulls``: null values are read, for they delete rows; else they
-    are no texts.
+    are no texts. ``again``: texts may have their keys already, as those that were made of typed values have.
     """
     lines: list[bytes] = []
     null_places: list[int] = []
@@ -70,7 +72,7 @@ def with_keys(values: Sequence[bytes | None], keys: Sequence[bytes | None], *, n
     for place, (value, key) in enumerate(zip(values, keys, strict=True)):
         try:
             if value is not None:
-                lines.append(_with_key(value, key))
+                lines.append(_with_key(value, key, again=again))
                 continue
             lines.append(b"{%b:%b}" % (_NAME, key_text(key)) if nulls else b"")
             if nulls:
@@ -119,13 +121,15 @@ def _payload(key: bytes) -> bytes:
     return bytes(members["payload"]) if members.keys() == {"schema", "payload"} else key
 
 
-def _with_key(value: bytes, key: bytes | None) -> bytes:
+def _with_key(value: bytes, key: bytes | None, *, again: bool) -> bytes:
     """The text of an object with the key as its first field; any other as it is. Raises UnreadableError."""
     body = value.lstrip()
     if body[:1] != b"{":
         return value if body else NO_RECORD
     if (_NAME in body or b"\\" in body) and _has_key(body):
-        raise UnreadableError(_OWN)
+        if again:
+            return value
+        raise UnreadableError(OWN_KEY)
     more = b"" if body[1:].lstrip()[:1] == b"}" else b","
     return b"{%b:%b%b%b" % (_NAME, key_text(key), more, body[1:])
 

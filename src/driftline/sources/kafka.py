@@ -177,7 +177,7 @@ def _payload(value: bytes | None) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _ReadValues:
-    """The values of a batch with keys and offsets, and their texts. ``schemas``: each is behind the id of one."""
+    """The values of a batch, and their texts. ``schemas``: each value is behind the id of one."""
 
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None]

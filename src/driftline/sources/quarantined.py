@@ -74,7 +74,9 @@ class _Raw(PlainTexts):
 
     def _messages(self, raw: Sequence[bytes | None], origins: Sequence[Origin]) -> MessageTexts:
         """The texts of messages of a topic."""
-        return with_keys(raw, [o.key for o in origins], nulls=self.nulls) if self.keys else without_keys(raw)
+        if not self.keys:
+            return without_keys(raw)
+        return with_keys(raw, [origin.key for origin in origins], nulls=self.nulls, again=True)
 
 
 def _reject(

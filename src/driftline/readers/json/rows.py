@@ -104,7 +104,7 @@ class JsonRows:
         records, alone = taken_apart(lines, looked, self.drifting, fields)
         rows = chain(self._whole(lines, records), self._single(lines, alone))
         # Of changes of one row the later counts.
-        return rows if self.settings.row_key is None else _in_order(list(rows))
+        return rows if self.settings.row_key is None else in_order(list(rows))
 
     def _usual(self, shape: RecordShape) -> RecordShape:
         return limited(shape, self.usual, self.settings.contract)
@@ -133,7 +133,7 @@ class JsonRows:
             yield self.converter.of_json([parse(lines[place]) for place in places]), places
 
 
-def _in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
+def in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
     """The rows in the order of their lines, as one batch."""
     if len(parts) < 2:
         yield from parts
