@@ -114,7 +114,7 @@ class KafkaValues:
         return left, wrong
 
 
-def label_of(key: Key) -> str:
+def label_of(key: RecordKind) -> str:
     """The name in reports of the records of one kind."""
     return f"{key.topic}, schema"
 
