@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from core.test_kafka_json import batch
+from driftline.convert import arrow_schema
 from driftline.core.planning.condition_sql import condition_of
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import RowKey
-from driftline.core.schema.types import Schema
+from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.types import Schema, Struct
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.readers.deletes import DeleteFilter
@@ -150,12 +153,29 @@ def test_a_replay_has_the_keys_again() -> None:
         {"raw": '{"n": 1}', **topic, "offset": 3, "key": b"7"},
         {"raw": None, **topic, "offset": 4, "key": b"8"},
         {"raw": '{"n": 2, "_key": 9}', "source": "a.jsonl", "line": 1, "key": None},
+        {"raw": '{"n": null, "_key": 9}', "source": "a.jsonl", "line": 2, "key": None},
     ]
     of_topic, of_file = _Raw(keys=True, nulls=True).runs(quarantined(rows))
     assert observed(of_topic, by_key)[:2] == ([b'{"_key":7,"n": 1}', b'{"_key":8}'], [False, True])
-    assert observed(of_file, by_key)[:2] == ([b'{"_key":9}'], [True])  # of a file, `value` is a field
+    assert observed(of_file, by_key)[:2] == ([b'{"n": 2, "_key": 9}', b'{"_key":9}'], [False, True])
     origin = of_topic.reject(1, "no").origin
     assert (origin.offset, origin.key) == (4, b"8")
+
+
+def test_a_record_of_a_file_with_its_messages_key_alone_deletes() -> None:
+    row_key = settings("_key.id", "value is null or op = 'd'")
+    filter_ = DeleteFilter.of(AdmissionTerms(expect(Schema(), row_key), row_key))
+    records = [
+        {"_key": {"id": 1}}, {"_key": {"id": 2}, "n": 1}, {"_key": {"id": 3}, "n": None, "op": None},
+        {"_key": {"id": 4}, "n": 1, "op": "d"}, {"_key": {"id": 5}, "value": None, "n": 1},
+    ]  # fmt: skip
+    assert filter_ is not None
+    expected = [True, False, True, True, False]
+    assert filter_.lines([json.dumps(record).encode() for record in records])[1].tolist() == expected
+    struct = parse_type("struct<_key: struct<id: long>, n: long, op: string>")
+    assert isinstance(struct, Struct)
+    columns = pa.RecordBatch.from_pylist(records, arrow_schema(struct))
+    assert filter_.rows(columns, struct)[1].to_pylist() == expected
 
 
 def test_a_null_value_is_refused_again_where_it_deletes_no_more() -> None:

@@ -145,6 +145,14 @@ def test_null_values_of_a_topic_delete_rows(lake: Lake, table_name: str, kafka: 
         rows |= {} if value is None else {id_: json.loads(value)["n"]}
     found = table.read().select("_key.id", "n").collect()
     assert sorted((int(row.id), row.n) for row in found) == sorted(rows.items())
+    dumped = [
+        {"_key": loaded.get("payload", loaded), **json.loads(value or b"{}")}
+        for key, value in (one for i in range(4) for one in sent[i::4])
+        for loaded in [json.loads(key or b"")]
+    ]
+    assert table.verify(dumped, exactly=True).missing == 0
+    wrong = table.verify([*dumped, {"_key": {"id": min(rows)}}])
+    assert [found.why for found in wrong.mismatches] == ["it deletes its row, and the table has one"]
     kept = table.replay()
     assert (kept.back, kept.stay, table.quarantine().waiting) == (2, 1, 3)
     quarantined = quarantine.of(table.format).read().where("replay is null").select("raw", "key", "key_bytes")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.row_key import DELETED_KIND, MESSAGE_KEY, ORDER_KIND, RowKey
+from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey
 from driftline.core.schema.types import Struct, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError

@@ -15,7 +15,16 @@ import pyarrow.compute as pc
 from msgspec import Raw, json
 from numpy.typing import NDArray
 
-from driftline.core.planning.condition import Condition, Junction, OneOf, of_message, paths_of
+from driftline.core.planning.condition import (
+    Condition,
+    Junction,
+    KeyAlone,
+    OneOf,
+    leaves_of,
+    of_message,
+    of_record,
+    paths_of,
+)
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
@@ -50,7 +59,10 @@ class DeleteFilter:
         row_key = terms.settings.row_key
         if row_key is None or row_key.delete_when is None:
             return None
-        return cls(row_key.delete_when, _required(terms.known))
+        condition = row_key.delete_when
+        if row_key.deletes_by_null:
+            condition = of_record(condition)
+        return cls(condition, _required(terms.known))
 
     @no_search()
     def lines(self, lines: Sequence[bytes]) -> tuple[Sequence[bytes], NDArray[np.bool_]]:
@@ -134,7 +146,9 @@ class DeleteFilter:
 
     @cached_property
     def _decode(self) -> Any:
-        """The decoder of the fields that the condition asks for; it skips all others."""
+        """The decoder of the fields that the condition asks for; it skips those that do not matter."""
+        if any(isinstance(leaf, KeyAlone) for leaf in leaves_of(self.condition)):
+            return json.Decoder(dict[str, object], float_hook=Number).decode
         return json.Decoder(_type(list(paths_of(self.condition))), float_hook=Number).decode
 
     @cached_property

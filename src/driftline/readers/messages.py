@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Raw, json
 
-from driftline.core.planning.row_key import MESSAGE_KEY
+from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.values.parse import Malformed, parse, reason
 from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why

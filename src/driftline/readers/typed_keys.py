@@ -15,7 +15,7 @@ from msgspec import json
 
 from driftline.convert.leaf_readings import VOID
 from driftline.convert.types import arrow_field, arrow_type
-from driftline.core.planning.row_key import MESSAGE_KEY
+from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.schema.types import BOOLEAN, DOUBLE, LONG, STRING, Field, Struct, Type, decimal
 from driftline.readers.columnar.rows import Rows
 from driftline.readers.decoders import Wire

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from driftline.core.planning.condition import Condition, asks_for_null, paths_of
+from driftline.core.planning.condition import MESSAGE_KEY, Condition, asks_for_null, paths_of
 from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.naming import METADATA
@@ -17,8 +17,6 @@ KEY_PROPERTY = "driftline.key"
 ORDER_PROPERTY = "driftline.order-by"
 DELETES_PROPERTY = "driftline.deletes"
 HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
-
-MESSAGE_KEY = "_key"  # the field of a topic's records that has their message's key
 
 ORDER_KIND = "order"
 ORDER_COLUMN = Field(
@@ -81,7 +79,7 @@ class RowKey:
 
     @property
     def deletes_by_null(self) -> bool:
-        """True if a null value of a topic deletes the row of its message's key."""
+        """True if a null value of a topic may delete the row of its message's key."""
         has_key = any(path[0] == MESSAGE_KEY for path in self.key)
         return has_key and self.delete_when is not None and asks_for_null(self.delete_when)
 
