@@ -91,15 +91,13 @@ class DeleteFilter:
 
         Those that delete nothing are no records.
         """
-        cut, flags = self.of_message(null=False).lines(lines)
+        records, flags = self.of_message(null=False).lines(lines)
         if not nulls:
-            return cut, flags
-        cut, (cut_nulls, flags[nulls]) = (
-            list(cut),
-            self.of_message(null=True).lines([lines[n] for n in nulls]),
-        )
-        for place, line in zip(nulls, cut_nulls, strict=True):
-            cut[place] = line if flags[place] else NO_RECORD
+            return records, flags
+        cut = list(records)
+        keys, flags[nulls] = self.of_message(null=True).lines([lines[place] for place in nulls])
+        for place, key in zip(nulls, keys, strict=True):
+            cut[place] = key if flags[place] else NO_RECORD
         return cut, flags
 
     def of_message(self, *, null: bool) -> DeleteFilter:

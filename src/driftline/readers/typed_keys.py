@@ -68,22 +68,23 @@ class MessageKeys:
         keys = batch.column("key")
         is_framed = Payloads.of(keys).schemas >= 0
         framed, unreadable = self._framed.read(batch, pc.if_else(pa.array(is_framed), keys, None))
+        texts = keys.to_pylist()
         wrong = {row: f"the message's key: {why}" for row, why in unreadable.items()}
         values: dict[Type, tuple[list[int], list[Any]]] = defaultdict(lambda: ([], []))
         for row in np.flatnonzero(~is_framed).tolist():
             try:
-                type_, value = _typed_key(keys[row].as_py())
+                type_, value = _typed_key(texts[row])
             except UnreadableError as error:
                 wrong[row] = str(error)
                 continue
             rows, some = values[type_]
             rows.append(row)
             some.append(value)
-        texts = [
+        plain = [
             KeyColumns(Struct((Field(MESSAGE_KEY, type_),)), [pa.array(some, arrow_type(type_))], rows)
             for type_, (rows, some) in values.items()
         ]
-        return [*map(self._columns, framed), *texts], wrong
+        return [*map(self._columns, framed), *plain], wrong
 
     def _columns(self, keys: Alike) -> KeyColumns:
         """Keys in the wire format: of Avro all types that the schema has for them, of Protobuf a message."""
