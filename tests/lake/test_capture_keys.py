@@ -161,7 +161,6 @@ def test_null_values_of_a_topic_delete_rows(lake: Lake, table_name: str, kafka: 
     }  # fmt: skip
 
 
-@pytest.mark.iceberg_only("of the source alone")
 def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
     table, topic = lake.table(table_name), f"topic-{table_name}"
     url, settings = f"kafka://{kafka.address}/{topic}", {"key": "_key", "delete_when": "value is null"}
