@@ -114,6 +114,8 @@ def key_text(key: bytes | None) -> bytes:
 
 def _payload(key: bytes) -> bytes:
     """The payload of a key that has its schema beside it; any other as it is."""
+    if b"payload" not in key and b"\\" not in key:
+        return key
     try:
         members = _split(key)
     except REFUSED:
