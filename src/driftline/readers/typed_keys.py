@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import json
+from numpy.typing import NDArray
 
 from driftline.convert.leaf_readings import VOID
 from driftline.convert.types import arrow_field, arrow_type
@@ -103,8 +104,8 @@ class _Keys:
     """
 
     columns: Sequence[KeyColumns]
-    group: np.ndarray[Any, np.dtype[np.int64]]
-    place: np.ndarray[Any, np.dtype[np.int64]]
+    group: NDArray[np.int64]
+    place: NDArray[np.int64]
 
     @classmethod
     def of(cls, columns: Sequence[KeyColumns], count: int) -> _Keys:

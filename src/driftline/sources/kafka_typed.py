@@ -104,11 +104,9 @@ class KafkaValues:
                 left.append(some)
                 continue
             assert self._deletes is not None
-            deletes = (
-                self._deletes.of_message(null=True).rows(some.rows.batch, some.struct)[1].to_numpy(False)
-            )
-            arrays = some.rows.batch.filter(pa.array(deletes)).columns
-            places = np.asarray(some.places)
+            _, flags = self._deletes.of_message(null=True).rows(some.rows.batch, some.struct)
+            arrays = some.rows.batch.filter(flags).columns
+            places, deletes = np.asarray(some.places), flags.to_numpy(zero_copy_only=False)
             left.append(alike_of(some.key, some.struct, arrays, places[deletes].tolist(), batch))
             wrong |= dict.fromkeys(places[~deletes].tolist(), NULL_VALUE)
         return left, wrong
