@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from driftline.core.schema.naming import marked_key
+from driftline.core.schema.naming import is_metadata, marked_key
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Map, Struct, Type, peel
 
 RULES = Path(__file__).parent / "rules"
-SECTIONS = ("batch:", "schema:", "rows:", "untyped:", "converted:", "quarantine:")
+SECTIONS = ("batch:", "schema:", "rows:", "untyped:", "converted:", "quarantine:", "counts:")
 
 
 @dataclass
@@ -26,12 +26,18 @@ class Case:
     batches: list[list[str]] = field(default_factory=list)
     sections: dict[str, list[str]] = field(default_factory=dict)
 
+    @property
+    def keyed(self) -> bool:
+        return "key" in self.settings
 
-def cases() -> list[Any]:
+
+def cases(*, keyed: bool | None = None) -> list[Any]:
+    """All cases, or those of tables with a key, or the others."""
     out = []
     for file in sorted(RULES.glob("*.txt")):
         for case in read(file):
-            out.append(pytest.param(case, id=f"{file.stem}: {case.title}"))
+            if keyed in (None, case.keyed):
+                out.append(pytest.param(case, id=f"{file.stem}: {case.title}"))
     return out
 
 
@@ -44,7 +50,7 @@ def read(file: Path) -> list[Case]:
         elif line.startswith("table: "):
             found[-1].declared = line[7:]
         elif line.startswith("set: "):
-            key, value = line[5:].split(" = ")
+            key, value = line[5:].split(" = ", 1)
             found[-1].settings[key.strip()] = value.strip()
         elif line in SECTIONS:
             into = []
@@ -57,10 +63,14 @@ def read(file: Path) -> list[Case]:
     return found
 
 
-def columns(struct: Struct, prefix: str = "") -> list[str]:
-    """A struct's columns as ``name: type``, nested ones dotted below, with ``<- key`` where evolved."""
+def columns(struct: Struct, prefix: str = "", *, own: bool = True) -> list[str]:
+    """A struct's columns as ``name: type``, nested ones dotted below, with ``<- key`` where evolved; without
+    driftline's ``own``, if told so.
+    """
     out = []
     for column in struct.fields:
+        if not own and is_metadata(column.doc):
+            continue
         key = marked_key(column.doc)
         inner = peel(column.type)[1]
         out.append(

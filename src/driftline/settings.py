@@ -79,9 +79,9 @@ SETTINGS: Mapping[str, Setting] = {
     "comment": Setting("Lines of CSV that begin with this character are skipped."),
     "records": Setting("In JSON files: the path of the list that has the records, such as `items` or `data.rows`."),
     "hive": Setting("Whether parts of paths such as `day=2026-01-01/` become columns.", ("auto", "off"), "auto"),
-    "key": Setting("The fields by which rows are known: `id`, or `region, id`. A record then writes, or replaces, its row."),
+    "key": Setting("The fields by which rows are known: `id`, `region, id`, or `_key` in a topic. A record then writes, or replaces, its row."),
     "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
-    "delete_when": Setting("The condition under which a record deletes its row: `op = 'd'`."),
+    "delete_when": Setting("The condition under which a record deletes its row: `op = 'd'`, or `value is null` in a topic."),
     "deletes": Setting("What a delete does: `hard` removes the row, `soft` keeps it with a mark.", (HARD, SOFT), HARD),
     "delete_memory": Setting(
         "How long deletes are remembered, so that changes of before that come late stay out: `7d`, `36h`.", None, "7d"

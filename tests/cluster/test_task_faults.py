@@ -17,8 +17,9 @@ from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
 from driftline.formats.iceberg.gateway import items
 from driftline.formats.leftovers import bare
+from driftline.keys.slices import Slices
 from driftline.lake import Lake, Table
-from driftline.write import Reported, SetAside
+from driftline.write import PartTasks, Reported, SetAside, folder_of_batch
 from lake.formats import written
 
 # Executors have not the folder in which the tests' own modules lie.
@@ -64,6 +65,25 @@ def test_rows_of_a_killed_attempt_are_there_once(
     assert sorted(row.a for row in table.read().collect()) == [0, 1, 2, 10, 11, 12]
     rows = lake.sql(f"select file_path from {lake.catalog}.{table_name}.files").collect()
     assert files_of(table) == {bare(row[0]) for row in rows}
+
+
+@pytest.mark.parametrize("whole_executor", [False, True], ids=["worker", "executor"])
+def test_changes_of_a_killed_attempt_wait_once(
+    lake: Lake, table_name: str, tmp_path: Path, whole_executor: bool
+) -> None:
+    """Rows of a table with a key stand in slices first, each in that of the attempt that ended."""
+    lake.sql(f"create namespace if not exists {lake.catalog}.{table_name.partition('.')[0]}")
+    lake.sql(f"create table {lake.catalog}.{table_name} (a bigint, b string) using iceberg")
+    table = lake.table(table_name)
+    transaction = table.format.transaction(table.format.load())
+    marker = tmp_path / "killed"
+    tasks = PartTasks(lake.spark, (1, 1), Killed(transaction.schema, str(marker), whole_executor))
+    with folder_of_batch(lake.spark, transaction) as folder:
+        slices = Slices.of(tasks, folder, table_name)
+        assert marker.exists()
+        assert slices.read(["a"])["a"].to_pylist() == [0, 1, 2, 10, 11, 12]
+    transaction.abandon()
+    assert not files_of(table)
 
 
 def files_of(table: Table) -> set[str]:

@@ -110,7 +110,7 @@ class Table:
         return out
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", cases(keyed=False))
 def test_rule(case: Case) -> None:
     settings = from_properties(as_properties(case.settings))
     table = Table(declared(case.declared) if case.declared else Schema())

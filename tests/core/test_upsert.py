@@ -90,7 +90,9 @@ class FilesTable:
         return sum(map(len, rows))
 
     def ingest(self, batch: Sequence[Event], settings: Settings) -> tuple[KeyCounts, int]:
-        texts = [json.dumps(event).encode() for event in batch]
+        return self.ingest_lines([json.dumps(event).encode() for event in batch], settings)
+
+    def ingest_lines(self, texts: Sequence[bytes], settings: Settings) -> tuple[KeyCounts, int]:
         terms = AdmissionTerms(expect(self.schema, settings), settings)
         deletes = DeleteFilter.of(terms)
         scan: Any = Lines(texts if deletes is None else deletes.lines(texts)[0], self.schema, settings)

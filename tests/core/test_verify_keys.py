@@ -149,6 +149,21 @@ def test_what_deletes(condition: str, record: Event, deletes: bool) -> None:
     assert reader("id: long, op: long", "id", "", condition).deletes(record) is deletes
 
 
+@pytest.mark.parametrize(
+    ("key", "record", "deletes"),
+    [
+        ("_key", {"_key": 7}, True),
+        ("_key", {"_key": 7, "v": None}, True),
+        ("_key", {"_key": Cell("7"), "v": Cell("")}, True),
+        ("_key", {"_key": 7, "v": ""}, False),
+        ("_key", {"_key": 7, "v": 1, "value": None}, False),
+        ("id", {"id": 7, "v": 1, "value": None}, True),
+    ],
+)
+def test_a_record_with_its_messages_key_alone_deletes(key: str, record: Event, deletes: bool) -> None:
+    assert reader("_key: long, id: long, v: long", key, "", "value is null").deletes(record) is deletes
+
+
 def test_a_cell_is_text_where_its_column_says_so() -> None:
     assert reader("id: string").key_of_record({"id": Cell("7")}) == json.dumps([identity("7")])
     assert reader("id: string, id_long@id: long").key_of_record({"id": Cell("7")}) == json.dumps(

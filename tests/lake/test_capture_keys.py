@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from core.test_upsert import Event, Key, events, same_key
+from driftline.errors import DataError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake, Table
+from driftline.quarantine import table as quarantine
 from lake.test_keyed import SETTINGS, held, put
 from lake.test_task_files import files_of
 from servers.fixtures import kafka  # noqa: F401
@@ -115,6 +117,87 @@ def test_a_topic_whose_changes_count_as_they_come(lake: Lake, table_name: str, k
 
     came = [event for i in range(4) for event in stream[i::4]]
     assert held(table) == folded(came, ordered=False)
+
+
+def message(chance: random.Random, number: int) -> tuple[bytes | None, bytes | None]:
+    key = chance.randrange(12)
+    text = chance.choice([f'{{"id": {key}}}', f'{{"schema": {{}}, "payload": {{"id": {key}.0}}}}'])
+    record = {"n": number, "id": str(number)} | ({"new": [1]} if number > 40 else {})
+    return text.encode(), None if chance.random() < 0.3 else json.dumps(record).encode()
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_null_values_of_a_topic_delete_rows(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+    table, chance, topic = lake.table(table_name), random.Random(8), f"topic-{table_name}"
+    url, settings = f"kafka://{kafka.address}/{topic}", {"key": "_key.id", "delete_when": "value is null"}
+    sent = [message(chance, number) for number in range(80)]
+    for death, part in zip(["", "commit", "committed", "find"], [sent[i::4] for i in range(4)], strict=True):
+        kafka.send(topic, part, partition=0)
+        run(table, url, death, max_records=15, settings=settings)
+    kafka.send(topic, [(None, None), (b'{"id": null}', b'{"n": -1}'), (b"\xff", None)], partition=0)
+    run(table, url, settings=settings)
+
+    rows: dict[int, int] = {}
+    for key, value in (one for i in range(4) for one in sent[i::4]):
+        loaded = json.loads(key or b"")
+        id_ = int(loaded.get("payload", loaded)["id"])
+        rows.pop(id_, None)
+        rows |= {} if value is None else {id_: json.loads(value)["n"]}
+    found = table.read().select("_key.id", "n").collect()
+    assert sorted((int(row.id), row.n) for row in found) == sorted(rows.items())
+    dumped = [
+        {"_key": loaded.get("payload", loaded), **json.loads(value or b"{}")}
+        for key, value in (one for i in range(4) for one in sent[i::4])
+        for loaded in [json.loads(key or b"")]
+    ]
+    assert table.verify(dumped, exactly=True).missing == 0
+    wrong = table.verify([*dumped, {"_key": {"id": min(rows)}}])
+    assert [found.why for found in wrong.mismatches] == ["it deletes its row, and the table has one"]
+    kept = table.replay()
+    assert (kept.back, kept.stay, table.quarantine().waiting) == (2, 1, 3)
+    quarantined = quarantine.of(table.format).read().where("replay is null").select("raw", "key", "key_bytes")
+    assert {tuple(row) for row in quarantined.collect()} == {
+        (None, None, None), ('{"n": -1}', '{"id": null}', None), (None, "\\xff", b"\xff"),
+    }  # fmt: skip
+
+
+def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+    table, topic = lake.table(table_name), f"topic-{table_name}"
+    url, settings = f"kafka://{kafka.address}/{topic}", {"key": "_key", "delete_when": "value is null"}
+    kafka.send(topic, [(b"1", b'{"n": 1}'), (b"a", b'{"n": 2}'), (b"2", b'{"n": 3}')])
+    run(table, url, settings=settings, metadata=True)
+    strict = {"policy": "strict", **{f"policies.{name}": "preserve" for name in ("_key", "n")}}
+    kafka.send(topic, [(b"a", b'{"n": 4, "more": 1}'), (b"2", None)])
+    run(table, url, settings=strict)
+    assert table.quarantine().waiting == 1
+    assert table.replay(settings={"policy": "preserve"}).written == 1
+    rows = table.read().select("_key_long", "_key", "n", "more", "_kafka.key").collect()
+    assert sorted(map(tuple, rows), key=str) == [(1, None, 1, None, "1"), (None, "a", 4, 1, None)]
+
+
+@pytest.mark.iceberg_only("of the source alone")
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        ({"key": "_key"}, "set it, beside what deletes now: --delete-when 'value is null'"),
+        (
+            {"key": "id", "delete_when": "value is null"},
+            "make the table with the key of the message, as --key _key or _key.PATH, and --delete-when 'value is null'",
+        ),
+    ],
+)
+def test_null_values_that_nobody_reads_are_refused(
+    lake: Lake,
+    table_name: str,
+    kafka: Kafka,  # noqa: F811
+    settings: dict[str, str],
+    hint: str,
+) -> None:
+    topic = f"topic-{table_name}"
+    kafka.send(topic, [(b"1", b'{"id": 1}'), (b"1", None)])
+    with pytest.raises(DataError, match="the topic has 1 null value, and the table does not say") as refused:
+        run(lake.table(table_name), f"kafka://{kafka.address}/{topic}", settings=settings)
+    assert refused.value.hint == hint
 
 
 def test_a_stream_of_ones_own(lake: Lake, table_name: str, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -141,6 +143,68 @@ def test_what_a_policy_refuses_can_be_replayed(
     assert batch.result.rows_quarantined == 1
     assert table.replay(settings={"policy": "preserve"}).written == 1
     assert [row.id_string for row in table.read().where("id is null").collect()] == ["a"]
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_rows_by_the_keys_of_messages(table: Table, kafka: Kafka, registry: Registry, topic: str) -> None:  # noqa: F811
+    """Each change counts in its turn, whatever its schema; keys have schemas of their own, or are plain."""
+    keys = [
+        AvroSerializer(producer(registry), schema)
+        for schema in ('{"type": "record", "name": "K", "fields": [{"name": "id", "type": "long"}]}',
+                       '{"type": "record", "name": "K", "fields": [{"name": "id", "type": "string"}]}')
+    ]  # fmt: skip
+    first, second = (AvroSerializer(producer(registry), schema) for schema in (FIRST, SECOND))
+    of_key = SerializationContext(topic, MessageField.KEY)
+    chance, rows, sent = random.Random(9), {}, []
+    for number in range(60):
+        key = chance.randrange(8)
+        text = chance.random() < 0.3
+        wire = chance.choice([keys[text]({"id": str(key) if text else key}, of_key),
+                              json.dumps({"id": str(key) if text else key}).encode()])  # fmt: skip
+        id_: int | str = str(key) if text else key
+        kind = chance.randrange(3)
+        value = (
+            None if not kind else first({"id": number, "price": Decimal("1.00")}, at(topic)) if kind == 1
+            else second({"id": str(number), "tags": []}, at(topic))
+        )  # fmt: skip
+        sent.append((wire, value))
+        rows.pop(id_, None)
+        rows |= {id_: number} if kind else {}
+    settings = {"key": "_key.id", "delete_when": "value is null"}
+    for part in (sent[:25], sent[25:], [(None, None)]):
+        kafka.send(topic, part, partition=0)
+        captured(table, kafka, registry, topic, value_format="avro", max_records=12, settings=settings)
+    found = {
+        row.k if row.k is not None else row.k_long: int(row.id if row.id is not None else row.id_string)
+        for row in table.read().selectExpr(*_sides(table), "*").collect()
+    }
+    assert found == rows
+    assert table.quarantine().groups[0].reason == "key: no value"
+
+    order = order_class(("id", 4), ("note", 9))
+    write = ProtobufSerializer(order, producer(registry))
+    other, topic = table.lake.table(f"{table.name}_p"), f"{topic}-p"
+    messages = [(write(order(id=n % 3, note="k"), SerializationContext(topic, MessageField.KEY)),
+                 write(order(id=n, note="x"), at(topic)) if n < 5 else None) for n in range(6)]  # fmt: skip
+    kafka.send(topic, messages, partition=0)
+    captured(other, kafka, registry, topic, value_format="protobuf", settings=settings)
+    assert sorted(tuple(r) for r in other.read().select("_key.id", "id").collect()) == [(0, 3), (1, 4)]
+
+    text_of = JSONSerializer('{"type": "object", "title": "K"}', producer(registry))
+    last, topic = table.lake.table(f"{table.name}_j"), f"{topic}-j"
+    messages = [(text_of({"id": n % 3}, SerializationContext(topic, MessageField.KEY)),
+                 text_of({"n": n}, at(topic)) if n < 5 else None) for n in range(6)]  # fmt: skip
+    kafka.send(topic, messages, partition=0)
+    captured(last, kafka, registry, topic, value_format="json-schema", settings=settings)
+    assert sorted(tuple(r) for r in last.read().select("_key.id", "n").collect()) == [(0, 3), (1, 4)]
+
+
+def _sides(table: Table) -> list[str]:
+    """The columns of the number and of the text in a key, whichever came first."""
+    names = {f.name: f.dataType.typeName() for f in table.read().schema["_key"].dataType.fields}  # type: ignore[attr-defined]
+    number = next(name for name, type_ in names.items() if type_ == "long")
+    text = next(name for name, type_ in names.items() if type_ == "string")
+    return [f"_key.{number} as k_long", f"_key.{text} as k"]
 
 
 @pytest.mark.iceberg_only("nothing of it is of a format")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from driftline.keys.settle import KeyCounts
 from driftline.lake import Lake, Table
 from lake.formats import database
 from lake.test_keyed import SETTINGS
 from lake.test_row_deletes import held_by_others
 
+COUNTS = [count.name for count in fields(KeyCounts)]
 BY_KIND = {"policies.id": "preserve", "policies.seq": "preserve", "policies.op": "preserve"}
 
 
@@ -36,6 +41,18 @@ def test_a_strict_table_and_the_replay_of_what_it_refused(lake: Lake, table_name
         for row in table.read().collect()
     }
     assert found == {"x": (1, None, None), 2: (1, "a", None), 0: (2, None, 1), 1: (3, "b", None)}
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_batch_that_goes_to_quarantine_as_a_whole_has_all_counts(
+    lake: Lake, table_name: str, exists: bool
+) -> None:
+    table = lake.table(table_name)
+    if exists:
+        table.ingest([{"id": 1, "seq": 1}], settings=SETTINGS)
+    found = table.ingest([{"id": None, "seq": 1}, {"seq": 2}], settings=SETTINGS).to_dict()
+    assert {name: found.get(name) for name in COUNTS} == dict.fromkeys(COUNTS, 0)
+    assert (found["rows_read"], found["rows_quarantined"]) == (2, 2)
 
 
 def test_a_table_that_widens(lake: Lake, table_name: str, folder: Path) -> None:

@@ -16,6 +16,7 @@ from driftline.operations import replay
 from driftline.quarantine import table as quarantine
 from driftline.sources.opening import open_source
 from lake.proof import proven
+from lake.test_keyed import tamper
 
 STRICT = {"policy": "strict", "hints": {"id": "long", "n": "long"}}
 LINES = (
@@ -45,6 +46,15 @@ def file(table: Table, tmp_path: Path) -> Path:
 
 def rows(table: Table) -> list[dict[str, Any]]:
     return [r.asDict(recursive=True) for r in table.read().orderBy("id").collect()]
+
+
+def test_a_quarantine_from_before_it_had_keys(table: Table, file: Path) -> None:
+    for column in ("key", "key_bytes"):
+        tamper(table.lake.table(f"{table.name}__quarantine"), f"alter table {{t}} drop column {column}")
+    assert table.quarantine().waiting == 5
+    assert table.replay(settings={"policy": "preserve"}).written == 3
+    assert quarantine.of(table.format).read().columns[-2:] == ["key", "key_bytes"]
+    assert (len(rows(table)), table.quarantine().waiting) == (4, 2)
 
 
 def test_it_is_listed_by_reason(table: Table, file: Path) -> None:

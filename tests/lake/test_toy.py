@@ -21,7 +21,7 @@ def toy(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return Lake(spark, "lake", location.open(spark))
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", cases(keyed=False))
 def test_rule(case: Case, toy: Lake, tmp_path: Path) -> None:
     check(case, toy, "t.t", tmp_path)
 

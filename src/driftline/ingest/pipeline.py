@@ -33,6 +33,7 @@ from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import beside, check_readable, lossy_rewrites, rewrites, rows_anew
 from driftline.ingest.upsert import Changes, check_possible
+from driftline.keys.settle import KeyCounts
 from driftline.keys.slices import Slices
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained, java_ended
@@ -228,7 +229,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     if not planned.plan.schema.struct.fields:
         return _no_columns(planned)
     if planned.is_empty:
-        return result(batch.table.name, batch.id, planned.seen, planned.plan)
+        return _without_rows(planned)
     planned, transaction = _begun(planned)
     rejects: quarantine.Staged | None = None
     try:
@@ -239,7 +240,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         planned, written, rejects = _data(transaction, planned, guessed=guessed)
         if planned.is_empty:
             transaction.abandon()
-            return result(batch.table.name, batch.id, planned.seen, planned.plan)
+            return _without_rows(planned)
         quarantined = 0 if rejects is None else rejects.rows
         _check_counts(planned, written, quarantined)
         batch.check_files()
@@ -327,8 +328,10 @@ def _data(
         written = _written(transaction, planned, folder)
         if guessed:
             planned = _confirmed(planned, written)
-        if written.changes is not None:
-            counts = written.changes.settle(batch.table.spark, transaction, _summary(planned))
+        if planned.settings.row_key is not None:
+            counts = KeyCounts()
+            if written.changes is not None:
+                counts = written.changes.settle(batch.table.spark, transaction, _summary(planned))
             planned = replace(planned, counts=counts)
         if not planned.seen.tally.malformed:
             return planned, written.rows, None
@@ -434,8 +437,15 @@ def _no_columns(planned: Planned) -> Result:
         rejects.commit(batch.retry)
         quarantined = rejects.rows
         batch.progress("committed")
-    ended = result(batch.table.name, batch.id, seen, planned.plan, 0, quarantined)
+    ended = _without_rows(planned, quarantined)
     return replace(ended, hints=(*ended.hints, *planned.notes))
+
+
+def _without_rows(planned: Planned, quarantined: int = 0) -> Result:
+    """The result of a batch that the table gets no rows of."""
+    batch, by_key = planned.batch, planned.settings.row_key is not None
+    ended = result(batch.table.name, batch.id, planned.seen, planned.plan, 0, quarantined)
+    return replace(ended, by_key=KeyCounts() if by_key else None)
 
 
 def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | None]:

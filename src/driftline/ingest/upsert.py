@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey
@@ -50,12 +51,15 @@ def check_possible(planned: Planned) -> None:
             f"{table}: records of several types come in no order, and the table has no order_by",
             "name the field that orders changes when the table is made: --order-by PATH",
         )
-    # Which row a null value deletes, the key of its message says.
     if count := planned.seen.tally.tombstones:
+        hint = (
+            "set it, beside what deletes now: --delete-when 'value is null'"
+            if any(path[0] == MESSAGE_KEY for path in row_key.key)
+            else "make the table with the key of the message, as --key _key or _key.PATH, and --delete-when 'value is null'"
+        )
         raise DataError(
-            f"{table}: {counted(count, 'null value')} of the topic would delete rows by the message's key, "
-            "which is not read yet",
-            "leave them out before, or have deletes come as records: --delete-when",
+            f"{table}: the topic has {counted(count, 'null value')}, and the table does not say that they delete rows",
+            hint,
         )
 
 

@@ -14,7 +14,16 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.core.planning.condition import Condition, IsNull, Junction, Literal, Negation, OneOf
+from driftline.core.planning.condition import (
+    MESSAGE_KEY,
+    Condition,
+    IsNull,
+    Junction,
+    KeyAlone,
+    Literal,
+    Negation,
+    OneOf,
+)
 from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Struct, Type
 from driftline.core.values.parse import Number
 from driftline.keys.identity import by_kind, key_text
@@ -39,6 +48,8 @@ def record_test(condition: Condition) -> Test:
         case OneOf(path, values):
             is_one = _is_one_of(values)
             return lambda record: is_one(_value(record, path))
+        case KeyAlone():
+            return lambda record: all(record[key] is None for key in record if key != MESSAGE_KEY)
         case Negation(part):
             test = record_test(part)
             return lambda record: None if (result := test(record)) is None else not result
@@ -109,11 +120,19 @@ def holds(condition: Condition, batch: pa.RecordBatch, struct: Struct) -> pa.Arr
             columns, hidden = _columns(batch, struct, path)
             null = _all_null(columns, len(batch))
             return _unless(pc.or_(hidden, null), _equal_one(columns, values, len(batch)))
+        case KeyAlone():
+            others = [
+                (f.type, a)
+                for f, a in zip(struct.fields, batch.columns, strict=True)
+                if f.name != MESSAGE_KEY
+            ]
+            return _all_null(others, len(batch))
         case Negation(part):
             return pc.invert(holds(part, batch, struct))
         case Junction(parts, any_of):
             both = pc.or_kleene if any_of else pc.and_kleene
-            return reduce(both, (holds(part, batch, struct) for part in parts))
+            parts_hold = (holds(part, batch, struct) for part in parts)
+            return reduce(both, parts_hold, pa.repeat(not any_of, len(batch)))
 
 
 def _columns(batch: pa.RecordBatch, struct: Struct, path: Path) -> tuple[Columns, pa.Array]:

@@ -23,7 +23,7 @@ from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result
 from driftline.operations.explaining import explaining
 from driftline.quarantine import table as quarantine
-from driftline.quarantine.pending import Pending, with_replay
+from driftline.quarantine.pending import Pending, completed
 from driftline.quarantine.table import REPLAY
 from driftline.runtime.shown import Shown
 from driftline.sources.quarantined import quarantined
@@ -245,7 +245,7 @@ def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | N
 def _mark(pending: Pending, retry: Retry) -> None:
     with rewriting(pending.table, pending.state, retry) as rewrite:
         new = f"{REPLAY} is null and {pending.ready}"
-        counts = with_replay(rewrite.rows).selectExpr(f"count_if({new})", f"max({REPLAY})").head()
+        counts = completed(rewrite.rows).selectExpr(f"count_if({new})", f"max({REPLAY})").head()
         assert counts is not None
         if not counts[0]:
             return
@@ -255,7 +255,7 @@ def _mark(pending: Pending, retry: Retry) -> None:
 
         def marked(rows: DataFrame) -> DataFrame:
             """The rows, with the number in those that are ready."""
-            rows = with_replay(rows).selectExpr("*", *ids)
+            rows = completed(rows).selectExpr("*", *ids)
             return rows.withColumn(REPLAY, F.expr(f"if({new}, {number}L, {REPLAY})"))
 
         rewrite.replace(marked, {})

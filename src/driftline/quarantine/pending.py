@@ -11,7 +11,7 @@ from driftline.core.changelog.token import Token
 from driftline.formats.base import CatalogTable, State
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.table import REPLAY
-from driftline.sql.quoting import literal
+from driftline.sql.quoting import literal, name, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,7 +69,7 @@ class Pending:
 
     def rows(self) -> DataFrame:
         """All rows of the quarantine."""
-        return with_replay(self.table.read())
+        return completed(self.table.read())
 
     def token(self, number: int) -> Token:
         """The token of a replay: its number is the epoch, and the quarantine is the stream."""
@@ -82,9 +82,8 @@ class Pending:
         return sorted(int(row[0]) for row in rows)
 
 
-def with_replay(rows: DataFrame) -> DataFrame:
-    """The rows of a quarantine; one from before replays gets their column, empty."""
-    from pyspark.sql import functions as F
-
-    has = REPLAY in rows.columns
-    return rows if has else rows.withColumn(REPLAY, F.lit(None).cast("bigint"))
+def completed(rows: DataFrame) -> DataFrame:
+    """The rows of a quarantine; one of an earlier version gets the columns that it lacks, empty."""
+    missing = [f for f in quarantine.SCHEMA.struct.fields if f.name not in rows.columns]
+    added = [f"cast(null as {spark_type(f.type)}) as {name(f.name)}" for f in missing]
+    return rows.selectExpr("*", *added) if added else rows

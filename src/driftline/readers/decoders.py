@@ -23,9 +23,12 @@ _TOP = "__top__"  # the record around a value, so that it may be a union; withou
 
 
 class AvroDecoder:
-    """Reads values of an Avro schema. Raises UsageError for one that a table cannot have."""
+    """Reads values of an Avro schema. Raises UsageError for one that a table cannot have.
 
-    def __init__(self, schema: Registered) -> None:
+    ``keys``: the values are keys, which may be plain; each comes as the only field of a record.
+    """
+
+    def __init__(self, schema: Registered, *, keys: bool = False) -> None:
         named: dict[str, Any] = {}
         self._schema: Any = None
         try:
@@ -33,7 +36,7 @@ class AvroDecoder:
                 parse_schema(json.loads(one.text), named)
             field = {"name": "value", "type": json.loads(schema.text)}
             self._schema = parse_schema({"type": "record", "name": _TOP, "fields": [field]}, named)
-            top = self._schema["fields"][0]["type"]
+            top = self._schema if keys else self._schema["fields"][0]["type"]
             node = node_of(top, named)
         except RecursionError as error:
             raise UsageError("its schema is nested too deeply") from error
@@ -44,7 +47,7 @@ class AvroDecoder:
         if len(records) < len(branches):
             raise UsageError("its values are not records")
         self.nodes = {branch.name: branch for branch in records}
-        self._only = records[0].name
+        self._only, self._keys = records[0].name, keys
         self._reader: RecordReader | None = None
         with suppress(UnfitError, RecursionError):
             self._reader = reader_of(top, named)
@@ -67,6 +70,8 @@ class AvroDecoder:
             ) from error
         if left := len(payload) - file.tell():
             raise UnreadableError(f"invalid Avro for its schema: {left} bytes follow the record")
+        if self._keys:
+            return self._only, top
         if (value := top["value"]) is None:
             raise UnreadableError("null is not a record")
         return value if type(value) is tuple else (self._only, value)
@@ -77,10 +82,14 @@ KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF"}  # of the formats whose values 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The encoding of values: a ``format`` of `KINDS`, and the registry of schemas. It is sent to tasks."""
+    """The encoding of values, or of ``keys``: a ``format`` of `KINDS`, and the registry of schemas.
+
+    It is sent to tasks.
+    """
 
     format: str
     registry: Registry
+    keys: bool = False
 
     def decoder(self, number: int) -> WireDecoder:
         """The decoder for the schema with this id, made once in a process.
@@ -88,7 +97,7 @@ class Wire:
         Raises UnreadableError if there is no such schema, or none that a table can have; SetupError if the
         registry does not answer.
         """
-        key = (self.format, tuple(sorted(self.registry.settings.items())), number)
+        key = (self.format, self.keys, tuple(sorted(self.registry.settings.items())), number)
         decoder = _decoders.get(key)
         if decoder is None:
             decoder = _decoders[key] = self._new(number)
@@ -103,7 +112,7 @@ class Wire:
         if schema.kind != kind:
             raise UnreadableError(f"schema {number} is {schema.kind}, not {kind}")
         try:
-            return AvroDecoder(schema) if kind == "AVRO" else _protobuf(schema)
+            return AvroDecoder(schema, keys=self.keys) if kind == "AVRO" else _protobuf(schema)
         except UsageError as error:
             raise UnreadableError(f"schema {number}: {error.message}") from error
 

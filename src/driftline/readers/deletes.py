@@ -15,7 +15,16 @@ import pyarrow.compute as pc
 from msgspec import Raw, json
 from numpy.typing import NDArray
 
-from driftline.core.planning.condition import Condition, Junction, OneOf, paths_of
+from driftline.core.planning.condition import (
+    Condition,
+    Junction,
+    KeyAlone,
+    OneOf,
+    leaves_of,
+    of_message,
+    of_record,
+    paths_of,
+)
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
@@ -31,6 +40,7 @@ Fields: TypeAlias = "Mapping[str, Fields]"
 
 _split = json.Decoder(dict[str, Raw]).decode
 _OBJECT = ord("{")
+NO_RECORD = b'""'  # observed in place of a value that is no record, and not even text of JSON
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,10 @@ class DeleteFilter:
         row_key = terms.settings.row_key
         if row_key is None or row_key.delete_when is None:
             return None
-        return cls(row_key.delete_when, _required(terms.known))
+        condition = row_key.delete_when
+        if row_key.deletes_by_null:
+            condition = of_record(condition)
+        return cls(condition, _required(terms.known))
 
     @no_search()
     def lines(self, lines: Sequence[bytes]) -> tuple[Sequence[bytes], NDArray[np.bool_]]:
@@ -70,6 +83,34 @@ class DeleteFilter:
                 flags[place] = True
                 cut[place] = _cut_text(line, self.fields)
         return cut, flags
+
+    def messages(
+        self, lines: Sequence[bytes], nulls: Sequence[int]
+    ) -> tuple[Sequence[bytes], NDArray[np.bool_]]:
+        """Cut lines of a topic as `lines` does; at ``nulls`` are keys whose message has a null value.
+
+        Those that delete nothing are no records.
+        """
+        records, flags = self.of_message(null=False).lines(lines)
+        if not nulls:
+            return records, flags
+        cut = list(records)
+        keys, flags[nulls] = self.of_message(null=True).lines([lines[place] for place in nulls])
+        for place, key in zip(nulls, keys, strict=True):
+            cut[place] = key if flags[place] else NO_RECORD
+        return cut, flags
+
+    def of_message(self, *, null: bool) -> DeleteFilter:
+        """The filter for messages of a topic, whose value is ``null`` or a record."""
+        return self._of_null if null else self._of_record
+
+    @cached_property
+    def _of_null(self) -> DeleteFilter:
+        return replace(self, condition=of_message(self.condition, null=True))
+
+    @cached_property
+    def _of_record(self) -> DeleteFilter:
+        return replace(self, condition=of_message(self.condition, null=False))
 
     def rows(self, batch: pa.RecordBatch, struct: Struct) -> tuple[pa.RecordBatch, pa.Array]:
         """Cut rows of columns, and flag those that delete. ``struct``: the types, by key."""
@@ -103,7 +144,9 @@ class DeleteFilter:
 
     @cached_property
     def _decode(self) -> Any:
-        """The decoder of the fields that the condition asks for; it skips all others."""
+        """The decoder of the fields that the condition asks for; it skips those that do not matter."""
+        if any(isinstance(leaf, KeyAlone) for leaf in leaves_of(self.condition)):
+            return json.Decoder(dict[str, object], float_hook=Number).decode
         return json.Decoder(_type(list(paths_of(self.condition))), float_hook=Number).decode
 
     @cached_property

@@ -15,19 +15,23 @@ from driftline.core.schema.types import dotted
 # `driftline.quarantine.table` adds the batch and the time.
 REJECTED = (
     "raw string, raw_bytes binary, reason string, path string, table_type string, incoming_type string, "
-    "source string, line bigint, topic string, partition int, offset bigint"
+    "source string, line bigint, topic string, partition int, offset bigint, key string, key_bytes binary"
 )
 _TYPES: dict[str, str] = dict(tuple(pair.split()) for pair in REJECTED.split(", "))  # type: ignore[misc]
 
 
 class Origin(NamedTuple):
-    """The origin of one record: a line of a file, or an offset of a topic's partition."""
+    """The origin of one record: a line of a file, or an offset of a topic's partition.
+
+    ``key``: of its message, where the table reads it.
+    """
 
     source: str | None = None
     line: int | None = None
     topic: str | None = None
     partition: int | None = None
     offset: int | None = None
+    key: bytes | None = None
 
     @property
     def place(self) -> Place:
@@ -38,10 +42,10 @@ class Origin(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """A rejected record. ``raw``: its text, or its bytes if they are no text."""
+    """A rejected record. ``raw``: its text, or its bytes if they are no text; None for a null value."""
 
     origin: Origin
-    raw: bytes
+    raw: bytes | None
     why: str | Conflict
 
 
@@ -61,6 +65,14 @@ def _row(reject: Reject) -> tuple[Any, ...]:
         if isinstance(why, str)
         else (why.why, dotted(why.path), why.table_type, why.incoming_type)
     )
-    text = reject.raw.decode(errors="backslashreplace").replace("\0", "\\x00")
+    *place, key = reject.origin
+    return *_text_and_bytes(reject.raw), *reason, *place, *_text_and_bytes(key)
+
+
+def _text_and_bytes(raw: bytes | None) -> tuple[str | None, bytes | None]:
+    """The text of some bytes, and the bytes where they are no text."""
+    if raw is None:
+        return None, None
+    text = raw.decode(errors="backslashreplace").replace("\0", "\\x00")
     # A NUL is UTF-8, and yet nothing that every database has in a text.
-    return text, None if text.encode() == reject.raw else reject.raw, *reason, *reject.origin
+    return text, None if text.encode() == raw else raw

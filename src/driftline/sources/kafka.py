@@ -1,4 +1,4 @@
-"""Records of Kafka whose values are JSON text; a null one, a tombstone, is counted and is no record."""
+"""Records of Kafka whose values are JSON text; a null one, a tombstone, deletes a row or is counted alone."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ import pyarrow as pa
 
 from driftline.convert.types import arrow_field
 from driftline.core.planning.metadata import own_column
+from driftline.core.planning.routes import Settings
+from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.naming import METADATA
-from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, List, Struct
+from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.observe.json_lines import Why
 from driftline.readers.json.rows import Run
+from driftline.readers.messages import MessageTexts, with_keys, without_keys
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.wire import UnreadableError, framed
-from driftline.sources.texts import JsonFrame
+from driftline.sources.base import Source
+from driftline.sources.scan import BatchScan
+from driftline.sources.texts import TextScan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,33 +64,54 @@ def _text_or_bytes(value: str, name: str) -> str:
 _HEADERS = f"transform(headers, h -> struct(h.key as key, {_text_or_bytes('h.value', 'value')}))"
 _METADATA = f"struct({_text_or_bytes('key', 'key')}, topic, partition, offset, timestamp"
 _PLACE = ("topic", "partition", "offset")
-_NO_TEXT = b'""'  # observed in place of an empty value, which is no record either
 
 
-def kafka_json(frame: DataFrame, metadata: bool = False, *, schemas: bool = False) -> JsonFrame:
+def kafka_json(frame: DataFrame, metadata: bool = False, *, schemas: bool = False) -> KafkaJson:
     """A micro-batch with the columns of Spark's Kafka source.
 
     ``metadata``: these columns go along, as one, which the source fills itself. ``schemas``: each text
     follows the id of a schema, which adds nothing to the text.
     """
     columns = (METADATA_COLUMN,) if metadata else ()
-    return JsonFrame(frame=selected(frame, metadata), texts=_Values(schemas, metadata), columns=columns)
+    return KafkaJson(frame=frame, texts=_Values(schemas, metadata), columns=columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaJson(Source):
+    """Values of Kafka that are JSON. ``frame``: with the columns of Spark's Kafka source."""
+
+    frame: DataFrame
+    texts: _Values
+
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> TextScan:
+        """Open the micro-batch for a table."""
+        request, texts = self.request(schema, settings), self.texts.of(settings.row_key)
+        return TextScan(request, request.terms, selected(self.frame, texts.metadata, texts.keys), texts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Values of Kafka; a null one is no text.
+    """Values of Kafka; a null one is no text, or, with ``nulls``, one that has the message's key alone.
 
-    ``schemas``: each is behind the id of one; ``metadata``: these go along, to the table's column ``own``.
+    ``schemas``: each is behind the id of one; ``metadata``: these go along, to the table's column ``own``;
+    ``keys``: so do the keys, as a field of each record.
     """
 
     schemas: bool = False
     metadata: bool = False
     own: Field | None = None
+    keys: bool = False
+    nulls: bool = False
+
+    def of(self, row_key: RowKey | None) -> _Values:
+        """The values as a table reads them whose rows are known by this key."""
+        if row_key is None:
+            return self
+        return replace(self, keys=row_key.reads_messages, nulls=row_key.deletes_by_null)
 
     def tombstones(self, batch: pa.RecordBatch) -> int:
-        """The number of null values."""
-        count: int = batch.column(0).null_count
+        """The number of null values that are no texts."""
+        count: int = 0 if self.nulls else batch.column(0).null_count
         return count
 
     def into(self, struct: Struct) -> _Values:
@@ -93,16 +119,23 @@ class _Values:
         return replace(self, own=metadata_column(struct)) if self.metadata else self
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
-        """The texts of a batch, in a run for each stretch of one partition; a null value is no text."""
-        values, offsets = batch.column(0).to_pylist(), batch.column(3).to_pylist()
-        texts = [_payload(value) for value in values] if self.schemas else values
-        lines = [b"" if v is None else v if v.strip() else _NO_TEXT for v in texts]
-        reject_of = _reject_framed if self.schemas else _reject
+        """The texts of a batch, in a run for each stretch of one partition."""
+        read = self._read(batch)
         for start, stop in _runs(*batch.columns[1:4]):
             origin = Origin(topic=batch.column(1)[start].as_py(), partition=batch.column(2)[start].as_py())
-            numbers = offsets[start:stop]
-            reject = partial(reject_of, values[start:stop], numbers, origin)
-            yield Run(lines[start:stop], origin.place.source, numbers, reject)
+            reject = partial(read.reject, start, origin)
+            numbers, nulls = read.offsets[start:stop], read.texts.nulls_in(start, stop)
+            yield Run(read.texts.lines[start:stop], origin.place.source, numbers, reject, nulls)
+
+    def _read(self, batch: pa.RecordBatch) -> _ReadValues:
+        values, offsets = batch.column(0).to_pylist(), batch.column(3).to_pylist()
+        texts = [_payload(value) for value in values] if self.schemas else values
+        if not self.keys:
+            return _ReadValues(values, [None] * len(values), offsets, without_keys(texts), self.schemas)
+        keys = batch.column("key").to_pylist()
+        if self.schemas:
+            keys = [_payload(key) or key for key in keys]
+        return _ReadValues(values, keys, offsets, with_keys(texts, keys, nulls=self.nulls), self.schemas)
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
         """The rows, with their metadata if the table has a column for them."""
@@ -122,11 +155,11 @@ def with_metadata(rows: pa.RecordBatch, metadata: pa.Array, at: Sequence[int], o
     return rows.set_column(place, column, pa.StructArray.from_arrays(inner, fields=list(column.type)))
 
 
-def selected(frame: DataFrame, metadata: bool) -> DataFrame:
-    """The value, its place, and the ``metadata``; frames of others may come without headers."""
+def selected(frame: DataFrame, metadata: bool, keys: bool = False) -> DataFrame:
+    """The value, its place, the ``metadata`` and the ``keys``; frames of others may come without headers."""
     headers = f", {_HEADERS} as headers" if "headers" in frame.columns else ""
     more = [f"{_METADATA}{headers}) as metadata"] if metadata else []
-    return frame.selectExpr("value", *_PLACE, *more)
+    return frame.selectExpr("value", *_PLACE, *more, *(["key"] if keys else []))
 
 
 def metadata_column(struct: Struct) -> Field | None:
@@ -142,24 +175,33 @@ def _payload(value: bytes | None) -> bytes | None:
         return b""
 
 
-def _reject(values: Sequence[bytes], offsets: Sequence[int], run: Origin, at: int, why: Why) -> Reject:
-    value = values[at]
-    return Reject(
-        run._replace(offset=offsets[at]), value, why if value.strip() else "an empty value is no record"
-    )
+@dataclass(frozen=True, slots=True)
+class _ReadValues:
+    """The values of a batch, and their texts. ``schemas``: each value is behind the id of one."""
 
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
+    offsets: Sequence[int]
+    texts: MessageTexts
+    schemas: bool
 
-def _reject_framed(values: Sequence[bytes], offsets: Sequence[int], run: Origin, at: int, why: Why) -> Reject:
-    """The reject of a framed value: the text of a record, which a replay reads, else all bytes."""
-    origin = run._replace(offset=offsets[at])
-    try:
-        payload = framed(values[at])[1]
-        msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
-    except UnreadableError as error:
-        return Reject(origin, values[at], str(error))
-    except msgspec.MsgspecError:
-        return Reject(origin, values[at], why if payload.strip() else "an empty value is no record")
-    return Reject(origin, payload, why)
+    def reject(self, start: int, run: Origin, at: int, why: Why) -> Reject:
+        """The reject of a value in the run that begins at ``start``: of a framed one the text, which a replay
+        reads, or, where that is no record, all bytes.
+        """
+        place = start + at
+        raw = text = self.values[place]
+        origin = run._replace(offset=self.offsets[place], key=self.keys[place])
+        if self.schemas and raw is not None:
+            try:
+                text = framed(raw)[1]
+                msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+                raw = text
+            except UnreadableError as error:
+                return Reject(origin, raw, str(error))
+            except msgspec.MsgspecError:
+                pass
+        return Reject(origin, raw, self.texts.why(place, text, why))
 
 
 def _runs(topics: pa.Array, partitions: pa.Array, offsets: pa.Array) -> Iterator[tuple[int, int]]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from driftline.convert import Converter
-from driftline.convert.nodes import RecordNode
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.place import Place
@@ -21,7 +18,6 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.rows import (
     FedRows,
-    Rows,
     RowsObserver,
     admitted,
     has_required,
@@ -30,10 +26,14 @@ from driftline.readers.columnar.rows import (
     together,
 )
 from driftline.readers.decoders import Wire
-from driftline.readers.rejects import Origin, Reject, reject_batch
+from driftline.readers.deletes import DeleteFilter
+from driftline.readers.json.rows import in_order
+from driftline.readers.messages import NULL_VALUE
+from driftline.readers.rejects import Reject, reject_batch
 from driftline.readers.task import TaskReader
 from driftline.readers.terms import AdmissionTerms
-from driftline.readers.wire import Payloads, UnreadableError, WireDecoder, framed
+from driftline.readers.typed_keys import MessageKeys
+from driftline.readers.wire_values import Alike, RecordKind, WireValues, alike_of, origin_of
 from driftline.sources.base import Source
 from driftline.sources.kafka import METADATA_COLUMN, metadata_column, selected, with_metadata
 from driftline.sources.scan import BatchScan, Observed
@@ -42,50 +42,32 @@ from driftline.write import FrameTasks, observed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Key: TypeAlias = tuple[
-    str, int, str
-]  # of records alike: their topic, the id of their schema, the record's name
-Records: TypeAlias = tuple[list[int], list[Mapping[str, Any]]]  # by their rows in a batch of Kafka
-_UNREADABLE: Key = ("", 0, "")
-_WRONG = (
-    pa.ArrowException,
-    ValueError,
-    TypeError,
-    OverflowError,
-)  # what Arrow raises for values of no column
+_UNREADABLE = RecordKind("", 0, "")
 
 
 @dataclass(slots=True)
 class ObservedRecords:
     """A task's observations: the columns and contents of each kind of records, and a count of tombstones."""
 
-    kinds: dict[Key, tuple[Struct, Observation]]
+    kinds: dict[RecordKind, tuple[Struct, Observation]]
     tombstones: int
-
-
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Records of one kind. ``places``: their rows in the batch of Kafka."""
-
-    key: Key
-    struct: Struct
-    rows: Rows
-    places: Sequence[int]
 
 
 class KafkaValues:
     """In a task: decodes values, and observes them."""
 
     def __init__(self, wire: Wire, terms: AdmissionTerms) -> None:
-        self._wire, self._terms = wire, terms
-        self._decoders: dict[int, WireDecoder | UnreadableError] = {}
-        self._observers: dict[Key, RowsObserver] = {}
+        row_key = terms.settings.row_key
+        self._values, self._terms = WireValues(wire), terms
+        self._keys = MessageKeys(wire) if row_key is not None and row_key.reads_messages else None
+        self._deletes = DeleteFilter.of(terms) if row_key is not None and row_key.deletes_by_null else None
+        self._observers: dict[RecordKind, RowsObserver] = {}
         self.tombstones = 0
 
-    def observer(self, key: Key, struct: Struct) -> RowsObserver:
+    def observer(self, key: RecordKind, struct: Struct) -> RowsObserver:
         """The observer of records alike."""
         if key not in self._observers:
-            self._observers[key] = RowsObserver(struct, label_of(key), self._terms)
+            self._observers[key] = RowsObserver(struct, label_of(key), self._terms, null=key.null)
         return self._observers[key]
 
     def seen(self) -> ObservedRecords:
@@ -97,104 +79,42 @@ class KafkaValues:
     @no_search()
     def decoded(self, batch: pa.RecordBatch) -> tuple[list[Alike], list[Reject]]:
         """The records of a batch of Kafka's, by kind, and the rejects."""
-        self.tombstones += batch.column(0).null_count
-        whole, left = self._whole(batch)
-        single, rejects = self._single(batch, left)
+        values = batch.column(0)
+        alike, unreadable = self._values.read(batch, values)
+        wrong = dict(unreadable)
+        if self._keys is not None:
+            alike, of_keys = self._keys.beside(alike, batch, nulls=self._deletes is not None)
+            alike, of_nulls = self._deleting(alike, batch)
+            wrong |= {**of_keys, **of_nulls}
+        if self._deletes is None:
+            self.tombstones += values.null_count
+        rejects = [Reject(origin_of(batch, row), values[row].as_py(), why) for row, why in wrong.items()]
         if rejects:
             self.observer(_UNREADABLE, Struct(())).refused(rejects)
-        return whole + single, rejects
-
-    def _whole(self, batch: pa.RecordBatch) -> tuple[list[Alike], Sequence[int]]:
-        """The records that are read at once, and the rows that are not."""
-        values, topics = batch.column(0), batch.column(1).dictionary_encode()
-        payloads, codes = Payloads.of(values), topics.indices.to_numpy()
-        left = values.is_valid().to_numpy(zero_copy_only=False).copy()
-        alike = []
-        kinds = payloads.schemas * len(topics.dictionary) + codes
-        for kind in np.unique(kinds[left & (payloads.schemas >= 0)]).tolist():
-            number, code = divmod(kind, len(topics.dictionary))
-            rows = np.flatnonzero(left & (kinds == kind))
-            with suppress(UnreadableError):  # which is said of each of them
-                read = self._decoder(number).whole(payloads.some(rows))
-                if read is not None and len(read.numbers):
-                    rows = rows[read.numbers]
-                    left[rows] = False
-                    key = (topics.dictionary[code].as_py(), number, read.name)
-                    alike.append(_alike(key, read.struct, read.arrays, rows.tolist(), batch))
-        return alike, np.flatnonzero(left).tolist()
-
-    def _single(self, batch: pa.RecordBatch, rows: Sequence[int]) -> tuple[list[Alike], list[Reject]]:
-        """The records of these rows, read one by one, and the rejects."""
-        values, topics = (batch.column(i).take(pa.array(rows, pa.int64())).to_pylist() for i in range(2))
-        records: dict[Key, Records] = defaultdict(lambda: ([], []))
-        rejects: list[Reject] = []
-        for row, value, topic in zip(rows, values, topics, strict=True):
-            try:
-                number, payload = framed(value)
-                decoder = self._decoder(number)
-                name, record = decoder.record(payload)
-                if not decoder.nodes[name].nodes:
-                    raise UnreadableError(f"{name} has no fields")
-            except UnreadableError as error:
-                rejects.append(Reject(_origin(batch, row), value, str(error)))
-                continue
-            places, some = records[topic, number, name]
-            places.append(row)
-            some.append(record)
-        alike = []
-        for key, (places, some) in records.items():
-            node = self._decoder(key[1]).nodes[key[2]]
-            arrays, wrong = _arrays(node, some)
-            for i, why in wrong.items():
-                rejects.append(Reject(_origin(batch, places[i]), batch.column(0)[places[i]].as_py(), why))
-            places = [row for i, row in enumerate(places) if i not in wrong]
-            alike.append(_alike(key, node.struct, arrays, places, batch))
         return alike, rejects
 
-    def _decoder(self, number: int) -> WireDecoder:
-        if number not in self._decoders:
-            try:
-                self._decoders[number] = self._wire.decoder(number)
-            except UnreadableError as error:
-                self._decoders[number] = error
-        decoder = self._decoders[number]
-        if isinstance(decoder, UnreadableError):
-            raise decoder
-        return decoder
-
-
-def _alike(
-    key: Key, struct: Struct, arrays: Sequence[pa.Array], places: Sequence[int], batch: pa.RecordBatch
-) -> Alike:
-    columns = pa.RecordBatch.from_arrays(arrays, [f.name for f in struct.fields])
-    rows = Rows(columns, key[0], origin=lambda number: _origin(batch, places[number]))
-    return Alike(key, struct, rows, places)
-
-
-def _origin(batch: pa.RecordBatch, row: int) -> Origin:
-    topic, partition, offset = (batch.column(i)[row].as_py() for i in range(1, 4))
-    return Origin(topic=topic, partition=partition, offset=offset)
-
-
-def _arrays(
-    node: RecordNode, records: Sequence[Mapping[str, Any]]
-) -> tuple[list[pa.Array], Mapping[int, str]]:
-    """The columns of those records that have some; and why others have not."""
-    try:
-        return node.columns(records), {}
-    except _WRONG:
+    def _deleting(
+        self, alike: Sequence[Alike], batch: pa.RecordBatch
+    ) -> tuple[list[Alike], Mapping[int, str]]:
+        """The records without null values that delete nothing, and the reasons of these, by row."""
+        left: list[Alike] = []
         wrong: dict[int, str] = {}
-    for i, record in enumerate(records):
-        try:
-            node.columns([record])
-        except _WRONG as error:
-            wrong[i] = f"no column can have it: {error}"
-    return node.columns([record for i, record in enumerate(records) if i not in wrong]), wrong
+        for some in alike:
+            if not some.key.null:
+                left.append(some)
+                continue
+            assert self._deletes is not None
+            _, flags = self._deletes.of_message(null=True).rows(some.rows.batch, some.struct)
+            arrays = some.rows.batch.filter(flags).columns
+            places, deletes = np.asarray(some.places), flags.to_numpy(zero_copy_only=False)
+            left.append(alike_of(some.key, some.struct, arrays, places[deletes].tolist(), batch))
+            wrong |= dict.fromkeys(places[~deletes].tolist(), NULL_VALUE)
+        return left, wrong
 
 
-def label_of(key: Key) -> str:
+def label_of(key: RecordKind) -> str:
     """The name in reports of the records of one kind."""
-    return f"{key[0]}, schema"
+    return f"{key.topic}, schema"
 
 
 _HEADS = 100  # records that are looked at for a guess
@@ -206,22 +126,23 @@ def kafka_typed(frame: DataFrame, wire: Wire, metadata: bool = False) -> KafkaTy
     ``metadata``: these columns go along, as one, which the source fills itself.
     """
     columns = (METADATA_COLUMN,) if metadata else ()
-    return KafkaTyped(frame=selected(frame, metadata), wire=wire, metadata=metadata, columns=columns)
+    return KafkaTyped(frame=frame, wire=wire, metadata=metadata, columns=columns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaTyped(Source):
-    """Values of Kafka with their places. ``frame``: the columns that tasks read; ``metadata``: with these."""
+    """Values of Kafka. ``frame``: with the columns of Spark's Kafka source; ``metadata``: these go along."""
 
     frame: DataFrame
     wire: Wire
     metadata: bool = False
-    in_order: bool = False  # values of one schema are converted together
 
     def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> KafkaScan:
         """Open the micro-batch for a table."""
-        request = self.request(schema, settings)
-        return KafkaScan(request, request.terms, self.frame, self.wire, self.metadata)
+        request, row_key = self.request(schema, settings), settings.row_key
+        keys = row_key is not None and row_key.reads_messages
+        frame = selected(self.frame, self.metadata, keys)
+        return KafkaScan(request, request.terms, frame, self.wire, self.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,35 +227,38 @@ class OpenValues:
         rejects, accepted = list(group.rejects), []
         for alike in group.alike:
             fed = self._values.observer(alike.key, alike.struct).feed(alike.rows)
-            rejects += rejects_of(fed.rows, alike.struct, self._terms, everything)
+            refused = rejects_of(fed.rows, alike.struct, self._terms, everything)
+            rejects += (reject._replace(raw=None) for reject in refused) if alike.key.null else refused
             accepted.append((alike, fed))
         return AcceptedValues(group.batch, accepted), reject_batch(rejects) if rejects else None
 
     def convert(self, accepted: AcceptedValues) -> Iterator[pa.RecordBatch]:
-        """Make rows of the records, with their metadata."""
+        """Make rows of the records, with their metadata; of changes by key in the order of their offsets."""
+        made = self._converted(accepted)
+        if self._terms.settings.row_key is not None:
+            made = in_order(list(made))
+        return (rows for rows, _ in made)
+
+    def _converted(self, accepted: AcceptedValues) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
+        """Rows of the table, kind by kind, with those of the batch that they are made of."""
         assert self._converter is not None
         for alike, fed in accepted.alike:
             if fed.accepted.num_rows:
                 rows = table_rows(self._converter, [fed], alike.struct)
-                yield self._completed(rows, accepted.batch, alike, fed)
+                flags = admitted(fed.rows, alike.struct, self._terms)
+                at: list[int] = np.asarray(alike.places)[flags].tolist()
+                if self._own is not None:
+                    rows = with_metadata(rows, accepted.batch.column("metadata"), at, self._own)
+                yield rows, at
 
     def observed(self) -> ObservedRecords:
         """The observations by kind."""
         return self._values.seen()
 
-    def _completed(
-        self, rows: pa.RecordBatch, batch: pa.RecordBatch, alike: Alike, fed: FedRows
-    ) -> pa.RecordBatch:
-        if self._own is None:
-            return rows
-        flags = admitted(fed.rows, alike.struct, self._terms)
-        at: list[int] = np.asarray(alike.places)[flags].tolist()
-        return with_metadata(rows, batch.column("metadata"), at, self._own)
-
 
 def _together(parts: Sequence[ObservedRecords], terms: AdmissionTerms) -> Observation:
     """Merge the observations of tasks. Of schemas, the one with the lower id counts as the first."""
-    kinds: dict[Key, tuple[Struct, list[Observation]]] = {}
+    kinds: dict[RecordKind, tuple[Struct, list[Observation]]] = {}
     for part in parts:
         for key, (struct, seen) in part.kinds.items():
             kinds.setdefault(key, (struct, []))[1].append(seen)
@@ -344,5 +268,5 @@ def _together(parts: Sequence[ObservedRecords], terms: AdmissionTerms) -> Observ
     ).with_tombstones(sum(part.tombstones for part in parts))
 
 
-def _numbered(key: Key, place: Place) -> Place:
-    return replace(place, line=key[1]) if place.source == label_of(key) else place
+def _numbered(key: RecordKind, place: Place) -> Place:
+    return replace(place, line=key.schema) if place.source == label_of(key) else place

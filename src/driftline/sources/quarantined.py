@@ -3,40 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from driftline.core.planning.routes import Settings
+from driftline.core.schema.types import Schema
 from driftline.observe.json_lines import Why
+from driftline.readers.deletes import NO_RECORD
 from driftline.readers.json.rows import Run
+from driftline.readers.messages import MessageTexts, with_keys, without_keys
 from driftline.readers.rejects import Origin, Reject
-from driftline.sources.texts import JsonFrame, PlainTexts
+from driftline.sources.base import Source
+from driftline.sources.scan import BatchScan
+from driftline.sources.texts import PlainTexts, TextScan
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+_PLACE = Origin._fields[:-1]
+_KEY = "coalesce(key_bytes, cast(key as binary)) as key"
 
-def quarantined(frame: DataFrame) -> JsonFrame:
+
+def quarantined(frame: DataFrame) -> QuarantinedRecords:
     """The rows of a quarantine whose ``raw`` is a record."""
     # In the order of their places: the observer begins anew where a place comes before the last one.
-    ordered = frame.select("raw", *Origin._fields).sortWithinPartitions(*Origin._fields)
-    return JsonFrame(frame=ordered, texts=_Raw())
+    ordered = frame.selectExpr("raw", *_PLACE, _KEY).sortWithinPartitions(*_PLACE)
+    return QuarantinedRecords(frame=ordered)
 
 
+@dataclass(frozen=True, kw_only=True)
+class QuarantinedRecords(Source):
+    """The records of a quarantine. ``frame``: their texts and origins."""
+
+    frame: DataFrame
+
+    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> TextScan:
+        """Open the records for a table."""
+        request, row_key = self.request(schema, settings), settings.row_key
+        texts = _Raw() if row_key is None else _Raw(row_key.reads_messages, row_key.deletes_by_null)
+        return TextScan(request, request.terms, self.frame, texts)
+
+
+@dataclass(frozen=True, slots=True)
 class _Raw(PlainTexts):
+    """``keys``: messages of topics have them as a field, as they had when they came; ``nulls``: their null
+    values delete rows.
+    """
+
+    keys: bool = False
+    nulls: bool = False
+
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
         """The texts of a batch, in a run for each stretch of one original source."""
         texts, *places = (column.to_pylist() for column in batch.columns)
-        raw = [text.encode() for text in texts]
+        raw = [None if text is None else text.encode() for text in texts]
         origins = [Origin(*place) for place in zip(*places, strict=True)]
         for source, rows in groupby(range(len(raw)), lambda row: origins[row].place.source):
             numbers = list(rows)
-            first = numbers[0]
-            texts_of_source = raw[first : first + len(numbers)]
-            lines = [origins[row].place.line for row in numbers]
-            yield Run(texts_of_source, source, lines, partial(_reject, raw, origins, first))
+            first, stop = numbers[0], numbers[-1] + 1
+            some, some_origins = raw[first:stop], origins[first:stop]
+            of_topic = some_origins[0].topic is not None
+            messages = self._messages(some, some_origins) if of_topic else without_keys(some)
+            lines = [text or NO_RECORD for text in messages.lines]  # each is a record, or refused again
+            places = [origin.place.line for origin in some_origins]
+            reject = partial(_reject, some, some_origins, messages)
+            yield Run(lines, source, places, reject, messages.nulls if of_topic else None)
+
+    def _messages(self, raw: Sequence[bytes | None], origins: Sequence[Origin]) -> MessageTexts:
+        """The texts of messages of a topic."""
+        if not self.keys:
+            return without_keys(raw)
+        return with_keys(raw, [origin.key for origin in origins], nulls=self.nulls, again=True)
 
 
-def _reject(raw: Sequence[bytes], origins: Sequence[Origin], first: int, at: int, why: Why) -> Reject:
-    return Reject(origins[first + at], raw[first + at], why)
+def _reject(
+    raw: Sequence[bytes | None], origins: Sequence[Origin], messages: MessageTexts, at: int, why: Why
+) -> Reject:
+    return Reject(origins[at], raw[at], messages.why(at, raw[at], why))

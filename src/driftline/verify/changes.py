@@ -13,7 +13,15 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from driftline.core.planning.condition import Condition, IsNull, Junction, Negation, OneOf, paths_of
+from driftline.core.planning.condition import (
+    MESSAGE_KEY,
+    Condition,
+    IsNull,
+    Junction,
+    Negation,
+    OneOf,
+    paths_of,
+)
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.types import Path
@@ -153,6 +161,12 @@ class ChangeReader:
 
     def _holds(self, condition: Condition, record: Mapping[str, Any]) -> bool | None:
         match condition:
+            case IsNull(("value",)) if self.row_key.deletes_by_null:  # of a message, whose key is a field
+                return all(
+                    value is None or (value == "" and isinstance(value, Cell))
+                    for field, value in record.items()
+                    if field != MESSAGE_KEY
+                )
             case IsNull(path):
                 value = self._value(path, record)
                 return None if value is _HIDDEN else value is None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from driftline.core.planning.condition import Condition
+from driftline.core.planning.condition import MESSAGE_KEY, Condition, asks_for_null, paths_of
 from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.naming import METADATA
@@ -70,6 +70,18 @@ class RowKey:
     def remembers(self) -> bool:
         """True if deletes are remembered, as neither a row nor the order of arrival tells of them."""
         return self.delete_when is not None and bool(self.order_by) and not self.soft
+
+    @property
+    def reads_messages(self) -> bool:
+        """True if a field is that of a message's key: records of a topic have it then."""
+        asked = () if self.delete_when is None else paths_of(self.delete_when)
+        return any(path[0] == MESSAGE_KEY for path in (*self.key, *self.order_by, *asked))
+
+    @property
+    def deletes_by_null(self) -> bool:
+        """True if a null value of a topic may delete the row of its message's key."""
+        has_key = any(path[0] == MESSAGE_KEY for path in self.key)
+        return has_key and self.delete_when is not None and asks_for_null(self.delete_when)
 
     @property
     def columns(self) -> dict[str, Field]:

@@ -110,14 +110,21 @@ def rejects_of(rows: Rows, struct: Struct, terms: AdmissionTerms, everything: st
 
 
 class RowsObserver:
-    """Observes the rows of one reader. ``label``: the name of its files in reports."""
+    """Observes the rows of one reader.
 
-    def __init__(self, struct: Struct, label: str, terms: AdmissionTerms) -> None:
+    ``label``: the name of its files in reports; ``null``: the rows are messages of a topic, whose value is
+    null or a record.
+    """
+
+    def __init__(
+        self, struct: Struct, label: str, terms: AdmissionTerms, *, null: bool | None = None
+    ) -> None:
         self.struct, self.terms = struct, terms
         self._observer = ArrowObserver(
             struct, terms.known, label, empty_names=terms.settings.keep_empty_names
         )
-        self._deletes = DeleteFilter.of(terms)
+        deletes = DeleteFilter.of(terms)
+        self._deletes = deletes if deletes is None or null is None else deletes.of_message(null=null)
         self._excluded = list(excluded_paths(terms.settings.contract))
         self._counts: Counter[str] = Counter()
         self._refused = self._deleted = 0
@@ -161,7 +168,7 @@ class RowsObserver:
 
 
 def _bad(reject: Reject) -> MalformedRecord:
-    text = reject.raw[: 4 * SAMPLE].decode(errors="backslashreplace")
+    text = (reject.raw or b"")[: 4 * SAMPLE].decode(errors="backslashreplace")
     return MalformedRecord(reject.origin.place, str(reject.why), sample(text))
 
 

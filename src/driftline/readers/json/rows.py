@@ -104,7 +104,7 @@ class JsonRows:
         records, alone = taken_apart(lines, looked, self.drifting, fields)
         rows = chain(self._whole(lines, records), self._single(lines, alone))
         # Of changes of one row the later counts.
-        return rows if self.settings.row_key is None else _in_order(list(rows))
+        return rows if self.settings.row_key is None else in_order(list(rows))
 
     def _usual(self, shape: RecordShape) -> RecordShape:
         return limited(shape, self.usual, self.settings.contract)
@@ -133,7 +133,7 @@ class JsonRows:
             yield self.converter.of_json([parse(lines[place]) for place in places]), places
 
 
-def _in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
+def in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
     """The rows in the order of their lines, as one batch."""
     if len(parts) < 2:
         yield from parts
@@ -153,13 +153,15 @@ class Run(NamedTuple):
     """Texts of one ``source``, in its order.
 
     ``line``: the number of the first text, or of each if they do not follow one another; ``reject``: makes a
-    reject of a text, by its place and the reason.
+    reject of a text, by its place and the reason. ``nulls``: of messages of a topic, the places of those
+    whose value is null, and whose text has the key alone; None for texts of another origin.
     """
 
     lines: Sequence[bytes]
     source: str
     line: LineNumbers
     reject: Callable[[int, Why], Reject]
+    nulls: Sequence[int] | None = None
 
 
 class AcceptedLines(NamedTuple):
@@ -195,7 +197,11 @@ class LineTask:
         for run in runs:
             run_lines = run.lines
             if self._deletes is not None:
-                run_lines, run_flags = self._deletes.lines(run_lines)
+                run_lines, run_flags = (
+                    self._deletes.lines(run_lines)
+                    if run.nulls is None
+                    else self._deletes.messages(run_lines, run.nulls)
+                )
                 flags.append(run_flags)
             looked = self._observer.feed(run_lines, run.source, run.line)
             rejects += [run.reject(place, why) for place, why in rejected_of(run.lines, looked, everything)]
