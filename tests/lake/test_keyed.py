@@ -433,7 +433,7 @@ def test_what_would_lose_track_of_rows_is_refused(lake: Lake, table_name: str) -
             act()
     plain = lake.table(f"{table_name}_plain")
     plain.ingest([{"id": 1}])
-    with pytest.raises(UsageError, match="has no key: key is set when a table is made"):
+    with pytest.raises(UsageError, match="has no key, and a batch does not change that"):
         plain.ingest([{"id": 1}], settings={"key": "id"})
 
     assert table.read().count() == 2

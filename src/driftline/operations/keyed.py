@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from itertools import chain
 
-from driftline.core.planning.contract import spelled_path
+from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.row_key import (
-    DELETED_KIND,
-    DELETES_PROPERTY,
-    KEY_PROPERTY,
-    ORDER_KIND,
-    ORDER_PROPERTY,
-)
-from driftline.core.schema.definition import Definition
+from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, table_property
+from driftline.core.schema.definition import KEY_PROPERTY, Definition
+from driftline.core.schema.naming import MARK
 from driftline.core.schema.types import Path
 from driftline.errors import DataError
 from driftline.formats.base import State
 from driftline.keys.columns import columns_of
-from driftline.settings import from_properties
+from driftline.settings import PREFIX, from_properties
 
 
 def check_path(table: str, state: State, path: Path, operation: str) -> None:
@@ -34,32 +29,24 @@ def check_path(table: str, state: State, path: Path, operation: str) -> None:
 
 
 def check_definition(table: str, before: Definition, after: Definition) -> None:
-    """Raise DataError for a change that takes away a column of the key or the order, or the key itself."""
-    settings = from_properties(before.properties)
-    if settings.row_key is None:
+    """Raise DataError for a change that takes away a column of the key or the order, which both have."""
+    known = after.known_by
+    if not (known.key and before.known_by.key):
         return
-    for name in (KEY_PROPERTY, ORDER_PROPERTY, DELETES_PROPERTY):
-        if before.properties.get(name) != after.properties.get(name):
-            raise DataError(
-                f"{table} has a key: {name} stays as it is", "make another table with another key"
-            )
-    needed = list(
-        chain.from_iterable(
-            columns_of(before.schema.struct, path, settings.mark) for path in settings.row_key.roles
-        )
-    )
-    ids_after = {
-        column.field.id
-        for path in settings.row_key.roles
-        for column in columns_of(after.schema.struct, path, settings.mark)
-    }
+    mark = before.properties.get(f"{PREFIX}mark") or MARK
+    fields = parse_paths(known.key) + (parse_paths(known.order_by) if known.order_by else ())
+    needed = chain.from_iterable(columns_of(before.schema.struct, path, mark) for path in fields)
+    ids_after = {column.field.id for path in fields for column in columns_of(after.schema.struct, path, mark)}
     gone = [spelled_path(column.path) for column in needed if column.field.id not in ids_after]
-    for kind in (ORDER_KIND, DELETED_KIND):
+    for kind, kept in (
+        (ORDER_KIND, known.order_by),
+        (DELETED_KIND, known.deletes == before.known_by.deletes),
+    ):
         column = own_column(before.schema.struct, kind)
-        if column is not None and own_column(after.schema.struct, kind) is None:
+        if kept and column is not None and own_column(after.schema.struct, kind) is None:
             gone.append(column.name)
     if gone:
         raise DataError(
-            f"{table}: {gone[0]} cannot go: the table knows its rows by {before.properties[KEY_PROPERTY]}",
-            "columns of the key and the order stay as long as the table has a key",
+            f"{table}: {gone[0]} cannot be dropped: the table knows its rows by {', '.join(filter(None, known[:2]))}",
+            f"take the key away first: driftline alter {table_property(table, KEY_PROPERTY, '')}",
         )

@@ -9,11 +9,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.changelog import record
-from driftline.core.changelog.entries import Entry, Version, Versions, partition_text, sort_text
+from driftline.core.changelog.entries import Entry, Version, Versions, key_text, partition_text, sort_text
 from driftline.core.changelog.restoring import Restoration, restoration
 from driftline.core.changes import ColumnChange, details, diff, in_words, reportable
-from driftline.core.planning.row_key import KEY_PROPERTY
-from driftline.core.schema.definition import Definition
+from driftline.core.planning.metadata import own_column
+from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND
+from driftline.core.schema.definition import KEY_PROPERTY, Definition, forgets_deletes
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
@@ -21,6 +22,7 @@ from driftline.formats.base import Alteration, CatalogTable, Draft, LastBatch, S
 from driftline.formats.retry import Retry
 from driftline.operations import history
 from driftline.operations.keyed import check_definition
+from driftline.operations.rekeying import check_restored
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.quoting import name, variable
@@ -97,9 +99,19 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
     _possible(table, plan)
     check_definition(table.name, now, plan.after)
     draft = alteration.restore(plan.after, record.of_undo(change))
+    check_restored(table.name, now, plan.after, counter.rows, draft)
+    if forgets_deletes(plan.after.properties, now.properties):
+        plan = replace(plan, stays=(*plan.stays, "deletes that were remembered before stay forgotten"))
     # What a resolve folded, or a promote took, is in the columns that
     # come back, unless rows were written since.
-    since = () if to is None and _just_rewritten(table, versions) else plan.hidden
+    own = {
+        (column.name,)
+        for kind in (ORDER_KIND, DELETED_KIND)
+        if (column := own_column(now.schema.struct, kind))
+    }
+    since = (
+        () if to is None and _just_rewritten(table, versions) else [p for p in plan.hidden if p not in own]
+    )
     hidden = _hidden(table, now, since, change, counter, yes=yes)
     back = _back(table, versions, draft, plan, counter)
     draft.commit()
@@ -245,6 +257,8 @@ def _layout(before: Definition, after: Definition) -> Sequence[str]:
         out.append(f"partitioned by {', '.join(partition_text(two)) or 'nothing'}")
     if sort_text(one) != sort_text(two):
         out.append(f"sorted by {', '.join(sort_text(two)) or 'nothing'}")
+    if key_text(one) != key_text(two):
+        out.append(f"rows known by {', '.join(key_text(two)) or 'nothing'}")
     return out
 
 
@@ -275,7 +289,7 @@ class _Counter:
     def hidden(self, schema: Schema, paths: Sequence[Path]) -> tuple[ValueCount, ...]:
         """The number of values the table has in the columns."""
         new = [path for path in paths if path not in self._hidden]
-        counted = _by_path(new, _counted(self._rows, schema, new))
+        counted = _by_path(new, _counted(self.rows, schema, new))
         if (appended := self.appended) is not None:
             old = [path for path in paths if path in self._hidden]
             more = _by_path(old, _counted(lambda: appended, schema, old))
@@ -289,7 +303,8 @@ class _Counter:
         self._back |= _by_path(new, _counted(draft.read, schema, new))
         return tuple(self._back[path] for path in paths)
 
-    def _rows(self) -> DataFrame:
+    def rows(self) -> DataFrame:
+        """The rows of the table, as it was last looked at."""
         assert self.state is not None
         if self.table.readable(self.state.schema) != self.state.schema:
             return self.table.read_readable()

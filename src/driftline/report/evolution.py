@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from driftline.core.changelog.entries import Entry, partition_text, sort_text
+from driftline.core.changelog.entries import Entry, key_text, partition_text, sort_text
 from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
 from driftline.core.schema.types import leaves
 from driftline.core.values.counted import counted, noun
@@ -160,7 +160,7 @@ def _is_plain(entry: Entry, change: ColumnChange) -> bool:
 
 
 def _layout(entry: Entry) -> Iterator[RenderableType]:
-    for word, text in (("partitioned", partition_text), ("sorted", sort_text)):
+    for word, text in (("partitioned", partition_text), ("sorted", sort_text), ("rows known", key_text)):
         now, before = text(entry.after), text(entry.before) if entry.before else []
         if now != before:
             was = f", was by {', '.join(before)}" if before else ""
