@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake, Table
 from driftline.settings import as_properties
 from lake.formats import database
-from lake.test_keyed import SETTINGS, held, remembered, rows_of, tamper
+from lake.test_keyed import SETTINGS, held, put, remembered, rows_of, tamper
 from lake.test_task_files import files_of
 
 PLAIN = [{"id": key, "seq": 20 + i, "n": -i - 1} for i, key in enumerate([*range(8), 2.5, 2**60, "1", "x"])]
@@ -90,13 +91,14 @@ def row_ids(table: Table, how: str) -> dict[Any, int]:
     return {row.n: row._row_id for row in rows}
 
 
-def test_rows_that_have_no_key_of_their_own_are_named(lake: Lake, table_name: str) -> None:
+def test_rows_that_have_no_key_of_their_own_are_named(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     rows = [
         {"id": key, "b": b, "v": 1} for key, b in [(7, 1), (7.0, 2), ("7", 3), ("x", 4), ("x", 5), ("x", 5)]
     ]
     table.ingest([*rows, {"b": 6, "a": {"k": 1}}, {"id": 5, "b": 7}, {"id": 5, "b": 8}, {"id": 6, "b": 9}])
-    table.ingest([{"id": 6, "b": 10}, {"id": 9, "b": 11, "at": "2026-01-01T00:00:00Z"}, {"b": 12, "at": 3}])
+    more = [{"id": 6, "b": 10}, {"id": 9, "b": 11, "at": "2026-01-01T00:00:00Z"}, {"b": 12, "at": 3}]
+    table.ingest(put(tmp_path / "more.jsonl", more))
     before, state = files_of(lake, table), table.state()
     one = r"cannot have the key {}: rows have none: {}"
     several = r"cannot have the key {}: several rows have the same: {}"
@@ -106,18 +108,18 @@ def test_rows_that_have_no_key_of_their_own_are_named(lake: Lake, table_name: st
         ({"key": "nowhere"}, one.format("nowhere", r"null \(13 rows\)")),
         ({"key": "v, b"}, one.format("v, b", r"\(null, 1[0-2]\) \(1 row\), ")),
         ({"key": "v"}, one.format("v", r"null \(7 rows\)")),
-        ({"key": "at"}, "has numbers that are values of at"),
+        ({"key": "at"}, "at has numbers that are values of at_timestamp too"),
     ]
     for settings, says in refused:
         with pytest.raises(DataError, match=says):
             set_(table, **settings)
-    tamper(table, "delete from {t} where id is null and id_string is null")
-    with pytest.raises(DataError, match=several.format("id", r'"x" \(3 rows\), 5 \(2 rows\), 6 \(2 rows\)$')):
+    tamper(table, "delete from {t} where b in (6, 12)")
+    with pytest.raises(DataError, match=several.format("id", r'"x" \(3 rows\), 5 \(2 rows\), 6 \(2 rows\)\n')):
         set_(table, key="id")
-    tamper(table, "delete from {t} where id in (5, 6)")
-    with pytest.raises(DataError, match=several.format("id", r'"x" \(3 rows\), 7 \(2 rows\)$')):
+    tamper(table, "delete from {t} where b between 7 and 10")
+    with pytest.raises(DataError, match=several.format("id", r'"x" \(3 rows\), 7 \(2 rows\)\n')):
         set_(table, key="id")
-    with pytest.raises(DataError, match=several.format("id, b", r'\("x", 5\) \(2 rows\)$')):
+    with pytest.raises(DataError, match=several.format("id, b", r'\("x", 5\) \(2 rows\)\n')):
         set_(table, key="id, b")
 
     assert table.state().properties == state.properties
@@ -132,7 +134,8 @@ def test_rows_that_have_no_key_of_their_own_are_named(lake: Lake, table_name: st
 
 def test_what_cannot_be_changed_says_what_to_do(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
-    table.ingest([{"id": 1, "seq": 1, "v": 1}, {"id": 2, "seq": 1, "v": "x"}], settings=SETTINGS)
+    rows = [{"id": 1, "seq": 1, "v": 1, "w": 1}, {"id": 2, "seq": 1, "v": "x", "w": "x"}]
+    table.ingest(rows, settings=SETTINGS)
     refused: list[tuple[type[Exception], Callable[[], Any], str]] = [
         (DataError, lambda: set_(table, key="v"), "has the key id already"),
         (DataError, lambda: set_(table, order_by="v"), "has the order seq already"),
@@ -152,9 +155,9 @@ def test_what_cannot_be_changed_says_what_to_do(lake: Lake, table_name: str) -> 
     assert [name for name in table.state().properties if name.startswith("driftline.de")] == []
     table.alter(DropColumn(("id",)), DropColumn(("seq",)))
     with pytest.raises(UsageError, match="its key is set by itself"):
-        table.alter(SetProperties(as_properties({"key": "v"})), RenameColumn(("v",), "w"))
-    with pytest.raises(DataError, match="cannot be ordered by v: its values are of several kinds"):
-        set_(table, key="v", order_by="v_string, v")
+        table.alter(SetProperties(as_properties({"key": "v"})), RenameColumn(("v",), "x"))
+    with pytest.raises(DataError, match="cannot be ordered by w: its values are of several kinds"):
+        set_(table, key="v", order_by="w")
 
 
 def test_an_order_that_comes_later_and_goes(lake: Lake, table_name: str) -> None:
@@ -197,7 +200,7 @@ def test_deletes_that_become_soft_and_hard_again(lake: Lake, table_name: str, ho
 
 def test_undo_of_a_key(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
-    table.ingest(PLAIN)
+    table.ingest([{**record, "op": "c"} for record in PLAIN])
     before = rows_of(table)
     set_(table, **SETTINGS)
     taken = table.ingest(
@@ -260,8 +263,7 @@ def test_columns_of_a_table_with_a_key_change(lake: Lake, table_name: str) -> No
 
     assert {row["key"]: row["n"] for row in rows_of(table)} == {0: 10, 1: 1, 2: 2, 4: 14}
     table.undo(yes=True)
-    table.undo(yes=True)
-    assert {row["key"]: row["n"] for row in rows_of(table)} == {0: 0, 1: 1, 2: 2, 3: 3}
+    assert {row["key"]: row["n"] for row in rows_of(table)} == {0: 0, 1: 1, 2: 2}
 
 
 def test_what_waits_in_the_rest_of_a_table_with_a_key_gets_columns(lake: Lake, table_name: str) -> None:
@@ -283,7 +285,7 @@ def test_what_waits_in_the_rest_of_a_table_with_a_key_gets_columns(lake: Lake, t
         (1, 5, 11),
         (2, None, 2),
     ]
-    with pytest.raises(DataError, match=r"a\.k cannot be promoted|nothing in the rest at or below a\.k"):
+    with pytest.raises(DataError, match=r"nothing in the rest at or below a\.k"):
         table.promote("a.k")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 
 from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, table_property
+from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey, table_property
 from driftline.core.schema.definition import KEY_PROPERTY, Definition
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.types import Path
@@ -26,6 +27,19 @@ def check_path(table: str, state: State, path: Path, operation: str) -> None:
                 "told apart by their columns",
                 "leave it as it is: rows are found whichever column has their key",
             )
+
+
+def check_promoted(table: str, row_key: RowKey | None, fields: Iterable[Path]) -> None:
+    """Raise DataError where values of such a field would get columns: rows would get other keys or orders."""
+    roles = {} if row_key is None else row_key.roles
+    for path in fields:
+        for field, role in roles.items():
+            if path[: len(field)] == field or field[: len(path)] == path:
+                raise DataError(
+                    f"{table}: {spelled_path(path)} cannot be promoted: the table knows its rows by the {role} "
+                    f"{spelled_path(field)}",
+                    f"take the key away first: driftline alter {table_property(table, KEY_PROPERTY, '')}",
+                )
 
 
 def check_definition(table: str, before: Definition, after: Definition) -> None:
