@@ -21,7 +21,7 @@ from driftline.errors import DataError
 from driftline.formats.base import Alteration, CatalogTable, Draft, LastBatch, State
 from driftline.formats.retry import Retry
 from driftline.operations import history
-from driftline.operations.keyed import check_definition
+from driftline.operations.keyed import check_definition, check_remembered
 from driftline.operations.rekeying import check_restored
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
@@ -97,7 +97,11 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
     if plan.changes_nothing:
         raise DataError(f"{table.name}: cannot undo {change}", "; ".join(plan.stays) or None)
     _possible(table, plan)
-    check_definition(table.name, now, plan.after)
+    just_rewritten = to is None and _just_rewritten(table, versions)
+    if just_rewritten:  # then rows have their keys in the columns of before too
+        check_remembered(table, now, plan.after)
+    else:
+        check_definition(table.name, now, plan.after)
     draft = alteration.restore(plan.after, record.of_undo(change))
     check_restored(table.name, now, plan.after, counter.rows, draft)
     if forgets_deletes(plan.after.properties, now.properties):
@@ -109,9 +113,7 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
         for kind in (ORDER_KIND, DELETED_KIND)
         if (column := own_column(now.schema.struct, kind))
     }
-    since = (
-        () if to is None and _just_rewritten(table, versions) else [p for p in plan.hidden if p not in own]
-    )
+    since = () if just_rewritten else [path for path in plan.hidden if path not in own]
     hidden = _hidden(table, now, since, change, counter, yes=yes)
     back = _back(table, versions, draft, plan, counter)
     draft.commit()
