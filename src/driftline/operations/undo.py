@@ -134,9 +134,8 @@ def _last_batch(table: CatalogTable, last: Entry) -> LastBatch | None:
         return None if last.makes_table and last.after.snapshot == batch.snapshot else batch
     if batch is None and last.by == "batch" and not last.makes_table:
         raise DataError(
-            f"{table.name} has a key: batch {last.record.batch} cannot be taken back, for it is not the last that "
-            "changed rows",
-            "ingest what the rows should be: later changes count",
+            f"{table.name}: batch {last.record.batch} cannot be undone: rows have changed since",
+            "ingest corrected records instead",
         )
     return None
 
@@ -162,9 +161,9 @@ def _without(
     change = _what(last) if made else f"batch {batch.id}"
     if not yes:
         raise DataError(
-            f"{table.name}: taking back {change} would take {counted(batch.added, 'row')} out of the table, "
-            f"and bring {counted(batch.removed, 'row')} of before back",
-            "--yes does it; ingest its source again to undo that",
+            f"{table.name}: undoing {change} would remove {counted(batch.added, 'row')} and restore "
+            f"{counted(batch.removed, 'row')}",
+            "pass --yes to do it; ingest its source again to reverse that",
         )
     draft = alteration.revert(batch, plan.after, record.of_undo(change))
     draft.commit()

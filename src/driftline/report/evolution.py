@@ -68,7 +68,9 @@ def undone(result: Undone) -> Iterator[RenderableType]:
     for line in result.layout:
         yield Hanging(Text(clean(line)), 2, 6)
     if result.batch is not None:
-        rows = f"{counted(result.batch.added, 'row')} gone, {counted(result.batch.removed, 'row')} of before back"
+        rows = (
+            f"{counted(result.batch.added, 'row')} removed, {counted(result.batch.removed, 'row')} restored"
+        )
         yield Hanging(Text(rows), 2, 6)
     for values in result.back:
         yield Hanging(Text(clean(_comes_back(values)), "green"), 6, 6)

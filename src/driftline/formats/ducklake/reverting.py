@@ -105,7 +105,7 @@ def copies(files: Sequence[DeleteFile], folder: str) -> Iterator[list[DeleteFile
     place = local(folder)
     if place is None and files:
         raise SetupError(
-            f"the files of the table are in {folder}: rows come back in folders of this machine alone"
+            f"the files of the table are in {folder}: rows can only be restored in a folder of this machine"
         )
     copied = [replace(file, path=f"{uuid4().hex}-delete.parquet") for file in files]
     paths = [Path(str(place), file.path) for file in copied]

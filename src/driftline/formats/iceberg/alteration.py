@@ -215,8 +215,8 @@ class IcebergAlteration:
         before = snapshot.parentId()
         if before is None or self._java.snapshot(before) is None:
             raise DataError(
-                f"{self.table.name}: the snapshot before batch {batch.id} was expired, and its rows with it",
-                "ingest what the rows should be: later changes count",
+                f"{self.table.name}: batch {batch.id} cannot be undone: the snapshot before it has expired",
+                "ingest corrected records instead",
             )
         deletes = remembered_file(self._java, snapshot)
 
