@@ -35,15 +35,15 @@ class KeyFold:
             if lost is not None
         ]
 
-    def folded(self, rows: pa.Table, new: int, kept: Sequence[tuple[int, int]]) -> pa.Table:
+    def folded(self, rows: pa.Table, new: int, takers: Sequence[tuple[int, int]]) -> pa.Table:
         """The rows with the one column too, by its id ``new``, and what it cannot hold.
 
-        ``kept``: the ids of columns that keep such values, and of those that take them.
+        ``takers``: the ids of columns that have such values, and of those that take them.
         """
         parts = dict(zip(self.columns.ids, self._parts(rows), strict=True))
-        one = pc.coalesce(*[values for values, _ in parts.values()])
-        rows = rows.append_column(str(new), one)
-        for old, taker in kept:
+        merged = pc.coalesce(*[values for values, _ in parts.values()])
+        rows = rows.append_column(str(new), merged)
+        for old, taker in takers:
             lost = parts[old][1]
             rows = rows.append_column(str(taker), pa.nulls(len(rows)) if lost is None else lost)
         return rows
@@ -79,8 +79,10 @@ def _exact(value: float | Decimal, to: Primitive) -> float | Decimal | None:
     if not number.is_finite():
         return float(number) if to.name in ("float", "double") and number == number else None
     if to.name in _BITS:
-        whole = int(number)
-        return whole if whole == number and -(2 ** _BITS[to.name]) <= whole < 2 ** _BITS[to.name] else None
+        integer = int(number)
+        return (
+            integer if integer == number and -(2 ** _BITS[to.name]) <= integer < 2 ** _BITS[to.name] else None
+        )
     if to.name == "decimal":
         precision, scale = to.args
         placed = number.scaleb(scale, _EXACT)

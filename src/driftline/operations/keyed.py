@@ -31,15 +31,15 @@ def check_resolved(table: str, row_key: RowKey | None, path: Path, *, drop_rest:
     """Raise DataError where a fold of the field at ``path`` would take keys or orders away from rows."""
     for field, role in row_key.roles.items() if row_key is not None else ():
         if field[: len(path)] == path or path[: len(field)] == field:
-            known = f"the table knows its rows by the {role} {spelled_path(field)}"
+            reason = f"the table knows its rows by the {role} {spelled_path(field)}"
             if field != path:
                 raise DataError(
-                    f"{table}: {spelled_path(path)} cannot be resolved: {known}",
+                    f"{table}: {spelled_path(path)} cannot be resolved: {reason}",
                     f"resolve {spelled_path(field)}",
                 )
             if drop_rest:
                 raise DataError(
-                    f"{table}: values of {spelled_path(path)} cannot be dropped: {known}",
+                    f"{table}: values of {spelled_path(path)} cannot be dropped: {reason}",
                     "leave out --drop-rest",
                 )
 
@@ -67,12 +67,12 @@ class RememberedFold:
 
     def kept(self, transaction: Transaction) -> set[Path]:
         """The columns with values of remembered deletes that the one column cannot hold."""
-        kept: set[Path] = set()
+        columns: set[Path] = set()
         for _, rows in transaction.remembered(self.ids):
             for site, fold in zip(self.sites, self._folds, strict=True):
                 ids = fold.kept(rows)
-                kept |= {(*site.parent, column.name) for column in site.folded if column.id in ids}
-        return kept
+                columns |= {(*site.parent, column.name) for column in site.folded if column.id in ids}
+        return columns
 
     def rewrite(self, transaction: Transaction, rest: Mapping[Path, Sequence[str]]) -> None:
         """Have the remembered deletes in the new columns too. ``rest``: the names of columns that stay, by
@@ -86,12 +86,12 @@ class RememberedFold:
     def _folded(self, rows: pa.Table, now: Schema, rest: Mapping[Path, Sequence[str]]) -> pa.Table:
         for site, fold in zip(self.sites, self._folds, strict=True):
             new = _id_at(now, (*site.parent, TEMPORARY))
-            kept = [
+            takers = [
                 (column.id, _id_at(now, (*site.parent, f"{TEMPORARY}_{i}")))
                 for i, column in enumerate(site.folded)
                 if column.name in rest[site.parent]
             ]
-            rows = fold.folded(rows, new, kept)
+            rows = fold.folded(rows, new, takers)
         return rows
 
     @property
@@ -107,11 +107,11 @@ class RememberedFold:
 
 def check_remembered(table: CatalogTable, before: Definition, after: Definition) -> None:
     """Raise DataError if deletes that the table remembers have no key in the columns of ``after``."""
-    known, mark = after.known_by, after.properties.get(f"{PREFIX}mark") or MARK
+    settings, mark = after.known_by, after.properties.get(f"{PREFIX}mark") or MARK
     order = own_column(after.schema.struct, ORDER_KIND)
-    if order is None or not known.key or before.known_by != known:
+    if order is None or not settings.key or before.known_by != settings:
         return
-    key = [list(columns_of(after.schema.struct, path, mark)) for path in parse_paths(known.key)]
+    key = [list(columns_of(after.schema.struct, path, mark)) for path in parse_paths(settings.key)]
     fields, ids = [values_of(columns) for columns in key], [c.field.id for c in chain.from_iterable(key)]
     if set(ids) <= {f.id for _, f in before.schema.walk()}:
         return
@@ -119,7 +119,7 @@ def check_remembered(table: CatalogTable, before: Definition, after: Definition)
     for _, rows in transaction.remembered([*ids, order.id]):
         if any(None in json.loads(text) for text in key_texts(fields, rows).to_pylist()):
             raise DataError(
-                f"{table.name}: deletes were remembered since by the present columns of {known.key} alone",
+                f"{table.name}: deletes were remembered since by the present columns of {settings.key} alone",
                 "leave it as it is, or take the key away, and set it anew",
             )
 
@@ -145,23 +145,23 @@ def check_promoted(table: str, row_key: RowKey | None, fields: Iterable[Path]) -
 
 def check_definition(table: str, before: Definition, after: Definition) -> None:
     """Raise DataError for a change that takes away a column of the key or the order, which both have."""
-    known = after.known_by
-    if not (known.key and before.known_by.key):
+    settings = after.known_by
+    if not (settings.key and before.known_by.key):
         return
     mark = before.properties.get(f"{PREFIX}mark") or MARK
-    fields = parse_paths(known.key) + (parse_paths(known.order_by) if known.order_by else ())
+    fields = parse_paths(settings.key) + (parse_paths(settings.order_by) if settings.order_by else ())
     needed = chain.from_iterable(columns_of(before.schema.struct, path, mark) for path in fields)
     ids_after = {column.field.id for path in fields for column in columns_of(after.schema.struct, path, mark)}
     gone = [spelled_path(column.path) for column in needed if column.field.id not in ids_after]
-    for kind, kept in (
-        (ORDER_KIND, known.order_by),
-        (DELETED_KIND, known.deletes == before.known_by.deletes),
+    for kind, needs in (
+        (ORDER_KIND, settings.order_by),
+        (DELETED_KIND, settings.deletes == before.known_by.deletes),
     ):
         column = own_column(before.schema.struct, kind)
-        if kept and column is not None and own_column(after.schema.struct, kind) is None:
+        if needs and column is not None and own_column(after.schema.struct, kind) is None:
             gone.append(column.name)
     if gone:
         raise DataError(
-            f"{table}: {gone[0]} cannot be dropped: the table knows its rows by {', '.join(filter(None, known[:2]))}",
+            f"{table}: {gone[0]} cannot be dropped: the table knows its rows by {', '.join(filter(None, settings[:2]))}",
             f"take the key away first: driftline alter {table_property(table, KEY_PROPERTY, '')}",
         )

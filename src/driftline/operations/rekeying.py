@@ -74,9 +74,9 @@ class KeyChange:
             (ORDER_PROPERTY, was.order_by, now.order_by),
         ):
             if old and new and old != new:
-                what = "key" if property_ == KEY_PROPERTY else "order"
+                role = "key" if property_ == KEY_PROPERTY else "order"
                 raise DataError(
-                    f"{table} has the {what} {', '.join(map(spelled_path, old))} already",
+                    f"{table} has the {role} {', '.join(map(spelled_path, old))} already",
                     f"take it away first, and with it what is remembered of orders and deletes: "
                     f"driftline alter {table_property(table, property_, '')}",
                 )
@@ -97,8 +97,8 @@ class KeyChange:
         """
         was, now = self.before, self.after
         if was is not None and now is None:
-            kept = {key: value for key, value in after.properties.items() if key not in ROW_KEY}
-            after = replace(after, properties=kept)
+            properties = {key: value for key, value in after.properties.items() if key not in ROW_KEY}
+            after = replace(after, properties=properties)
         column = own_column(after.schema.struct, ORDER_KIND)
         if was is None or not was.order_by or (now is not None and now.order_by) or column is None:
             return after
@@ -144,9 +144,11 @@ def rekey(
             rows = transaction.read()
             rekeying.check(rows)
             transaction.evolve(rekeying.changes())  # type: ignore[arg-type]
-            if not rows.isEmpty() and (own := rekeying.own_values(transaction.schema.struct)).writes:
+            if not rows.isEmpty() and (values := rekeying.own_values(transaction.schema.struct)).writes:
                 rewrite = Rewrite(table, transaction, rows.selectExpr("*", *table.row_ids(any_value(()))))
-                convert = partial(converted, before=state.schema.struct, convert=own.rows, after=own.struct)
+                convert = partial(
+                    converted, before=state.schema.struct, convert=values.rows, after=values.struct
+                )
                 rewrite.replace(convert, {"driftline.alter": "true"})
             taken = dict.fromkeys(before.properties.keys() - after.properties.keys(), "")
             transaction.set({**taken, **_changed(before, after), **recorded})
@@ -253,8 +255,8 @@ class OwnValues:
     def rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with their order, and with a mark of a delete where they have had none."""
         rows = _named(rows, self.before)
-        held = dict(zip(rows.schema.names, rows.columns, strict=True))
-        arrays = [held.get(f.name) for f in self.struct.fields]
+        by_name = dict(zip(rows.schema.names, rows.columns, strict=True))
+        arrays = [by_name.get(f.name) for f in self.struct.fields]
         if self.order is not None:
             texts = orders(by_id(rows, self.columns), self.fields) if self.fields else None
             arrays[self.order] = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
@@ -279,12 +281,12 @@ def check_keys(table: str, rows: DataFrame, struct: Struct, row_key: RowKey, mar
         partial(_keys, part, tuple(map(tuple, key))), "key string, complete boolean"
     )
     counts = looked.groupBy("complete", "key").count().where("not complete or count > 1")
-    found = counts.orderBy("complete", F.desc("count"), "key").limit(_EXAMPLES).collect()  # so many
-    if not found:
+    wrong_rows = counts.orderBy("complete", F.desc("count"), "key").limit(_EXAMPLES).collect()  # so many
+    if not wrong_rows:
         return
-    shown = [f"{_shown(row['key'])} ({counted(row['count'], 'row')})" for row in found]
-    if not found[0].complete:
-        wrong = [text for text, row in zip(shown, found, strict=True) if not row.complete]
+    shown = [f"{_shown(row['key'])} ({counted(row['count'], 'row')})" for row in wrong_rows]
+    if not wrong_rows[0].complete:
+        wrong = [text for text, row in zip(shown, wrong_rows, strict=True) if not row.complete]
         raise DataError(
             f"{table} cannot have the key {spelled}: rows have none: {', '.join(wrong)}",
             "give these rows a value, or name fields that all rows have",

@@ -157,16 +157,18 @@ class _Request:
             **record.of_resolve(text),
         }
 
-    def rest(self, plan: Resolution, preview: Resolved, kept: Collection[Path] = ()) -> dict[Path, list[str]]:
+    def rest(
+        self, plan: Resolution, preview: Resolved, for_deletes: Collection[Path] = ()
+    ) -> dict[Path, list[str]]:
         """The columns that stay for what did not convert, by the struct that they are in.
 
-        ``kept``: those that remembered deletes need.
+        ``for_deletes``: those that remembered deletes need.
         """
         return {
             site.parent: [
                 c.path[-1]
                 for c in preview.folded
-                if c.path[:-1] == site.parent and (c.rest or c.path in kept) and not self.drop_rest
+                if c.path[:-1] == site.parent and (c.rest or c.path in for_deletes) and not self.drop_rest
             ]
             for site in plan.sites
         }
@@ -190,8 +192,8 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         preview = _look(table.name, rewrite.rows, folding, dry_run=False)
         transaction = rewrite.transaction
         remembered = RememberedFold.of(plan, state.schema, settings.row_key)
-        kept = set() if remembered is None else remembered.kept(transaction)
-        rest = request.rest(plan, preview, kept)
+        for_deletes = set() if remembered is None else remembered.kept(transaction)
+        rest = request.rest(plan, preview, for_deletes)
         retry.progress("writing")
         transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])
         between = transaction.schema
@@ -202,7 +204,7 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
             """Count rows that others appended meanwhile. Raises Moved if they need other columns."""
             nonlocal preview
             preview = preview.with_more(_look(table.name, appended, folding, dry_run=False))
-            if request.rest(plan, preview, kept) != rest:
+            if request.rest(plan, preview, for_deletes) != rest:
                 raise Moved("values that others have appended meanwhile do not convert")
 
         summary = {"driftline.resolve": dotted(plan.path)}

@@ -108,12 +108,7 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
         plan = replace(plan, stays=(*plan.stays, "deletes that were remembered before stay forgotten"))
     # What a resolve folded, or a promote took, is in the columns that
     # come back, unless rows were written since.
-    own = {
-        (column.name,)
-        for kind in (ORDER_KIND, DELETED_KIND)
-        if (column := own_column(now.schema.struct, kind))
-    }
-    since = () if just_rewritten else [path for path in plan.hidden if path not in own]
+    since = () if just_rewritten else _of_data(now, plan.hidden)
     hidden = _hidden(table, now, since, change, counter, yes=yes)
     back = _back(table, versions, draft, plan, counter)
     draft.commit()
@@ -121,6 +116,13 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
     changes = diff(now.schema, after.schema)
     layout = tuple(_layout(now, after))
     return Undone(table.name, change, changes, hidden, back, plan.stays, layout, after.schema.id)
+
+
+def _of_data(definition: Definition, columns: Sequence[Path]) -> list[Path]:
+    """The columns without those of the table's own for orders and deletes."""
+    struct = definition.schema.struct
+    kinds = {column.id for kind in (ORDER_KIND, DELETED_KIND) if (column := own_column(struct, kind))}
+    return [path for path in columns if (f := definition.schema.find(path)) and f.id not in kinds]
 
 
 def _last_batch(table: CatalogTable, last: Entry) -> LastBatch | None:

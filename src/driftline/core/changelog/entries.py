@@ -163,8 +163,10 @@ def sort_text(version: Version) -> list[str]:
 def key_text(version: Version) -> list[str]:
     """The fields by which the table knows and orders its rows."""
     key, order_by, deletes = version.definition.known_by
-    words = {key: key, f"the latest by {order_by}": order_by, "soft deletes": deletes == SOFT}
-    return [text for text, said in words.items() if key and said]
+    if not key:
+        return []
+    order = [f"the latest by {order_by}"] if order_by else []
+    return [key, *order, *(["soft deletes"] if deletes == SOFT else [])]
 
 
 def partition_field(definition: Definition, f: PartitionField) -> str:

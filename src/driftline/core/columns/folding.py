@@ -145,10 +145,7 @@ def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None =
         s for s in foldings if [spelled(c.type) for c in s.folded] != [spelled(merged.type)] and s.folded
     )
     if not sites:
-        columns = ", ".join(f"{c.name} {c.type}" for s in foldings for c in (*s.folded, *s.beside))
-        role = settings.contract.at(keys).role
-        kinds = f"a {role} keeps its kind: 7 and the text 7 are two" if role else None
-        raise UsageError(f"{dotted(path)}: nothing to fold into {to}: there is {columns}", kinds)
+        raise _nothing_to_fold(path, to, foldings, settings.contract.at(keys).role)
     return Resolution(keys, merged, sites, settings.mark)
 
 
@@ -157,10 +154,16 @@ def _of_kind(to: Type, role: str) -> Callable[[Type], bool]:
     if not role:
         return lambda _: True
     kind_of = ROLES[role].kind
-    wanted = kind_of(to) if isinstance(to, Primitive) else None
+    target = kind_of(to) if isinstance(to, Primitive) else None
     # A text may be written otherwise than the moment that it tells of.
-    possible = wanted is not None and (wanted != "text" or to == STRING)
-    return lambda type_: possible and isinstance(type_, Primitive) and kind_of(type_) == wanted
+    possible = target is not None and (target != "text" or to == STRING)
+    return lambda type_: possible and isinstance(type_, Primitive) and kind_of(type_) == target
+
+
+def _nothing_to_fold(path: Path, to: Type, foldings: Sequence[FieldSite], role: str) -> UsageError:
+    columns = ", ".join(f"{c.name} {c.type}" for s in foldings for c in (*s.folded, *s.beside))
+    why = f"a {role} keeps its kind: the number 7 and the text 7 are two" if role else None
+    return UsageError(f"{dotted(path)}: nothing to fold into {to}: there is {columns}", why)
 
 
 def _no_field(schema: Schema, path: Path) -> UsageError:

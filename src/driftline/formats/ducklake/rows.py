@@ -161,8 +161,8 @@ class TableCommit:
     def properties_after(self) -> dict[str, str]:
         """The table's properties after the commit."""
         before = {} if self.base is None else self.base.properties
-        kept = {key: value for key, value in before.items() if key not in self.removed}
-        return kept | self.properties
+        staying = {key: value for key, value in before.items() if key not in self.removed}
+        return staying | self.properties
 
     @property
     def removes(self) -> bool:
