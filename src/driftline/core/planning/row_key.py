@@ -124,8 +124,8 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
 def table_property(table: str, name: str, value: str) -> str:
     """The argument of `driftline alter` that sets a property, or takes it away if there is no ``value``.
 
-    >>> table_property("shop.people", "driftline.key", "id")
-    '"ALTER TABLE shop.people SET TBLPROPERTIES (\'driftline.key\' = \'id\')"'
+    >>> print(table_property("shop.people", "driftline.key", "id"))
+    "ALTER TABLE shop.people SET TBLPROPERTIES ('driftline.key' = 'id')"
     """
     if not value:
         return f"\"ALTER TABLE {table} UNSET TBLPROPERTIES ('{name}')\""
