@@ -22,7 +22,8 @@ from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import HARD, SOFT, RowKey, parse_condition, parse_span
+from driftline.core.planning.row_key import RowKey, parse_condition, parse_span
+from driftline.core.schema.definition import HARD, SOFT
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Primitive

@@ -47,6 +47,14 @@ def test_what_changes_no_definition_is_not_among_them() -> None:
     assert last_changes.noted({}, step(1), {}, {}) == {}
 
 
+def test_a_key_that_is_set_is_among_them_though_it_changes_no_schema() -> None:
+    told, same = record.of_statements("SET TBLPROPERTIES …"), Step(Ids(1, 0, 0), Ids(1, 0, 0), 7)
+    after = {"driftline.key": "id", "driftline.delete-when": "op = 'd'", "x": "y"}
+    (change,) = last_changes.read(last_changes.noted(told, same, {"x": "z"}, after))
+    assert (change.step, change.properties_before(after)) == (same, {"x": "y"})
+    assert last_changes.noted(told, same, after, {**after, "driftline.deletes": "hard"}) == {}
+
+
 @pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from driftline.convert.types import FIELD_ID
 from driftline.core.schema.types import Field, Primitive, Struct
 from driftline.keys.finder import KeyFile, KeyFinder
+from driftline.keys.folding import KeyFold
 from driftline.keys.identity import BatchKeys, FieldColumns
 from driftline.keys.memory import MemoryFile, Tidying, key_texts, name_of, nested, only
 from driftline.keys.order import number_text, orders, plain_text
@@ -338,3 +339,34 @@ def test_old_files_of_deletes_go_and_small_ones_are_gathered_by_their_time() -> 
     assert [[round((now - f.since) / day) for f in group] for group in tidying.groups] == [[3, 3]]
     more = Tidying.of([*files, MemoryFile("one more", 10, now)], now, 7 * day)
     assert sorted(map(len, more.groups)) == [2, 16]
+
+
+@pytest.mark.parametrize(
+    ("to", "kept"),
+    [
+        (LONG, {2: [2.5, float("inf")], 3: [Decimal("0.1")]}),
+        (DOUBLE, {1: [2**60 + 1]}),
+        (Primitive("float"), {1: [2**60 + 1], 3: [Decimal("0.1")]}),
+        (Primitive("decimal", (38, 1)), {2: [float("inf")]}),
+        (Primitive("decimal", (3, 1)), {1: [2**60 + 1], 2: [float("inf")]}),
+    ],
+)
+def test_keys_in_one_column_are_the_same_keys(to: Primitive, kept: dict[int, list[Any]]) -> None:
+    columns = FieldColumns.of([(3, Primitive("decimal", (9, 1))), (1, LONG), (2, DOUBLE)])
+    rows = pa.table(
+        {
+            "1": pa.array([7, 2**60 + 1, None, None, None, None, None], pa.int64()),
+            "2": pa.array([None, None, 2.5, float("inf"), 7.0, None, float("nan")]),
+            "3": pa.array([None, None, None, None, None, Decimal("0.1"), None], pa.decimal128(9, 1)),
+        }
+    )
+    fold = KeyFold(columns, to)
+    assert sorted(set(fold.kept(rows)) - {2}) == sorted(set(kept) - {2})
+    takers = [(id_, id_ + 10) for id_ in fold.kept(rows)]
+    folded = fold.folded(rows, 9, takers)
+
+    for id_, taker in takers:
+        assert [v for v in folded[str(taker)].to_pylist() if v is not None and v == v] == kept.get(id_, [])
+    types = dict(columns.columns)
+    after = FieldColumns.of([(9, to), *((taker, types[id_]) for id_, taker in takers)])
+    assert key_texts([after], folded).to_pylist() == key_texts([columns], rows).to_pylist()

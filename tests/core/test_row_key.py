@@ -184,16 +184,20 @@ def test_settings_that_cannot_be(given: dict[str, object], says: str) -> None:
         from_properties(as_properties(given))
 
 
-def test_the_key_of_a_table_stays() -> None:
+def test_no_batch_changes_the_key_of_a_table() -> None:
     now = as_properties({"key": "id"})
     check_kept("t", now, now)
     check_kept("t", now, as_properties({"deletes": "hard"}))
     check_kept("t", now, {})
 
-    with pytest.raises(UsageError, match="t has key = 'id': key is set when a table is made"):
+    with pytest.raises(UsageError, match="t has key = 'id', and a batch does not change that"):
         check_kept("t", now, as_properties({"key": "other"}))
-    with pytest.raises(UsageError, match="t has no order_by"):
+    with pytest.raises(UsageError, match="t has no order_by") as asked:
         check_kept("t", now, as_properties({"order_by": "at"}))
+    assert (
+        asked.value.hint
+        == "driftline alter \"ALTER TABLE t SET TBLPROPERTIES ('driftline.order-by' = 'at')\""
+    )
     with pytest.raises(UsageError, match="t has deletes = 'hard'"):
         check_kept("t", now, as_properties({"deletes": "soft"}))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.core.changelog.entries import Snapshot, Versions
@@ -223,6 +224,20 @@ class Transaction(Protocol):
         """Remember deletes, in the same commit; those that are older than their span may go.
 
         To be called between `find_deletes` and `write`, without any deletes too.
+        """
+        ...
+
+    def remembered(self, ids: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
+        """The deletes that the table remembers, by file: those of its columns with these ids, named by them.
+
+        Empty where they have the keys otherwise than in the table's columns.
+        """
+        ...
+
+    def rewrite_deletes(self, files: Iterable[tuple[str, pa.Table]]) -> None:
+        """Have remembered deletes, as `remembered` has them by file, in other columns of the present schema.
+
+        From now on the transaction commits only to the table that it began on.
         """
         ...
 

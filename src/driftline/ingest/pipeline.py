@@ -456,7 +456,7 @@ def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | No
     if not _misread(error):
         return message, hint
     if batch.files:
-        return message, "its files are as they were, so this is a fault of driftline's: please report it"
+        return message, "its files are as they were, so this is a bug in driftline: please report it"
     return message, "data that are made anew each time may differ each time: persist() them first"
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey
+from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey, table_property
+from driftline.core.schema.definition import DELETES_PROPERTY, HARD, ORDER_PROPERTY
 from driftline.core.schema.types import Struct, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
-_FAULT = "nothing of the batch is in: this is a fault of driftline's, please report it"
+_FAULT = "nothing was committed; this is a bug in driftline, please report it"
 
 
 def check_possible(planned: Planned) -> None:
@@ -43,13 +44,13 @@ def check_possible(planned: Planned) -> None:
         return
     if rewritten := rewrites(planned.plan.changes):
         raise DataError(
-            f"{table} has a key, and {dotted(rewritten[0].path)} would be written anew",
-            'unset it: allow_rewrite = "false"',
+            f"{table}: {dotted(rewritten[0].path)} would have to be rewritten, which is not possible in a table with a key",
+            'set allow_rewrite = "false": the column then stays as it is',
         )
     if not (row_key.order_by or planned.batch.source.in_order):
         raise DataError(
-            f"{table}: records of several types come in no order, and the table has no order_by",
-            "name the field that orders changes when the table is made: --order-by PATH",
+            f"{table}: records of several types arrive in no order, and the table has no order_by",
+            f"driftline alter {table_property(table, ORDER_PROPERTY, 'PATH')}; for a new table, --order-by PATH",
         )
     if count := planned.seen.tally.tombstones:
         hint = (
@@ -106,8 +107,8 @@ class Changes:
         written = transaction.write(tasks, self.slices.folder, summary, with_ids=with_ids)
         if written != len(settled.live) or settled.counts.total != self.slices.rows:
             raise DataError(
-                f"{self.table}: of {self.slices.rows} changes {settled.counts.total} were settled, and {written} of "
-                f"{len(settled.live)} rows written",
+                f"{self.table}: {settled.counts.total} of {self.slices.rows} changes were settled, {written} of "
+                f"{len(settled.live)} rows were written",
                 _FAULT,
             )
         return settled.counts
@@ -128,8 +129,8 @@ class Changes:
             return None
         if transaction.row != transaction.schema.struct:
             raise DataError(
-                f"{self.table}: rows of it stay when they are deleted, and Spark has no values of all its columns",
-                "make the table with deletes = hard",
+                f"{self.table}: a soft delete writes its row anew, and Spark cannot write all of the table's columns",
+                f"driftline alter {table_property(self.table, DELETES_PROPERTY, HARD)}",
             )
         return transaction.stored()
 

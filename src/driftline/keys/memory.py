@@ -65,19 +65,22 @@ class DeletedKeys:
 def key_texts(fields: Sequence[FieldColumns], rows: pa.Table) -> pa.Array:
     """Each row's key as JSON: a list of its values, each as a text behind its kind. ``rows``: columns by id.
 
-    >>> rows = pa.table({"1": [7, None], "2": ["x", "7"]})
+    >>> rows = pa.table({"1": [7, None, None], "2": ["x", "7", None]})
     >>> from driftline.core.schema.types import LONG, STRING
     >>> key_texts([FieldColumns.of([(1, LONG), (2, STRING)])], rows).to_pylist()
-    ['[["number", "7"]]', '[["text", "7"]]']
+    ['[["number", "7"]]', '[["text", "7"]]', '[null]']
     """
-    keys: list[list[tuple[str, str]]] = [[] for _ in range(len(rows))]
+    keys: list[list[tuple[str, str] | None]] = [[] for _ in range(len(rows))]
     for columns in fields:
+        parts: list[tuple[str, str] | None] = [None] * len(rows)
         for type_, column in columns.values(rows):
             for kind, values in by_kind(column, type_):
                 name = "number" if kind == "whole" else kind
-                for key, value in zip(keys, values.to_pylist(), strict=True):
+                for place, value in enumerate(values.to_pylist()):
                     if value is not None:
-                        key.append((name, value.hex() if isinstance(value, bytes) else str(value)))
+                        parts[place] = name, value.hex() if isinstance(value, bytes) else str(value)
+        for key, part in zip(keys, parts, strict=True):
+            key.append(part)
     return pa.array([json.dumps(key, ensure_ascii=False) for key in keys], pa.string())
 
 

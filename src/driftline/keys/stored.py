@@ -133,8 +133,8 @@ def _leaves(type_: Primitive, stored: pa.Array, where: str) -> pa.Array:
     is_text = pa.types.is_string(stored.type) or pa.types.is_large_string(stored.type)
     if type_ == VARIANT or (pa.types.is_string(target) and not is_text):
         raise DataError(
-            f"{where}: a {type_} is stored there as {stored.type}, and such a value cannot be kept as it is",
-            "drop the column, or make the table with deletes = hard",
+            f"{where}: a {type_} is stored there as {stored.type}, which cannot be copied to another file",
+            "drop the column, or set the table's deletes to hard",
         )
     return stored.cast(target)
 

@@ -38,7 +38,7 @@ from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Walker
 from driftline.operations.explaining import explaining
-from driftline.operations.keyed import check_path
+from driftline.operations.keyed import check_promoted
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import from_properties
 from driftline.sql.quoting import any_value, name
@@ -102,8 +102,6 @@ def promote(
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
-        for path in selected:
-            check_path(table.name, state, path, "promoted")
         with explaining(table.name):
             return _promote(table, state, selected, retry, dry_run=dry_run)
 
@@ -247,6 +245,7 @@ def _selected(
     """
     look = partial(_look, schema, asked)
     seen = look(rows, schema)
+    check_promoted(table.name, asked.settings.row_key, seen.counts)
     missing = [path for path in asked.selection.paths if path not in seen.met]
     _check_found(table, schema, seen.counts, missing, asked.settings.mark)
     return seen, plans(schema, seen, partial(look, rows), unlimited(asked.settings))

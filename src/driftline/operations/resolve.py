@@ -7,7 +7,7 @@ so `undo` takes a resolve back like any drop, values included.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from driftline.formats.retry import Retry
 from driftline.formats.rewriting import rewriting
 from driftline.ingest.rewrite import check_readable
 from driftline.operations.explaining import explaining
-from driftline.operations.keyed import check_path
+from driftline.operations.keyed import RememberedFold, check_resolved
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import PREFIX, from_properties
@@ -130,7 +130,6 @@ def resolve(
         state = table.load()
         if not state.exists:
             raise no_table(table.name)
-        check_path(table.name, state, field, "resolved")
         with explaining(f"{table.name}: {dotted(field)}"):
             return _resolve(table, state, _Request(field, to, dry_run, drop_rest), retry)
 
@@ -158,13 +157,18 @@ class _Request:
             **record.of_resolve(text),
         }
 
-    def rest(self, plan: Resolution, preview: Resolved) -> dict[Path, list[str]]:
-        """The columns that stay for what did not convert, by the struct that they are in."""
+    def rest(
+        self, plan: Resolution, preview: Resolved, for_deletes: Collection[Path] = ()
+    ) -> dict[Path, list[str]]:
+        """The columns that stay for what did not convert, by the struct that they are in.
+
+        ``for_deletes``: those that remembered deletes need.
+        """
         return {
             site.parent: [
                 c.path[-1]
                 for c in preview.folded
-                if c.path[:-1] == site.parent and c.rest and not self.drop_rest
+                if c.path[:-1] == site.parent and (c.rest or c.path in for_deletes) and not self.drop_rest
             ]
             for site in plan.sites
         }
@@ -172,6 +176,7 @@ class _Request:
 
 def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry) -> Resolved:
     settings = from_properties(state.properties)
+    check_resolved(table.name, settings.row_key, request.path, drop_rest=request.drop_rest)
     plan = resolution(state.schema, request.path, parse_type(request.to), settings)
     check_readable(table, state.schema)
     folding = Folding(state.schema.struct, plan, Fold(settings.mark))
@@ -185,9 +190,11 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         _check_unused(table, plan)
         retry.progress("looking")
         preview = _look(table.name, rewrite.rows, folding, dry_run=False)
-        rest = request.rest(plan, preview)
-        retry.progress("writing")
         transaction = rewrite.transaction
+        remembered = RememberedFold.of(plan, state.schema, settings.row_key)
+        for_deletes = set() if remembered is None else remembered.kept(transaction)
+        rest = request.rest(plan, preview, for_deletes)
+        retry.progress("writing")
         transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])
         between = transaction.schema
         changed = any_value((*site.parent, c.name) for site in plan.sites for c in site.folded)
@@ -197,11 +204,13 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
             """Count rows that others appended meanwhile. Raises Moved if they need other columns."""
             nonlocal preview
             preview = preview.with_more(_look(table.name, appended, folding, dry_run=False))
-            if request.rest(plan, preview) != rest:
+            if request.rest(plan, preview, for_deletes) != rest:
                 raise Moved("values that others have appended meanwhile do not convert")
 
         summary = {"driftline.resolve": dotted(plan.path)}
         rewrite.replace(lambda rows: rows.selectExpr(*columns), summary, check)
+        if remembered is not None:
+            remembered.rewrite(transaction, rest)
         after = plan.after(between, rest)
         transaction.evolve(diff(between, after))  # type: ignore[arg-type]
         transaction.set(replace(request, path=plan.path).record())

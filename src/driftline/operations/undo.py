@@ -9,18 +9,20 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.changelog import record
-from driftline.core.changelog.entries import Entry, Version, Versions, partition_text, sort_text
+from driftline.core.changelog.entries import Entry, Version, Versions, key_text, partition_text, sort_text
 from driftline.core.changelog.restoring import Restoration, restoration
 from driftline.core.changes import ColumnChange, details, diff, in_words, reportable
-from driftline.core.planning.row_key import KEY_PROPERTY
-from driftline.core.schema.definition import Definition
+from driftline.core.planning.metadata import own_column
+from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND
+from driftline.core.schema.definition import KEY_PROPERTY, Definition, forgets_deletes
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import Alteration, CatalogTable, Draft, LastBatch, State
 from driftline.formats.retry import Retry
 from driftline.operations import history
-from driftline.operations.keyed import check_definition
+from driftline.operations.keyed import check_definition, check_remembered
+from driftline.operations.rekeying import check_restored
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.quoting import name, variable
@@ -95,11 +97,18 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
     if plan.changes_nothing:
         raise DataError(f"{table.name}: cannot undo {change}", "; ".join(plan.stays) or None)
     _possible(table, plan)
-    check_definition(table.name, now, plan.after)
+    just_rewritten = to is None and _just_rewritten(table, versions)
+    if just_rewritten:  # then rows have their keys in the columns of before too
+        check_remembered(table, now, plan.after)
+    else:
+        check_definition(table.name, now, plan.after)
     draft = alteration.restore(plan.after, record.of_undo(change))
+    check_restored(table.name, now, plan.after, counter.rows, draft)
+    if forgets_deletes(plan.after.properties, now.properties):
+        plan = replace(plan, stays=(*plan.stays, "deletes that were remembered before stay forgotten"))
     # What a resolve folded, or a promote took, is in the columns that
     # come back, unless rows were written since.
-    since = () if to is None and _just_rewritten(table, versions) else plan.hidden
+    since = () if just_rewritten else _of_data(now, plan.hidden)
     hidden = _hidden(table, now, since, change, counter, yes=yes)
     back = _back(table, versions, draft, plan, counter)
     draft.commit()
@@ -107,6 +116,13 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
     changes = diff(now.schema, after.schema)
     layout = tuple(_layout(now, after))
     return Undone(table.name, change, changes, hidden, back, plan.stays, layout, after.schema.id)
+
+
+def _of_data(definition: Definition, columns: Sequence[Path]) -> list[Path]:
+    """The columns without those of the table's own for orders and deletes."""
+    struct = definition.schema.struct
+    kinds = {column.id for kind in (ORDER_KIND, DELETED_KIND) if (column := own_column(struct, kind))}
+    return [path for path in columns if (f := definition.schema.find(path)) and f.id not in kinds]
 
 
 def _last_batch(table: CatalogTable, last: Entry) -> LastBatch | None:
@@ -120,9 +136,8 @@ def _last_batch(table: CatalogTable, last: Entry) -> LastBatch | None:
         return None if last.makes_table and last.after.snapshot == batch.snapshot else batch
     if batch is None and last.by == "batch" and not last.makes_table:
         raise DataError(
-            f"{table.name} has a key: batch {last.record.batch} cannot be taken back, for it is not the last that "
-            "changed rows",
-            "ingest what the rows should be: later changes count",
+            f"{table.name}: batch {last.record.batch} cannot be undone: rows have changed since",
+            "ingest corrected records instead",
         )
     return None
 
@@ -148,9 +163,9 @@ def _without(
     change = _what(last) if made else f"batch {batch.id}"
     if not yes:
         raise DataError(
-            f"{table.name}: taking back {change} would take {counted(batch.added, 'row')} out of the table, "
-            f"and bring {counted(batch.removed, 'row')} of before back",
-            "--yes does it; ingest its source again to undo that",
+            f"{table.name}: undoing {change} would remove {counted(batch.added, 'row')} and restore "
+            f"{counted(batch.removed, 'row')}",
+            "pass --yes to do it; ingest its source again to reverse that",
         )
     draft = alteration.revert(batch, plan.after, record.of_undo(change))
     draft.commit()
@@ -245,6 +260,8 @@ def _layout(before: Definition, after: Definition) -> Sequence[str]:
         out.append(f"partitioned by {', '.join(partition_text(two)) or 'nothing'}")
     if sort_text(one) != sort_text(two):
         out.append(f"sorted by {', '.join(sort_text(two)) or 'nothing'}")
+    if key_text(one) != key_text(two):
+        out.append(f"rows known by {', '.join(key_text(two)) or 'nothing'}")
     return out
 
 
@@ -275,7 +292,7 @@ class _Counter:
     def hidden(self, schema: Schema, paths: Sequence[Path]) -> tuple[ValueCount, ...]:
         """The number of values the table has in the columns."""
         new = [path for path in paths if path not in self._hidden]
-        counted = _by_path(new, _counted(self._rows, schema, new))
+        counted = _by_path(new, _counted(self.rows, schema, new))
         if (appended := self.appended) is not None:
             old = [path for path in paths if path in self._hidden]
             more = _by_path(old, _counted(lambda: appended, schema, old))
@@ -289,7 +306,8 @@ class _Counter:
         self._back |= _by_path(new, _counted(draft.read, schema, new))
         return tuple(self._back[path] for path in paths)
 
-    def _rows(self) -> DataFrame:
+    def rows(self) -> DataFrame:
+        """The rows of the table, as it was last looked at."""
         assert self.state is not None
         if self.table.readable(self.state.schema) != self.state.schema:
             return self.table.read_readable()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from driftline.core.changelog.entries import Entry, partition_text, sort_text
+from driftline.core.changelog.entries import Entry, key_text, partition_text, sort_text
 from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
 from driftline.core.schema.types import leaves
 from driftline.core.values.counted import counted, noun
@@ -68,7 +68,9 @@ def undone(result: Undone) -> Iterator[RenderableType]:
     for line in result.layout:
         yield Hanging(Text(clean(line)), 2, 6)
     if result.batch is not None:
-        rows = f"{counted(result.batch.added, 'row')} gone, {counted(result.batch.removed, 'row')} of before back"
+        rows = (
+            f"{counted(result.batch.added, 'row')} removed, {counted(result.batch.removed, 'row')} restored"
+        )
         yield Hanging(Text(rows), 2, 6)
     for values in result.back:
         yield Hanging(Text(clean(_comes_back(values)), "green"), 6, 6)
@@ -160,7 +162,7 @@ def _is_plain(entry: Entry, change: ColumnChange) -> bool:
 
 
 def _layout(entry: Entry) -> Iterator[RenderableType]:
-    for word, text in (("partitioned", partition_text), ("sorted", sort_text)):
+    for word, text in (("partitioned", partition_text), ("sorted", sort_text), ("rows known", key_text)):
         now, before = text(entry.after), text(entry.before) if entry.before else []
         if now != before:
             was = f", was by {', '.join(before)}" if before else ""

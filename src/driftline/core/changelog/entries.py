@@ -1,4 +1,4 @@
-"""The history of a table's schema, partitioning and sort order: entries from the versions of its metadata."""
+"""The history of a table's schema, layout and key: entries from the versions of its metadata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from driftline.core.changelog.record import ChangeRecord, Rule
 from driftline.core.changes import ColumnChange, DropColumn, WidenColumn, details, diff
 from driftline.core.changes.text import direction
-from driftline.core.schema.definition import Definition
+from driftline.core.schema.definition import SOFT, Definition
 from driftline.core.schema.partitioning import PartitionField, SortExpression, SortKey
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
@@ -93,6 +93,8 @@ class Entry:
             "partition": partition_text(after),
             "sort_before": sort_text(before) if before else None,
             "sort": sort_text(after),
+            "key_before": key_text(before) if before else None,
+            "key": key_text(after),
         }
 
     def _change(self, change: ColumnChange) -> dict[str, Any]:
@@ -144,7 +146,8 @@ def _unknown(first: Version, schemas: Mapping[int, Schema]) -> Iterator[Entry]:
 
 
 def _layout(version: Version) -> tuple[object, ...]:
-    return version.definition.schema, version.definition.partition, version.definition.sort
+    definition = version.definition
+    return definition.schema, definition.partition, definition.sort, definition.known_by
 
 
 def partition_text(version: Version) -> list[str]:
@@ -155,6 +158,15 @@ def partition_text(version: Version) -> list[str]:
 def sort_text(version: Version) -> list[str]:
     """The sort order, as SQL has it."""
     return [sort_key(version.definition, key) for key in version.definition.sort]
+
+
+def key_text(version: Version) -> list[str]:
+    """The fields by which the table knows and orders its rows."""
+    key, order_by, deletes = version.definition.known_by
+    if not key:
+        return []
+    order = [f"the latest by {order_by}"] if order_by else []
+    return [key, *order, *(["soft deletes"] if deletes == SOFT else [])]
 
 
 def partition_field(definition: Definition, f: PartitionField) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from driftline.core.changelog import record
 from driftline.core.changelog.record import ChangeRecord
 from driftline.core.changelog.restoring import HINTS, RESOLVED
-from driftline.core.schema.definition import DISTRIBUTION
+from driftline.core.schema.definition import DISTRIBUTION, ROW_KEY, known_by
 
 PROPERTY = "driftline.changes"
 LIMIT = 32_000  # characters in all
@@ -50,7 +50,7 @@ class Step:
 class Change:
     """A recorded change. ``at``: milliseconds, by the author's clock.
 
-    ``was``: the former values of properties that belong to columns or to the sort order; None: none.
+    ``was``: the former values of properties that belong to columns, the sort order or the key; None: none.
     """
 
     at: int
@@ -67,12 +67,12 @@ class Change:
 def noted(
     recorded: Mapping[str, str], step: Step, before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, str]:
-    """The property that a commit sets in place of the record in ``recorded``; none if it changes no
-    definition.
+    """The property that a commit sets in place of the record in ``recorded``; none if it changes neither a
+    definition nor a key.
 
     ``before``, ``after``: the table's properties.
     """
-    if record.PROPERTY not in recorded or step.before == step.after:
+    if record.PROPERTY not in recorded or (step.before == step.after and known_by(before) == known_by(after)):
         return {}
     was = {key: before.get(key) for key in {*before, *after} if _belongs(key)}
     entry = {
@@ -132,7 +132,7 @@ def written_with(changes: Sequence[Change], schema: int) -> list[tuple[int, int 
 
 
 def _belongs(key: str) -> bool:
-    return key == DISTRIBUTION or key.startswith((HINTS, RESOLVED))
+    return key == DISTRIBUTION or key in ROW_KEY or key.startswith((HINTS, RESOLVED))
 
 
 def _joined(texts: list[str]) -> str:

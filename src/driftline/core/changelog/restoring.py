@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from driftline.core.changes.check import promotes
-from driftline.core.schema.definition import DISTRIBUTION, Definition
+from driftline.core.schema.definition import DISTRIBUTION, ROW_KEY, Definition
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import (
     Field,
@@ -42,10 +42,15 @@ class Restoration:
 
     @property
     def changes_nothing(self) -> bool:
-        """True if schema, partitioning and sort order are the same before and after."""
+        """True if schema, partitioning, sort order and key are the same before and after."""
 
         def layout(definition: Definition) -> tuple[object, ...]:
-            return replace(definition.schema, id=0), definition.partition, definition.sort
+            return (
+                replace(definition.schema, id=0),
+                definition.partition,
+                definition.sort,
+                definition.known_by,
+            )
 
         return layout(self.before) == layout(self.after)
 
@@ -78,7 +83,7 @@ def restoration(now: Definition, then: Definition, schemas: Iterable[Schema]) ->
 
 def _properties(now: Definition, then: Definition) -> dict[str, str]:
     """The restored properties: the distribution belongs to the sort order, a resolved field's hint to its
-    column; all others stay.
+    column, and the key is one of several settings; all others stay.
     """
     gone = [key for key in now.properties if key.startswith(RESOLVED) and key not in then.properties]
     hints = [HINTS + key.removeprefix(RESOLVED) for key in gone]
@@ -86,6 +91,9 @@ def _properties(now: Definition, then: Definition) -> dict[str, str]:
         key: value for key, value in now.properties.items() if key not in (DISTRIBUTION, *gone, *hints)
     }
     properties |= {key: value for key, value in then.properties.items() if key in hints}
+    if now.known_by != then.known_by:
+        properties = {key: value for key, value in properties.items() if key not in ROW_KEY}
+        properties |= {key: value for key, value in then.properties.items() if key in ROW_KEY}
     sorted_so = now if now.sort == then.sort else then
     return properties | {key: value for key, value in sorted_so.properties.items() if key == DISTRIBUTION}
 

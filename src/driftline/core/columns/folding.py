@@ -10,6 +10,7 @@ from functools import partial
 
 from driftline.core.columns.siblings import MergedField, SiblingGroup, families, spelled, unit_at
 from driftline.core.columns.union import kind, union
+from driftline.core.planning.policies.by_kind import ROLES
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.naming import MARK, Names, caseless, mark, marked_key, nearest, safe, suffix
 from driftline.core.schema.types import (
@@ -136,16 +137,33 @@ def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None =
     places = tuple(_places(schema.struct, path, (), settings.mark))
     types = [column.type for place in places for column in place.family.columns]
     merged = replace(_merged_field(to, types, settings.mark), unit=unit_at(settings.contract, keys))
-    foldings = [place.folding(merged) for place in places]
+    of_kind = _of_kind(to, settings.contract.at(keys).role)
+    foldings = [place.folding(merged, of_kind) for place in places]
     if not foldings:
         raise _no_field(schema, path)
     sites = tuple(
         s for s in foldings if [spelled(c.type) for c in s.folded] != [spelled(merged.type)] and s.folded
     )
     if not sites:
-        columns = ", ".join(f"{c.name} {c.type}" for s in foldings for c in (*s.folded, *s.beside))
-        raise UsageError(f"{dotted(path)}: nothing to fold into {to}: there is {columns}")
+        raise _nothing_to_fold(path, to, foldings, settings.contract.at(keys).role)
     return Resolution(keys, merged, sites, settings.mark)
+
+
+def _of_kind(to: Type, role: str) -> Callable[[Type], bool]:
+    """True for types whose values are those of the same key, or order, in a column of type ``to``."""
+    if not role:
+        return lambda _: True
+    kind_of = ROLES[role].kind
+    target = kind_of(to) if isinstance(to, Primitive) else None
+    # A text may be written otherwise than the moment that it tells of.
+    possible = target is not None and (target != "text" or to == STRING)
+    return lambda type_: possible and isinstance(type_, Primitive) and kind_of(type_) == target
+
+
+def _nothing_to_fold(path: Path, to: Type, foldings: Sequence[FieldSite], role: str) -> UsageError:
+    columns = ", ".join(f"{c.name} {c.type}" for s in foldings for c in (*s.folded, *s.beside))
+    why = f"a {role} keeps its kind: the number 7 and the text 7 are two" if role else None
+    return UsageError(f"{dotted(path)}: nothing to fold into {to}: there is {columns}", why)
 
 
 def _no_field(schema: Schema, path: Path) -> UsageError:
@@ -194,9 +212,11 @@ class _Place:
     family: SiblingGroup
     struct: Struct
 
-    def folding(self, merged: MergedField) -> FieldSite:
-        """Divide the columns into those that become ``merged`` and those that stay beside it."""
-        folded = [c for c in self.family.columns if _folds(c.type, merged)]
+    def folding(self, merged: MergedField, of_kind: Callable[[Type], bool]) -> FieldSite:
+        """Divide the columns into those that become ``merged`` and those that stay beside it, as all do that
+        are not ``of_kind``.
+        """
+        folded = [c for c in self.family.columns if of_kind(c.type) and _folds(c.type, merged)]
         # The field's own column first: the resolved one takes its place.
         folded.sort(key=lambda c: c.name != safe(self.family.key))
         beside = tuple(c for c in self.family.columns if c not in folded)

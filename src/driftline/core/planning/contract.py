@@ -64,9 +64,9 @@ class Contract:
         return merged.inside(dim - 1)
 
     def taking_everything(self) -> Contract:
-        """Let new and excluded fields, here and below, have columns."""
+        """Let new and excluded fields, here and below, have columns, also of records without a key."""
         fields = {key: contract.taking_everything() for key, contract in self.fields.items()}
-        return replace(self, new_fields="add", excluded=False, fields=fields)
+        return replace(self, new_fields="add", excluded=False, role="", fields=fields)
 
     def without_maps(self) -> Contract:
         """Keep all objects, here and below, structs."""

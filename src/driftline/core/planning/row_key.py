@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from driftline.core.planning.condition import MESSAGE_KEY, Condition, asks_for_null, paths_of
 from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
+from driftline.core.schema.definition import DELETES_PROPERTY, HARD, KEY_PROPERTY, ORDER_PROPERTY, SOFT
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import BOOLEAN, STRING, Field, Path
 from driftline.errors import UsageError
-
-KEY_PROPERTY = "driftline.key"
-ORDER_PROPERTY = "driftline.order-by"
-DELETES_PROPERTY = "driftline.deletes"
-HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
 
 ORDER_KIND = "order"
 ORDER_COLUMN = Field(
@@ -119,9 +115,9 @@ def parse_span(text: str) -> int:
 
 
 def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str]) -> None:
-    """Raise UsageError where an existing table would get another key or order.
+    """Raise UsageError where a batch would give an existing table another key or order.
 
-    ``now``: its properties; ``requested``: those of a batch.
+    ``now``: its properties; ``requested``: those of the batch.
     """
     for name, flag, default in (
         (KEY_PROPERTY, "key", ""),
@@ -132,6 +128,18 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
         if name in requested and (requested[name] or default) != kept:
             has = f"{flag} = {kept!r}" if kept else f"no {flag}"
             raise UsageError(
-                f"{table} has {has}: {flag} is set when a table is made",
-                "make another table with it, from the same source",
+                f"{table} has {has}, and a batch does not change that",
+                f"driftline alter {table_property(table, name, requested[name])}",
             )
+
+
+def table_property(table: str, name: str, value: str) -> str:
+    """The argument of `driftline alter` that sets a property, or takes it away if there is no ``value``.
+
+    >>> print(table_property("shop.people", "driftline.key", "id"))
+    "ALTER TABLE shop.people SET TBLPROPERTIES ('driftline.key' = 'id')"
+    """
+    if not value:
+        return f"\"ALTER TABLE {table} UNSET TBLPROPERTIES ('{name}')\""
+    text = value.replace("'", "''")
+    return f"\"ALTER TABLE {table} SET TBLPROPERTIES ('{name}' = '{text}')\""

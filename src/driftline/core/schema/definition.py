@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from driftline.core.schema.partitioning import PartitionField, SortExpression, SortKey
 from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
 
 DISTRIBUTION = "write.distribution-mode"
+KEY_PROPERTY = "driftline.key"
+ORDER_PROPERTY = "driftline.order-by"
+DELETES_PROPERTY = "driftline.deletes"
+ROW_KEY = (
+    KEY_PROPERTY,
+    ORDER_PROPERTY,
+    DELETES_PROPERTY,
+    "driftline.delete-when",
+    "driftline.delete-memory",
+)  # settings that come and go with the key
+HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
 WITH_VECTORS = 3  # the version of Iceberg's format that removes rows by deletion vectors
 
 
@@ -26,6 +38,28 @@ class Use:
     way_out: str
 
 
+class RowsKnownBy(NamedTuple):
+    """The settings by which a table knows its rows, as a person wrote them; empty where it does not."""
+
+    key: str
+    order_by: str
+    deletes: str
+
+
+def known_by(properties: Mapping[str, str]) -> RowsKnownBy:
+    """The settings among a table's properties by which it knows its rows."""
+    key, order, deletes = (
+        properties.get(name, "") for name in (KEY_PROPERTY, ORDER_PROPERTY, DELETES_PROPERTY)
+    )
+    return RowsKnownBy(key, order, (deletes or HARD) if key else "")
+
+
+def forgets_deletes(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """True if a table that remembers deletes by their order knows no order any more."""
+    was, now = known_by(before), known_by(after)
+    return bool(was.key and was.order_by) and not (now.key and now.order_by)
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """A table without its rows. ``last_column`` is the highest id that any of its columns ever had."""
@@ -36,6 +70,11 @@ class Definition:
     properties: Mapping[str, str] = field(default_factory=dict)
     format_version: int = 2
     last_column: int = 0
+
+    @property
+    def known_by(self) -> RowsKnownBy:
+        """The settings by which the table knows its rows."""
+        return known_by(self.properties)
 
     def path_of(self, column: int) -> Path | None:
         """The path of the column with this id."""

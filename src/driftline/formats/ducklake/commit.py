@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from driftline.core.schema.definition import forgets_deletes, known_by
 from driftline.core.schema.words import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
@@ -60,6 +61,7 @@ def commit(connection: Connection, intents: Sequence[TableCommit], message: Comm
         w.base is None
         or w.schema.struct != w.base.schema.struct
         or (w.layout is not None and w.layout[0] != w.layout[1])
+        or known_by(w.base.properties) != known_by(w.properties_after)
         for w in intents
     ]
     head.schema_version += any(changed)
@@ -201,6 +203,8 @@ def _table(
     if intent.reverts is not None:
         take_back(connection, head, table, intent.reverts)
         forget_deletes(connection, head, intent.name, intent.reverts)
+    if intent.base is not None and forgets_deletes(intent.base.properties, intent.properties_after):
+        forget_deletes(connection, head, intent.name, None)
     if intent.removes:
         add_deletes(connection, head, table, intent.deletes, intent.ended)
     if intent.files:

@@ -65,7 +65,7 @@ class DeletesTable:
         owner = self._state.properties.get(DELETES_OF)
         if self._state.exists and owner is None:
             raise DataError(
-                f"{self._name} is there already, and the deletes of {name} would be remembered in a table of this name",
+                f"{self._name} exists already, and driftline needs this name for the deletes of {name}",
                 f"rename it: driftline alter 'ALTER TABLE {self._name} RENAME TO …'",
             )
         self._is_of_another = owner not in (None, uuid)  # of a table that was dropped
@@ -133,6 +133,6 @@ def _local(path: str) -> Path:
     place = local(path)
     if place is None:
         raise SetupError(
-            f"the files of the lake are in {path}: deletes are remembered in folders of this machine"
+            f"the files of the lake are in {path}: deletes can only be remembered in a folder of this machine"
         )
     return place

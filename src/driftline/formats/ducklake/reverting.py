@@ -105,7 +105,7 @@ def copies(files: Sequence[DeleteFile], folder: str) -> Iterator[list[DeleteFile
     place = local(folder)
     if place is None and files:
         raise SetupError(
-            f"the files of the table are in {folder}: rows come back in folders of this machine alone"
+            f"the files of the table are in {folder}: rows can only be restored in a folder of this machine"
         )
     copied = [replace(file, path=f"{uuid4().hex}-delete.parquet") for file in files]
     paths = [Path(str(place), file.path) for file in copied]
@@ -139,13 +139,14 @@ def take_back(connection: Connection, head: LatestSnapshot, table: TableRow, sna
     head.changes_made.append(f"deleted_from_table:{table.id}")
 
 
-def forget_deletes(connection: Connection, head: LatestSnapshot, name: str, snapshot: int) -> None:
-    """End what a snapshot of the table ``name`` remembered as deleted."""
+def forget_deletes(connection: Connection, head: LatestSnapshot, name: str, snapshot: int | None) -> None:
+    """End what a snapshot of the table ``name`` remembered as deleted; None: all that is remembered."""
     memory = find(connection, name + DELETES_SUFFIX, head.snapshot)
     if memory is None or DELETES_OF not in state_of(connection, memory, head.snapshot).properties:
         return
+    of_snapshot = "" if snapshot is None else f"AND begin_snapshot = {snapshot} AND path LIKE '{OF_BATCH}-%'"
     connection.execute(
         f"UPDATE meta.ducklake_data_file SET end_snapshot = {head.snapshot} WHERE table_id = {memory.id} "
-        f"AND begin_snapshot = {snapshot} AND end_snapshot IS NULL AND path LIKE '{OF_BATCH}-%'"
+        f"AND end_snapshot IS NULL {of_snapshot}"
     )
     head.changes_made.append(f"deleted_from_table:{memory.id}")

@@ -158,6 +158,13 @@ class TableCommit:
     uuid: str = field(default_factory=lambda: str(uuid4()))
 
     @property
+    def properties_after(self) -> dict[str, str]:
+        """The table's properties after the commit."""
+        before = {} if self.base is None else self.base.properties
+        staying = {key: value for key, value in before.items() if key not in self.removed}
+        return staying | self.properties
+
+    @property
     def removes(self) -> bool:
         """True if it removes some of the table's rows."""
         return bool(self.deletes or self.ended)

@@ -63,6 +63,7 @@ from driftline.write import (
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.formats.base import Carry
@@ -385,6 +386,13 @@ class DuckLakeTransaction:
         """Remember deletes in a table of their own, in the same snapshot."""
         assert self._deletes is not None
         self._deletes.remember(deletes)
+
+    def remembered(self, _: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
+        """None by file: the table of deletes has each key as a text, whatever the columns are."""
+        return iter(())
+
+    def rewrite_deletes(self, files: Iterable[tuple[str, pa.Table]]) -> None:
+        """Nothing to do: there are none by file."""
 
     def read(self) -> DataFrame:
         """The rows of the table that the transaction began on, whatever others do meanwhile."""

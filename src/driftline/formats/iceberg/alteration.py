@@ -13,7 +13,7 @@ from driftline.core.changelog import last_changes
 from driftline.core.changelog.retention import DELETES_BRANCH
 from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
-from driftline.core.schema.definition import Definition
+from driftline.core.schema.definition import Definition, forgets_deletes
 from driftline.core.schema.partitioning import TIMES, PartitionField, SortField, SortKey, Transform
 from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
@@ -215,8 +215,8 @@ class IcebergAlteration:
         before = snapshot.parentId()
         if before is None or self._java.snapshot(before) is None:
             raise DataError(
-                f"{self.table.name}: the snapshot before batch {batch.id} was expired, and its rows with it",
-                "ingest what the rows should be: later changes count",
+                f"{self.table.name}: batch {batch.id} cannot be undone: the snapshot before it has expired",
+                "ingest corrected records instead",
             )
         deletes = remembered_file(self._java, snapshot)
 
@@ -242,6 +242,8 @@ class IcebergAlteration:
         try:
             if set_rows is not None:
                 set_rows(transaction)
+            if forgets_deletes(self.before.properties, after.properties):
+                self._forget_deletes(transaction)
             if after.format_version != self.before.format_version:
                 transaction.updateProperties().set(VERSION, str(after.format_version)).commit()
             now = update_layout(self._jvm, transaction, self.before, after)
@@ -255,6 +257,10 @@ class IcebergAlteration:
         except Py4JJavaError as error:
             raise DataError(f"table {self.table.name} refused the change: {short(error)}") from error
         return IcebergDraft(self.table, self._java, transaction, self._now(transaction), self.before)
+
+    def _forget_deletes(self, transaction: Any) -> None:
+        if self._java.refs().containsKey(DELETES_BRANCH):
+            transaction.manageSnapshots().removeBranch(DELETES_BRANCH).commit()
 
     def _now(self, transaction: Any) -> Definition:
         return definition(self._jvm, transaction.table().operations().current())

@@ -6,7 +6,7 @@ They are committed with the batch, in the one metadata version. Readers of the t
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from driftline.formats.iceberg.gateway import items, java_type
 from driftline.formats.iceberg.key_files import KeyFiles, may_have
 from driftline.formats.iceberg.task_files import data_file
 from driftline.formats.lookup import KeyLookup
+from driftline.keys.finder import column_at, leaf_paths
 from driftline.keys.memory import DeletedKeys, MemoryFile, Tidying, latest, name_of, nested, only
 from driftline.keys.stored import as_table, field_id
 from driftline.write import FilePlan, FileSettings, Key, NewFile, WrittenFile, write_files
@@ -76,6 +77,29 @@ class DeletesBranch:
             name = name_of(latest(group), gathered=True)
             written += [self._written(name, part, rows.combine_chunks().to_batches()[0])]
         self._commit(written, [self._files[file.path] for file in tidying.gone])
+
+    def rows(self, ids: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
+        """The deletes by file: those of the columns with these ids that it has, named by them."""
+        if self._base is None or not self._base.refs().containsKey(DELETES_BRANCH):
+            return
+        planned = self._key_files.planned(self._base.newScan().useRef(DELETES_BRANCH), list(ids))
+        self._files = {file["file-path"]: file for file in planned}
+        for path in self._files:
+            with self._key_files.open(path) as stream, pq.ParquetFile(stream) as parquet:
+                rows, places = parquet.read(), leaf_paths(parquet.schema_arrow)
+            columns = {str(id_): column_at(rows, places[id_]) for id_ in places if id_ in ids}
+            yield path, pa.table({str(id_): columns.get(str(id_), pa.nulls(len(rows))) for id_ in ids})
+
+    def rewrite(self, files: Iterable[tuple[str, pa.Table]], schema: Schema) -> None:
+        """Write files of deletes anew, each with these columns, named by their ids in ``schema``."""
+        written, gone = [], []
+        for path, columns in files:
+            part = Schema(only(schema.struct, set(map(int, columns.column_names))), schema.id)
+            name = name_of(MemoryFile.of(path, 0).since, gathered=True)
+            written.append(self._written(name, part, nested(part.struct, columns)))
+            gone.append(self._files[path])
+        if written:
+            self._commit(written, gone)
 
     def _read(self, path: str, part: Schema) -> pa.Table:
         """The rows of a file, which may be older than some of the columns."""

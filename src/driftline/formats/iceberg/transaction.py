@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,7 @@ from driftline.write import BatchFolder, staged
 from driftline.write.positions import ROW_ID
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import Carry
@@ -266,6 +267,18 @@ class IcebergTransaction:
         assert self._deletes is not None
         self._deletes.remember(deletes, self.schema)
 
+    def remembered(self, ids: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
+        """The deletes that the table remembers, by file: columns by their ids."""
+        if self.base is None:
+            return iter(())
+        self._deletes = DeletesBranch(self._key_files, self._java, self._as_it_was())
+        return self._deletes.rows(ids)
+
+    def rewrite_deletes(self, files: Iterable[tuple[str, pa.Table]]) -> None:
+        """Have remembered deletes in other columns of the present schema."""
+        assert self._deletes is not None
+        self._deletes.rewrite(files, self.schema)
+
     def read(self) -> DataFrame:
         """The rows of the table that the transaction began on, whatever others do meanwhile."""
         return frame_of(self.table.spark, self._as_it_was())
@@ -370,7 +383,7 @@ class IcebergTransaction:
         """
         if self.base is None or not now.exists or (self._replaced and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
-        if self._delta is not None:
+        if self._delta is not None or self._deletes is not None:
             raise Moved(f"{self.table.name} has changed since its rows were looked up")
         other = IcebergTransaction.on(self.table, now)
         other._folders = self._folders

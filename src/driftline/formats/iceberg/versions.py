@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.core.changelog import last_changes
 from driftline.core.changelog.entries import Version, Versions
 from driftline.core.changelog.last_changes import Ids
-from driftline.core.schema.definition import Definition
+from driftline.core.schema.definition import Definition, known_by
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Schema
 from driftline.formats.iceberg.definition import ids_of_json, of_json, partition_fields, sort_fields
@@ -36,9 +36,9 @@ def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
     if not whole:
         out, whole = _remembered(changes[0], parts)
         properties = _properties(changes[0])
-    last: Ids | None = None
+    last: object = None
     for before, metadata in zip([None, *changes], changes, strict=False):
-        ids = ids_of_json(metadata)
+        ids = ids_of_json(metadata), known_by(_properties(metadata))
         if ids != last or metadata is current:
             if out and before is not None:
                 out[-1] = _until(out[-1], before)

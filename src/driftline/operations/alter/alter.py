@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from driftline.core.changelog import record
@@ -21,7 +21,8 @@ from driftline.core.changes import (
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
-from driftline.core.schema.naming import data_key, marked_key
+from driftline.core.schema.definition import ROW_KEY, Definition
+from driftline.core.schema.naming import MARK, data_key, is_metadata, marked_key
 from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primitive, Schema, Struct, dotted
@@ -30,9 +31,10 @@ from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Retry
 from driftline.operations.alter.request import AlterRequest
 from driftline.operations.keyed import check_definition
+from driftline.operations.rekeying import KeyChange, rekey
 from driftline.quarantine import table as quarantine
 from driftline.runtime.shown import Shown
-from driftline.settings import from_properties
+from driftline.settings import PREFIX, from_properties
 
 
 def notes(
@@ -41,7 +43,7 @@ def notes(
     """Notes to a person on changes that lead from one schema to the other."""
     for change in changes:
         column = before.find(change.path) if isinstance(change, DropColumn | RenameColumn) else None
-        if column is None:
+        if column is None or is_metadata(column.doc):  # no field of the data
             continue
         if isinstance(change, RenameColumn):
             now = after.find(path) if (path := _path_of(after, column.id)) else None
@@ -142,27 +144,49 @@ def alter(table: CatalogTable, request: AlterRequest, *, catalog: str = "", upgr
 def _alter(table: CatalogTable, request: AlterRequest, *, upgrade: bool) -> Altered:
     alteration = table.alteration()
     before = alteration.before
-    settings = from_properties(before.properties)
     try:
         after, changes = evolved(
             before,
             request.changes,
-            mark=settings.mark,
+            mark=before.properties.get(f"{PREFIX}mark") or MARK,
             upgrade=upgrade,
             nulls_of=alteration.nulls,
             parts_of=table.parts_of,
         )
     except Refused as refused:
         raise request.explained(refused) from None
+    key = KeyChange.of(table.name, before, after)
+    after = key.applied(after)
+    if after.properties != before.properties:
+        from_properties(after.properties)  # that later batches can read them
     check_definition(table.name, before, after)
-    columns = diff(before.schema, after.schema)
     if after == before:
         return Altered(table.name, (), schema=before.schema.id, format_version=before.format_version)
-    draft = alteration.change(after, record.of_statements(request.text))
-    draft.commit()
-    altered = draft.definition
-    remarks = (*notes(before.schema, altered.schema, columns, settings), *draft.warnings)
+    recorded, warnings = record.of_statements(request.text), list[str]()
+    if key.looks_at_rows:
+        _only_settings(table.name, before, after)
+        rekey(table, key, before, after, recorded)
+        altered = table.definition()
+    else:
+        draft = alteration.change(after, recorded)
+        draft.commit()
+        altered, warnings = draft.definition, list(draft.warnings)
+    columns = diff(before.schema, altered.schema)
+    remarks = (*notes(before.schema, altered.schema, columns, _of_any_record(after)), *warnings)
     return Altered(table.name, changes, columns, remarks, altered.schema.id, altered.format_version)
+
+
+def _only_settings(table: str, before: Definition, after: Definition) -> None:
+    """Raise UsageError if more than settings would change, in a call that looks at the table's rows."""
+    if replace(after, properties=before.properties) != before:
+        raise UsageError(
+            f"{table}: its key is set by itself, since its rows are looked at", "run alter for each"
+        )
+
+
+def _of_any_record(definition: Definition) -> Settings:
+    """The settings of a table for values of records, whatever their key."""
+    return from_properties({key: value for key, value in definition.properties.items() if key not in ROW_KEY})
 
 
 def _renamed(table: CatalogTable, request: AlterRequest, name: str, catalog: str) -> Altered:
