@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 
 from core.test_convert_rules import Lines
 from driftline.convert import arrow_schema
@@ -30,6 +31,7 @@ from driftline.keys.memory import DeletedKeys, nested, only
 from driftline.keys.settle import Found, KeyCounts
 from driftline.keys.slices import RowSlice, Slices
 from driftline.keys.stored import StoredRows
+from driftline.keys.worn import RowsLeft, WornFile, worn
 from driftline.observe.expect import expect
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import JsonRows, LineTask, Run
@@ -52,6 +54,7 @@ class FilesTable:
     dead: dict[str, set[int]] = field(default_factory=dict)
     memory: list[str] = field(default_factory=list)
     batches: int = 0
+    moved: int = 0
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         return KeyFinder(keys, order, pa.OSFile).find(map(KeyFile, self.memory))
@@ -76,15 +79,23 @@ class FilesTable:
     def stored(self) -> StoredRows:
         return StoredRows(self.row, pa.OSFile)
 
-    def remove(self, rows: dict[str, Any]) -> None:
+    def remove(self, rows: dict[str, Any], size: int) -> RowsLeft | None:
         for file, positions in rows.items():
             self.dead.setdefault(file, set()).update(positions.tolist())
+        files = (
+            WornFile(file, pq.read_metadata(file).num_rows, 1, BitMap64(self.dead[file])) for file in rows
+        )
+        gone = worn(files, size, self.stored().can_move)
+        for file in gone:
+            self.files.remove(file.path)
+            self.moved += file.left
+        return RowsLeft(self.stored(), gone, with_ids=False) if gone else None
 
     def write(self, tasks: Any, folder: BatchFolder, summary: object, *, with_ids: bool) -> int:
         assert not with_ids
         rows = [b for n in range(len(tasks.sizes)) for b in tasks.maker.rows(n, lambda _: None)]
         if rows:
-            self.files.append(str(self.folder / f"{len(self.files)}.parquet"))
+            self.files.append(str(self.folder / f"{self.batches}.parquet"))
             schema = arrow_schema(self.schema.struct)
             pq.write_table(pa.Table.from_batches(rows).cast(schema), self.files[-1], row_group_size=7)
         return sum(map(len, rows))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.keys.stored import StoredRows
+    from driftline.keys.worn import RowsLeft
     from driftline.write import BatchFolder, RowTasks
     from driftline.write.positions import Positions
 
@@ -191,7 +192,8 @@ class Transaction(Protocol):
         """Have tasks write their rows, with the columns of `row`; returns their number.
 
         ``folder``: for files of this batch alone, at the `location` if that is on a disk; None if tasks see
-        none. ``with_ids``: behind the columns the rows have ids, as `find` has found them.
+        none. ``with_ids``: behind the columns the rows have their ids, as `find` has found them, and the
+        sequence numbers of their last changes.
         """
         ...
 
@@ -208,8 +210,12 @@ class Transaction(Protocol):
         """A reader of the rows that `find` has found, with the columns of `row`."""
         ...
 
-    def remove(self, rows: Mapping[str, Positions]) -> None:
-        """Remove rows that `find` has found, by the file and their positions; to be called before `write`."""
+    def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
+        """Remove rows that `find` has found, by the file and their positions; to be called before `write`.
+
+        Files that are worn then leave the table, as `keys.worn` says for a batch of ``size`` bytes: returns
+        their rows that are left, which `write` is to write too; None if none leaves.
+        """
         ...
 
     def find_deletes(self, keys: BatchKeys, order: int) -> Sequence[Found]:

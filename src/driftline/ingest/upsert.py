@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from driftline.core.changelog.record import MOVED
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey
@@ -92,18 +93,21 @@ class Changes:
         order_id = ids.get(ORDER_KIND)
         remembered = () if order_id is None else transaction.find_deletes(keys, order_id)
         settled = settle(latest, transaction.find(keys, order_id, ids.get(DELETED_KIND)), remembered)
-        transaction.remove(settled.dead)
+        left = transaction.remove(settled.dead, sum(part.size for part in self.slices.parts))
         if texts is not None and order_id is not None and self.row_key.remembers:
             deletes = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
             transaction.remember_deletes(deletes)
         live = _as_table(settled, latest)
-        tasks = self.slices.tasks(spark, live, RowsOf(own, self._stored(settled, transaction)))
+        tasks = self.slices.tasks(spark, live, RowsOf(own, self._stored(settled, transaction)), left)
+        if left is not None:
+            summary = {**summary, MOVED: str(len(left))}
         with_ids = ROW_ID in live.column_names
         written = transaction.write(tasks, self.slices.folder, summary, with_ids=with_ids)
-        if written != len(settled.live) or settled.counts.total != self.slices.rows:
+        expected = len(settled.live) + (0 if left is None else len(left))
+        if written != expected or settled.counts.total != self.slices.rows:
             raise DataError(
                 f"{self.table}: of {self.slices.rows} changes {settled.counts.total} were settled, and {written} of "
-                f"{len(settled.live)} rows written",
+                f"{expected} rows written",
                 _FAULT,
             )
         return settled.counts

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from driftline.core.schema.words import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake.deletes import add_deletes
+from driftline.formats.ducklake.deletes import add_deletes, drop_worn
 from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.ledger import remember
@@ -199,8 +199,10 @@ def _table(
         _emptied(connection, head.snapshot, table.id)
         head.changes_made.append(f"deleted_from_table:{table.id}")
     if intent.reverts is not None:
-        take_back(connection, head, table, intent.reverts)
+        take_back(connection, head, table, intent.reverts, intent.returning)
         forget_deletes(connection, head, intent.name, intent.reverts)
+    if intent.worn:
+        drop_worn(connection, head, table, intent.worn)
     if intent.removes:
         add_deletes(connection, head, table, intent.deletes, intent.ended)
     if intent.files:

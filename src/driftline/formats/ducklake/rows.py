@@ -19,6 +19,8 @@ from driftline.formats.ducklake.snapshot import LakeState, TableRow
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
+    from driftline.formats.ducklake.reverting import ReturningFile
+    from driftline.keys.worn import WornFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +136,9 @@ class TableCommit:
     ``pinned``: only if nobody has changed the table since. ``keys``: the layout of the files. ``dropped``:
     files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.
     ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
-    source files that the table takes. ``deletes``, ``ended``: rows to remove. ``uuid``: of a table that is
-    created. ``reverts``: the snapshot whose rows go, and those that it removed come back.
+    source files that the table takes. ``deletes``, ``ended``: rows to remove; ``worn``: files that go as a
+    whole. ``uuid``: of a table that is created. ``reverts``: the snapshot whose rows go, and those that it
+    removed come back; ``returning``: the files that it ended.
     """
 
     name: str
@@ -154,13 +157,15 @@ class TableCommit:
     sources: tuple[int, ...] = ()
     deletes: list[DeleteFile] = field(default_factory=list)
     ended: list[EndedRows] = field(default_factory=list)
+    worn: Sequence[WornFile] = ()
     reverts: int | None = None
+    returning: Sequence[ReturningFile] = ()
     uuid: str = field(default_factory=lambda: str(uuid4()))
 
     @property
     def removes(self) -> bool:
         """True if it removes some of the table's rows."""
-        return bool(self.deletes or self.ended)
+        return bool(self.deletes or self.ended or self.worn)
 
 
 @dataclass(slots=True)

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.keys.stored import StoredRows
+    from driftline.keys.worn import RowsLeft
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 
@@ -89,7 +90,7 @@ def write_tasks(
     """
     schema, keys = intent.schema, intent.keys
     root, dealing = local(intent.folder), _dealing(schema, keys, intent.name)
-    if root is None or not convertible(schema.struct) or not _known(dealing):
+    if root is None or not writes_in_tasks(intent):
         return None
     # The footers have everything that the catalog records.
     unmeasured = {f.id: "none" for _, f in schema.walk()}
@@ -112,6 +113,12 @@ def write_tasks(
             removed(spark, intent.folder + path)
         raise
     return [replace(file, partition=partitions[file.path]) for file in files]
+
+
+def writes_in_tasks(intent: TableCommit) -> bool:
+    """True if tasks may write files of the table, rather than Spark's own writer."""
+    is_here = local(intent.folder) is not None and convertible(intent.schema.struct)
+    return is_here and _known(_dealing(intent.schema, intent.keys, intent.name))
 
 
 def _dealing(schema: Schema, keys: CatalogLayout, name: str) -> Distribution:
@@ -367,12 +374,16 @@ class DuckLakeTransaction:
         assert self._found is not None
         return self._found.stored(self.row)
 
-    def remove(self, rows: Mapping[str, Positions]) -> None:
-        """Remove rows that were found, in the snapshot that adds the batch's own."""
-        if rows:
-            assert self._found is not None
-            self._intent.deletes, self._intent.ended = self._found.files, self._found.ended
-            self._found.remove(rows)
+    def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
+        """Remove rows that were found, in the snapshot that adds the batch's own; returns the rows left of
+        worn files, which the batch, of ``size`` bytes, is to write anew.
+        """
+        if not rows:
+            return None
+        found, intent = self._found, self._intent
+        assert found is not None
+        intent.deletes, intent.ended, intent.worn = found.files, found.ended, found.worn
+        return found.remove(rows, size, self.row if writes_in_tasks(intent) else None)
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         """Find the deletes that the table remembers of keys of the batch."""

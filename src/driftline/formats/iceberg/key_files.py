@@ -49,10 +49,12 @@ class KeyFiles:
         self.open = partial(_opened, options)
         self._paths = paths
 
-    def planned(self, scan: Any, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
+    def planned(
+        self, scan: Any, ids: Sequence[int], tasks: dict[str, Any] | None = None
+    ) -> Iterator[dict[str, Any]]:
         """The data files of a Java scan as Iceberg's JSON has them, each with its ``deletes``.
 
-        ``ids``: the columns whose statistics they have.
+        ``ids``: the columns whose statistics they have; ``tasks``: gets Java's scan tasks, by path.
         """
         schema, names = scan.schema(), self.jvm.java.util.ArrayList()
         for name in filter(None, (schema.findColumnName(id_) for id_ in ids)):
@@ -60,6 +62,8 @@ class KeyFiles:
         parser = java_type(self.jvm, "org.apache.iceberg.ScanTaskParser")
         for task in items(scan.includeColumnStats(names).planFiles()):
             planned = json.loads(parser.toJson(task))
+            if tasks is not None:
+                tasks[planned["data-file"]["file-path"]] = task
             yield {**planned["data-file"], "deletes": planned.get("delete-files", [])}
 
     def find(self, files: Iterable[Mapping[str, Any]], lookup: KeyLookup) -> list[Found]:

@@ -37,7 +37,12 @@ from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.spark_writer import SparkWriter
 from driftline.formats.iceberg.staging import new_folder, staging, taken_files
 from driftline.formats.iceberg.store import delete_folder, options_of
-from driftline.formats.iceberg.task_files import location_of, snapshot_properties, write_tasks
+from driftline.formats.iceberg.task_files import (
+    location_of,
+    snapshot_properties,
+    write_tasks,
+    writes_in_tasks,
+)
 from driftline.formats.iceberg.unread import (
     check_left_out,
     fillable,
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.keys.stored import StoredRows
+    from driftline.keys.worn import RowsLeft
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 
@@ -176,6 +182,8 @@ class IcebergTransaction:
         self._written += files
         if self._deletes is not None and self._deletes.file is not None:
             summary = {**summary, REMEMBERED: self._deletes.file}
+        if self._delta is not None and self._delta.takes_others:
+            summary = {**summary, record.OTHERS: "true"}
         self._summary = self._snapshot_properties(summary)
         if files or self._delta:
             self._append_files()
@@ -247,11 +255,17 @@ class IcebergTransaction:
     def _key_files(self) -> KeyFiles:
         return KeyFiles(self.table.spark, self._java, self.table.name, self._key_file_paths)
 
-    def remove(self, rows: Mapping[str, Positions]) -> None:
-        """Remove rows that were found, in the snapshot that adds the batch's own."""
-        if rows:
-            assert self._delta is not None
-            self._delta.remove(rows)
+    def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
+        """Remove rows that were found, in the snapshot that adds the batch's own; returns the rows left of
+        worn files, which the batch, of ``size`` bytes, is to write anew.
+        """
+        if not rows:
+            return None
+        assert self._delta is not None
+        by_tasks = self.row == self.schema.struct and writes_in_tasks(
+            self.table.spark, session_conf(self.table.spark), self._java.table(), self.schema
+        )
+        return self._delta.remove(rows, size, self.row if by_tasks else None)
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         """Find the deletes that the table remembers of keys of the batch."""
