@@ -92,7 +92,8 @@ def _snapshots(connection: Connection, table: int) -> Iterator[KnownSnapshot]:
         # A batch of changes by key deletes rows of older files, and has none of them in its own.
         by_key = batch.id is not None and not rewritten
         born = f"inserted_into_table:{table}" in changes and (by_key or not deletes)
-        snapshots.append(KnownSnapshot(int(id_), None if version is None else int(version), batch, born))
+        known = KnownSnapshot(int(id_), None if version is None else int(version), batch, born)
+        snapshots.append(replace(known, moved=MOVED in message))
     last = [i for i, s in enumerate(snapshots) if s.born][-TREND:]
     for i, s in enumerate(snapshots):
         yield replace(s, slot=last.index(i)) if i in last else s

@@ -89,7 +89,8 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
         born = added > 0 and _brought(summary)
         own = added - int(summary.get(MOVED, 0))
         batch = CommittedBatch(int(s["timestamp-ms"]), summary.get(BATCH), own)
-        snapshots_.append(KnownSnapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born))
+        known = KnownSnapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born)
+        snapshots_.append(replace(known, moved=MOVED in summary))
     last = [i for i, s in enumerate(snapshots_) if s.born][-TREND:]
     for i, s in enumerate(snapshots_):
         yield replace(s, slot=last.index(i)) if i in last else s
