@@ -25,6 +25,7 @@ from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
 from driftline.ingest.upsert import Changes
+from driftline.keys.cache import KeyCache
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys
 from driftline.keys.memory import DeletedKeys, nested, only
@@ -55,6 +56,7 @@ class FilesTable:
     memory: list[str] = field(default_factory=list)
     batches: int = 0
     moved: int = 0
+    cache: KeyCache | None = None
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         return KeyFinder(keys, order, pa.OSFile).find(map(KeyFile, self.memory))
@@ -65,8 +67,10 @@ class FilesTable:
         self.memory.append(str(self.folder / f"deletes{len(self.memory)}.parquet"))
         pq.write_table(pa.Table.from_batches([nested(struct, columns)]), self.memory[-1])
 
-    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
-        found = KeyFinder(keys, order, pa.OSFile, deleted).find(map(KeyFile, self.files))
+    def find(
+        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+    ) -> list[Found]:
+        found = KeyFinder(keys, order, pa.OSFile, deleted).find(map(KeyFile, self.files), cache)
         return [
             hits.only(np.array([at not in self.dead.get(hits.file, ()) for at in hits.positions], np.bool_))
             for hits in found
@@ -125,7 +129,7 @@ class FilesTable:
                         file.write(rows)
         assert settings.row_key is not None
         slices = Slices(BatchFolder(str(folder)), parts)
-        changes = Changes("t", slices, struct, settings.row_key, settings.mark)
+        changes = Changes("t", slices, struct, settings.row_key, settings.mark, self.cache)
         return changes.settle(None, self, {}), malformed  # type: ignore[arg-type]
 
     def rows(self) -> list[Event]:
@@ -223,9 +227,10 @@ def events(chance: random.Random, count: int) -> list[Event]:
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "as they come"])
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
 def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: bool, deletes: str) -> None:
-    chance, table = random.Random(seed), FilesTable(tmp_path)
+    chance, table = random.Random(seed), FilesTable(tmp_path, cache=KeyCache() if seed % 2 else None)
     oracle = Oracle(ordered=ordered, soft=deletes == "soft")
     given = {"key": "id", "delete_when": "op = 'd'", "deletes": deletes}
+    given |= {"key_cache": "1kb"} if seed == 3 else {}  # which some of the files have room in
     given |= {"order_by": "seq"} if ordered else {}
     settings = from_properties(as_properties(given))
     stream = events(chance, 200)
@@ -236,6 +241,7 @@ def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: b
         assert counts == oracle.take(batch)
         assert (malformed, counts.total) == (len(bad), len(batch))
 
+    assert table.moved
     held = {key_of(row): (row["n"], row.get("_is_deleted", False)) for row in table.rows()}
     assert len(held) == len(table.rows())
     assert held == {key: (event["n"], event.get("gone", False)) for key, event in oracle.rows.items()}

@@ -23,7 +23,7 @@ from driftline.keys import memory
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
 from lake.formats import database
-from lake.test_row_deletes import compact, held_by_others
+from lake.test_row_deletes import compact, held_by_others, moved
 from lake.test_task_files import files_of
 
 SETTINGS = {"key": "id", "order_by": "seq", "delete_when": "op = 'd'"}
@@ -65,6 +65,7 @@ def test_a_table_is_what_a_dictionary_says(lake: Lake, table_name: str, tmp_path
         assert (result.rows_read, result.rows_quarantined) == (len(batch), 0)
         settings = {}
 
+    assert any(moved(table))  # files were worn
     assert held(table) == {key: event["n"] for key, event in oracle.rows.items()}
     assert ("_order" in table.read().columns) == oracle.ordered
     if oracle.soft:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from driftline.convert import arrow_schema
+from driftline.core.changelog.record import MOVED
 from driftline.core.changes import AddColumn
 from driftline.core.schema.types import LONG, Field, Schema
 from driftline.errors import DataError
@@ -97,6 +99,24 @@ def held_by_others(table: Table, folder: Path) -> dict[Any, str]:
         rows = list(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True))
     assert len(dict(rows)) == len(rows), sorted(rows)
     return dict(rows)
+
+
+def moved(table: Table) -> list[int]:
+    """The numbers of rows that batches wrote anew, the oldest first."""
+    if database(table.lake) is not None:
+        id_ = table.format.load().table.id
+        (found,) = table.format.catalog.read(
+            lambda c: c.rows(
+                "SELECT list(commit_extra_info ORDER BY snapshot_id) FROM meta.ducklake_snapshot_changes "
+                f"WHERE regexp_matches(changes_made, ':{id_}(,|$)')"
+            )
+        )
+        messages = (json.loads(text) for text in found[0] if text)
+        return [int(message[MOVED]) for message in messages if MOVED in message]
+    found = table.lake.sql(
+        f"select summary['{MOVED}'] as n from lake.{table.name}.snapshots order by committed_at"
+    ).collect()
+    return [int(row.n) for row in found if row.n is not None]
 
 
 @pytest.fixture(params=KINDS)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from driftline.core.changes.sort import PartsOf
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
@@ -197,10 +198,13 @@ class Transaction(Protocol):
         """
         ...
 
-    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> Sequence[Found]:
+    def find(
+        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+    ) -> Sequence[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch.
 
-        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete.
+        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete;
+        ``cache``: of keys that batches before have read.
         From now on the transaction commits only to that table: after a conflict, `again` raises Moved. Raises
         DataError where rows cannot be found by key.
         """

@@ -20,6 +20,7 @@ from driftline.errors import DataError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.rewrite import rewrites
+from driftline.keys.cache import KeyCache
 from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
 from driftline.keys.identity import BatchKeys
 from driftline.keys.memory import DeletedKeys
@@ -64,7 +65,7 @@ def check_possible(planned: Planned) -> None:
 class Changes:
     """The changes of a batch, as rows of the ``struct`` that its tasks made.
 
-    ``table``: its name, for messages.
+    ``table``: its name, for messages; ``cache``: of keys that batches before have read.
     """
 
     table: str
@@ -72,6 +73,7 @@ class Changes:
     struct: Struct
     row_key: RowKey
     mark: str
+    cache: KeyCache | None = None
 
     def settle(self, spark: SparkSession, transaction: Transaction, summary: Mapping[str, str]) -> KeyCounts:
         """Write the rows that count, and have the transaction remove those that they replace or delete."""
@@ -92,7 +94,10 @@ class Changes:
         ids = {kind: self.struct.fields[place].id for kind, place in own.items()}
         order_id = ids.get(ORDER_KIND)
         remembered = () if order_id is None else transaction.find_deletes(keys, order_id)
-        settled = settle(latest, transaction.find(keys, order_id, ids.get(DELETED_KIND)), remembered)
+        if self.cache is not None:
+            self.cache.begin(self.row_key.cache)
+        found = transaction.find(keys, order_id, ids.get(DELETED_KIND), self.cache)
+        settled = settle(latest, found, remembered)
         left = transaction.remove(settled.dead, sum(part.size for part in self.slices.parts))
         if texts is not None and order_id is not None and self.row_key.remembers:
             deletes = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
     from driftline.formats.ducklake.rows import LatestSnapshot
     from driftline.formats.ducklake.snapshot import LakeState, TableRow
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys
     from driftline.write.positions import Positions
 
@@ -61,12 +62,17 @@ class RowDeletes:
         self.worn: list[WornFile] = []
 
     def find(
-        self, catalog: CatalogDatabase, keys: BatchKeys, order: int | None, deleted: int | None = None
+        self,
+        catalog: CatalogDatabase,
+        keys: BatchKeys,
+        order: int | None,
+        deleted: int | None = None,
+        cache: KeyCache | None = None,
     ) -> list[Found]:
         """Find the rows that have a key of the batch, deleted ones left out.
 
-        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete.
-        Raises DataError, SetupError where rows cannot be looked up.
+        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete;
+        ``cache``: of keys that were read before. Raises DataError, SetupError where rows cannot be looked up.
         """
         if local(self._folder) is None:
             raise SetupError(
@@ -77,7 +83,7 @@ class RowDeletes:
         lookup = KeyLookup.of(keys, order, self._state.schema, deleted)
         finder, constants = lookup.finder(_opened), lookup.constants
         files = [(size, KeyFile(path, constants)) for path, size in self._scan.files.items()]
-        in_files = map(self._live, find_rows(self._spark.sparkContext, finder, files))
+        in_files = map(self._live, find_rows(self._spark.sparkContext, finder, files, cache))
         in_catalog = chain.from_iterable(_in_catalog(finder, rows, constants) for rows in self._scan.inlined)
         return [*(hits for hits in in_files if len(hits.positions)), *in_catalog]
 

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.ducklake.read import DuckLakeReader
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
@@ -362,12 +363,14 @@ class DuckLakeTransaction:
             rows = staged(spark, tasks, self.row, folder)
         return self.append(rows, summary)
 
-    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
+    def find(
+        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+    ) -> list[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
         self._found = RowDeletes(self.table.spark, self.base, self._intent.folder)
-        return self._found.find(self.table.catalog, keys, order, deleted)
+        return self._found.find(self.table.catalog, keys, order, deleted, cache)
 
     def stored(self) -> StoredRows:
         """A reader of rows that were found, with the columns of `row`."""

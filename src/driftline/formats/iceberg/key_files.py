@@ -22,6 +22,7 @@ from driftline.write import local, on_disk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import Bounds
     from driftline.keys.settle import Found
 
@@ -66,13 +67,15 @@ class KeyFiles:
                 tasks[planned["data-file"]["file-path"]] = task
             yield {**planned["data-file"], "deletes": planned.get("delete-files", [])}
 
-    def find(self, files: Iterable[Mapping[str, Any]], lookup: KeyLookup) -> list[Found]:
+    def find(
+        self, files: Iterable[Mapping[str, Any]], lookup: KeyLookup, cache: KeyCache | None = None
+    ) -> list[Found]:
         """Find the rows of these files that have a key of the batch. Raises DataError for a file whose keys
         cannot be read.
         """
         constants = lookup.constants
         sized = [(_size(file, lookup), KeyFile(file["file-path"], constants)) for file in files]
-        return find_rows(self._spark.sparkContext, lookup.finder(self.open), sized)
+        return find_rows(self._spark.sparkContext, lookup.finder(self.open), sized, cache)
 
     def created(self, path: str) -> pa.NativeFile:
         """Create a file, which is known among the paths from now on."""

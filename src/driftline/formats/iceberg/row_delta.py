@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 from driftline.core.schema.definition import WITH_VECTORS
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import DataError
+from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.key_files import KeyFiles, may_have
 from driftline.formats.lookup import KeyLookup
 from driftline.keys.settle import Found
@@ -36,6 +37,7 @@ from driftline.write.positions import (
 )
 
 if TYPE_CHECKING:
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys
     from driftline.write.positions import Positions
 
@@ -67,11 +69,14 @@ class RowDelta:
     def __bool__(self) -> bool:
         return bool(self._removed)
 
-    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
+    def find(
+        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+    ) -> list[Found]:
         """Find the rows that have a key of the batch, deleted ones left out.
 
-        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete.
-        Raises DataError for a table in which such rows cannot be found, or not be removed.
+        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete;
+        ``cache``: of keys that were read before. Raises DataError for a table in which such rows cannot be
+        found, or not be removed.
         """
         if self._version < _WITH_DELETES:
             raise DataError(
@@ -82,7 +87,7 @@ class RowDelta:
         lookup = KeyLookup.of(keys, order, self._schema, deleted, row_id)
         planned = self._key_files.planned(self._base.newScan(), list(lookup.columns), self._tasks)
         self._files = {file["file-path"]: file for file in planned if may_have(file, lookup)}
-        live = map(self._live, self._key_files.find(self._files.values(), lookup))
+        live = map(self._live, self._key_files.find(self._files.values(), lookup, cache))
         return [self._identified(hits) for hits in live if len(hits.positions)]
 
     def _identified(self, hits: Found) -> Found:
@@ -157,9 +162,10 @@ class RowDelta:
         for file in self._worn:
             delta.removeRows(self._tasks[file.path].file())
         for path in self._removed:
-            for old in self._files[path]["deletes"]:
-                if _REFERENCED in old:  # others serve more data files
-                    delta.removeDeletes(self._key_files.as_java(old))
+            # Java's own objects: they say in which manifest they are.
+            for old in items(self._tasks[path].deletes()) if self._files[path]["deletes"] else ():
+                if old.referencedDataFile() is not None:  # others serve more data files
+                    delta.removeDeletes(old)
         delta.validateFromSnapshot(int(self._base.currentSnapshot().snapshotId()))
         delta.validateDataFilesExist(refer).validateDeletedFiles()
         return delta.validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.iceberg.reader import IcebergReader
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
@@ -239,12 +240,14 @@ class IcebergTransaction:
             return self.append(staged(spark, tasks, self.row, folder), summary)
         return self._append_all(files, summary)
 
-    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
+    def find(
+        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+    ) -> list[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
         self._delta = RowDelta(self._key_files, self._java, self._as_it_was(), self.base.schema)
-        return self._delta.find(keys, order, deleted)
+        return self._delta.find(keys, order, deleted, cache)
 
     def stored(self) -> StoredRows:
         """A reader of rows that were found, with the columns of `row`."""
