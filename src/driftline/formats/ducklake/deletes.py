@@ -118,10 +118,12 @@ class RowDeletes:
             self._dead[path] = dead
         return self._dead[path]
 
-    def remove(self, rows: Mapping[str, Positions], size: int, struct: Struct | None) -> RowsLeft | None:
+    def remove(
+        self, rows: Mapping[str, Positions], size: int, struct: Struct, *, can_write: bool
+    ) -> RowsLeft | None:
         """Remove rows that were found: write their delete files. Returns the rows left of worn files.
 
-        ``size``: bytes of the batch; ``struct``: the columns of rows that it writes anew, None if it cannot.
+        ``size``: bytes of the batch; ``struct``: the columns of rows that it writes anew, if it can.
         """
         assert self._scan is not None
         tables = {inlined.table for inlined in self._scan.inlined}
@@ -135,11 +137,9 @@ class RowDeletes:
             for path, positions in rows.items()
             if path not in tables
         }
-        stored = None if struct is None else StoredRows(struct, _opened)
-        if stored is not None:
-            scan_ = self._scan
-            files = (WornFile(path, scan_.rows[path], scan_.files[path], rows) for path, rows in dead.items())
-            self.worn += worn(files, size, stored.can_move)
+        stored, scan_ = StoredRows(struct, _opened), self._scan
+        files = (WornFile(path, scan_.rows[path], scan_.files[path], rows) for path, rows in dead.items())
+        self.worn += worn(files, size, lambda path: can_write and stored.can_move(path))
         gone = {file.path for file in self.worn}
         for (
             path,
@@ -147,7 +147,7 @@ class RowDeletes:
         ) in dead.items():  # one by one: an error leaves those that are written to be deleted
             if path not in gone:
                 self.files.append(written_deletes(self._folder, path, positions))
-        return RowsLeft(stored, self.worn, with_ids=False) if stored is not None and self.worn else None
+        return RowsLeft(stored, self.worn, with_ids=False) if self.worn else None
 
 
 def written_deletes(folder: str, data_file: str, rows: BitMap64) -> DeleteFile:
@@ -254,8 +254,8 @@ def drop_worn(
             _end(connection, head, table, place, data_file)
     left, size = sum(file.left for file in files), sum(file.size for file in files)
     connection.execute(
-        f"UPDATE meta.ducklake_table_stats SET record_count = record_count - {left}, "
-        f"file_size_bytes = file_size_bytes - {size} WHERE table_id = {table.id}"
+        f"UPDATE meta.ducklake_table_stats SET record_count = greatest(record_count - {left}, 0), "
+        f"file_size_bytes = greatest(file_size_bytes - {size}, 0) WHERE table_id = {table.id}"
     )
 
 

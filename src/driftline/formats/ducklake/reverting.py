@@ -232,6 +232,14 @@ def _return(connection: Connection, head: LatestSnapshot, file: ReturningFile, i
         f"INSERT INTO meta.ducklake_data_file SELECT * REPLACE ({begun}, '{path}' AS path, "
         f"true AS path_is_relative) FROM meta.ducklake_data_file WHERE data_file_id = {file.id}"
     )
+    sizes = connection.rows(
+        f"SELECT file_size_bytes, table_id FROM meta.ducklake_data_file WHERE data_file_id = {id_}"
+    )
+    for size, table in sizes:
+        connection.execute(
+            f"UPDATE meta.ducklake_table_stats SET file_size_bytes = file_size_bytes + {size} "
+            f"WHERE table_id = {table}"
+        )
     for place in connection.tables() & _OF_FILES:
         connection.execute(
             f"INSERT INTO meta.{place} SELECT * REPLACE ({id_} AS data_file_id) FROM meta.{place} "

@@ -386,7 +386,7 @@ class DuckLakeTransaction:
         found, intent = self._found, self._intent
         assert found is not None
         intent.deletes, intent.ended, intent.worn = found.files, found.ended, found.worn
-        return found.remove(rows, size, self.row if writes_in_tasks(intent) else None)
+        return found.remove(rows, size, self.row, can_write=writes_in_tasks(intent))
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         """Find the deletes that the table remembers of keys of the batch."""

@@ -7,8 +7,9 @@ worn file goes as a whole; the batch writes the rest of its rows anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cache as evaluated_once
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -126,17 +127,20 @@ class RowDelta:
                     dead |= read_positions(stream, path)
         return dead
 
-    def remove(self, rows: Mapping[str, Positions], size: int, struct: Struct | None) -> RowsLeft | None:
+    def remove(
+        self, rows: Mapping[str, Positions], size: int, struct: Struct, can_write: Callable[[], bool]
+    ) -> RowsLeft | None:
         """Remove rows that were found, by data file; returns the rows that are left of those that are worn.
 
-        ``size``: bytes of the batch; ``struct``: the columns of rows that it writes anew, None if it cannot.
+        ``size``: bytes of the batch; ``struct``: the columns of rows that it writes anew, if it can.
         """
         self._removed = {path: BitMap64(positions) for path, positions in rows.items() if len(positions)}
-        if struct is None:
-            return None
         with_ids = self._version >= WITH_VECTORS
         stored = self.stored(_with_ids(struct) if with_ids else struct)
-        files = worn(map(self._as_worn, self._removed), size, stored.can_move)
+        possible = evaluated_once(can_write)
+        files = worn(
+            map(self._as_worn, self._removed), size, lambda path: possible() and stored.can_move(path)
+        )
         self._worn = [
             replace(file, changed=self._tasks[file.path].file().dataSequenceNumber()) for file in files
         ]

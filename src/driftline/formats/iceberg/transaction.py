@@ -265,10 +265,14 @@ class IcebergTransaction:
         if not rows:
             return None
         assert self._delta is not None
-        by_tasks = self.row == self.schema.struct and writes_in_tasks(
-            self.table.spark, session_conf(self.table.spark), self._java.table(), self.schema
+        return self._delta.remove(rows, size, self.row, self._writes_in_tasks)
+
+    def _writes_in_tasks(self) -> bool:
+        """True if tasks write the rows, in whose files they keep their ids."""
+        spark, schema = self.table.spark, self.schema
+        return self.row == schema.struct and writes_in_tasks(
+            spark, session_conf(spark), self._java.table(), schema
         )
-        return self._delta.remove(rows, size, self.row if by_tasks else None)
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         """Find the deletes that the table remembers of keys of the batch."""
