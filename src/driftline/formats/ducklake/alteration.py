@@ -25,7 +25,7 @@ from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.layout import CatalogLayout
-from driftline.formats.ducklake.reverting import ReturningFile, copies, replaced
+from driftline.formats.ducklake.reverting import copies, replaced
 from driftline.formats.ducklake.rows import CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import LakeState, TableRow
 from driftline.formats.ducklake.sorting import check
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import LastBatch
-    from driftline.formats.ducklake.files import DeleteFile
+    from driftline.formats.ducklake.files import DeleteFile, ReturningFile
     from driftline.formats.ducklake.read import DuckLakeReader
 
 

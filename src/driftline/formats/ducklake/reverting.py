@@ -24,7 +24,7 @@ from driftline.core.schema.words import quoted
 from driftline.errors import DataError, SetupError, no_table
 from driftline.formats.base import LastBatch, UnknownError
 from driftline.formats.ducklake.deletes import written_deletes
-from driftline.formats.ducklake.files import DeleteFile, local
+from driftline.formats.ducklake.files import DeleteFile, ReturningFile, local
 from driftline.formats.ducklake.ledger import forget
 from driftline.formats.ducklake.scan import inlined_deletes
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, TableRow, find, latest, state_of
@@ -99,14 +99,6 @@ def _inlined(connection: Connection, table: int) -> list[str]:
         "SELECT table_name FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
     )
     return [str(name) for (name,) in rows]
-
-
-@dataclass(frozen=True, slots=True)
-class ReturningFile:
-    """A data file that a snapshot ended, by its ``id``; ``path``: of its copy, in the table's folder."""
-
-    id: int
-    path: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,14 @@ from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of
-from driftline.formats.ducklake.files import ColumnStats, DataFile, DeleteFile, leaves, order_of
+from driftline.formats.ducklake.files import (
+    ColumnStats,
+    DataFile,
+    DeleteFile,
+    ReturningFile,
+    leaves,
+    order_of,
+)
 from driftline.formats.ducklake.inlined import EndedRows, renew_inlined_table
 from driftline.formats.ducklake.layout import CatalogLayout, layout
 from driftline.formats.ducklake.mapping import mapping_of
@@ -19,7 +26,6 @@ from driftline.formats.ducklake.snapshot import LakeState, TableRow
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
-    from driftline.formats.ducklake.reverting import ReturningFile
     from driftline.keys.worn import WornFile
 
 
