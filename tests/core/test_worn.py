@@ -42,6 +42,19 @@ def test_a_batch_moves_about_its_own_bytes_and_64_mb() -> None:
     assert taken(30 * MB) == ["all", "most", "half", "third"]
 
 
+@pytest.mark.parametrize(
+    ("paths", "size", "taken"),
+    [
+        ([f"p/{n}" for n in range(8)], 2**20 - 1, 8),
+        ([f"p/{n}" for n in range(7)], 2**20 - 1, 0),
+        ([f"p/{n}" for n in range(8)], 2**20, 0),
+        ([f"p{n}/f" for n in range(8)], 9, 0),  # of other partitions
+    ],
+)
+def test_many_small_files_of_a_folder_become_one(paths: list[str], size: int, taken: int) -> None:
+    assert len(worn([file(path, 100, 1, size) for path in paths], 0, lambda _: True)) == taken
+
+
 def test_a_file_whose_values_cannot_move_stays_unless_none_is_left() -> None:
     files = [file("f", 3, 2), file("all", 3, 3)]
     assert [f.path for f in worn(files, 0, lambda _: False)] == ["all"]

@@ -1,11 +1,13 @@
 """Data files of which a batch leaves too little: the batch writes the rest of their rows anew.
 
 A file is worn once a third of its rows are gone. So at most two rows are written anew for each that went, and
-readers skip at most one row for each two that they read.
+readers skip at most one row for each two that they read. Small files of which one batch removes rows are worn
+where there are many in one folder: small batches leave such files, and each costs all later ones its deletes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _WORN = 3  # parts of a file, of which one is gone
 _ALWAYS = 64 * 2**20  # bytes that any batch may write anew
+_SMALL, _MANY = 2**20, 8  # bytes of a file, and how many become one
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,11 @@ class WornFile:
     dead: BitMap64
     first_id: int | None = None
     changed: int | None = None
+
+    @property
+    def folder(self) -> str:
+        """The folder of the file, which those of other partitions are not in."""
+        return self.path.rpartition("/")[0]
 
     @property
     def left(self) -> int:
@@ -62,8 +70,13 @@ def worn(files: Iterable[WornFile], size: int, can_move: Callable[[str], bool]) 
 
     ``can_move``: returns False for the path of a file whose values another file would not have as they are.
     """
-    spare, taken = size + _ALWAYS, []
-    candidates = (file for file in files if len(file.dead) * _WORN >= file.rows)
+    spare, taken, touched = size + _ALWAYS, [], list(files)
+    small = Counter(file.folder for file in touched if file.size < _SMALL)
+    candidates = (
+        file
+        for file in touched
+        if len(file.dead) * _WORN >= file.rows or (file.size < _SMALL and small[file.folder] >= _MANY)
+    )
     for file in sorted(candidates, key=lambda file: file.left / max(len(file.dead), 1)):
         if file.bytes_left <= spare and (not file.left or can_move(file.path)):
             taken.append(file)
