@@ -165,7 +165,8 @@ class DuckLakeDraft:
         snapshot = self.reverts
         if snapshot is None:
             return nullcontext(([], []))
-        ended = self.table.catalog.read(lambda connection: replaced(connection, table, snapshot))
+        name = self.table.name
+        ended = self.table.catalog.read(lambda connection: replaced(connection, name, table, snapshot))
         return copies(ended, table.folder)
 
 

@@ -138,15 +138,11 @@ class RowDeletes:
             if path not in tables
         }
         stored, scan_ = StoredRows(struct, _opened), self._scan
-        files = (WornFile(path, scan_.rows[path], scan_.files[path], rows) for path, rows in dead.items())
+        files = (WornFile(path, scan_.rows[path], scan_.files[path], gone) for path, gone in dead.items())
         self.worn += worn(files, size, lambda path: can_write and stored.can_move(path))
-        gone = {file.path for file in self.worn}
-        for (
-            path,
-            positions,
-        ) in dead.items():  # one by one: an error leaves those that are written to be deleted
-            if path not in gone:
-                self.files.append(written_deletes(self._folder, path, positions))
+        for path in dead.keys() - {file.path for file in self.worn}:
+            # One by one: after an error those that are written are to be deleted.
+            self.files.append(written_deletes(self._folder, path, dead[path]))
         return RowsLeft(stored, self.worn, with_ids=False) if self.worn else None
 
 

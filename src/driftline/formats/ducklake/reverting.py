@@ -111,11 +111,14 @@ class Replaced:
     deletes: Sequence[DeleteFile] = ()
 
 
-def replaced(connection: Connection, table: TableRow, snapshot: int) -> Replaced:
-    """The files that a snapshot ended. Raises DataError if the catalog forgot what was before it."""
+def replaced(connection: Connection, name: str, table: TableRow, snapshot: int) -> Replaced:
+    """The files that a snapshot ended, of the table ``name``.
+
+    Raises DataError if the snapshot before it was expired, and files may be gone with it.
+    """
     if not connection.rows("SELECT 1 FROM meta.ducklake_snapshot WHERE snapshot_id = ?", [snapshot - 1]):
         raise DataError(
-            f"the snapshot before {snapshot} was expired, and the rows that the batch replaced with it",
+            f"{name}: the snapshot before {snapshot} was expired, and the rows that the batch replaced with it",
             "ingest what the rows should be: later changes count",
         )
     deleted_rows = inlined_deletes(connection, table.id, snapshot - 1)
