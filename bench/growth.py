@@ -60,6 +60,8 @@ CAPTURES = {
     "driftline": 1,
     "plain Spark": 5,
     "driftline on DuckLake": 10,
+    "driftline by key": 5,
+    "driftline by key on DuckLake": 10,
 }  # so many times fewer micro-batches
 HEAP = "1g"  # of both where memory is compared: Java takes what it may have
 MB = 1e-6
@@ -111,14 +113,17 @@ def _batches(args: argparse.Namespace, folder: Path) -> list[Panel]:
         panels[listed] = Panel(f"Kept {listed}", over, "count", FLAT)
     panels["java"] = Panel("Driver: Java heap after a collection", over, "MB", FLAT, factor=MB)
     panels["python"] = Panel("Driver: Python, RSS", over, "MB", FLAT, factor=MB)
-    for line, fewer in CAPTURES.items():
+    panels["reading"] = Panel("Reading, by what a fresh table takes", over, "×")
+    for line, fewer in (
+        CAPTURES.items() if args.captures is None else ((c, CAPTURES[c]) for c in args.captures)
+    ):
         most = args.sizes["batches"][-1] // fewer
         sizes = {size for size in args.sizes["batches"] if size <= most} | {most}
         asked = {"curve": "batches", "line": line, "sizes": sorted(sizes)}
         for found in _run(args, folder / line.replace(" ", "-"), asked):
             for kind, panel in panels.items():
                 panel.add(line, found["size"], found.get(kind))
-    return list(panels.values())
+    return [panel for panel in panels.values() if panel.curves]
 
 
 def _run(
@@ -145,6 +150,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", action="append", choices=list(SIZES), help="may be repeated")
+    parser.add_argument("--captures", nargs="*", choices=list(CAPTURES), help="of the curve of micro-batches")
     parser.add_argument("--sizes", type=int, nargs="*", help="of the one curve that --only names")
     parser.add_argument("--quick", action="store_true", help="small sizes, one round")
     parser.add_argument(

@@ -2,12 +2,14 @@
 
     make bench-upsert                                                   a million rows, some minutes
     make bench-upsert ARGS="--rows 100000 --batches 1000 10000"         a try
+    make bench-upsert ARGS="--batches --micro 100"                      micro-batches of 1,000 changes alone
 
 Each contestant has a table of its own of the same rows, in as many files, and takes the same batches of JSON lines, one of
 each size, of which most update a row and the others insert one. Iceberg tables are in format version 3, merge on read;
 pyiceberg's in version 2, as it writes no other.
 An append of the batch by driftline, into a table without a key, is what the ratios are to. Keys are sequential numbers,
 or texts of random digits, of which no bounds of a file tell anything. In the end all tables must have the same rows.
+Micro-batches are files of a capture where driftline takes them, with a cache of keys and without.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
@@ -34,6 +38,7 @@ from driftline.formats.ducklake.engine import extension_path
 
 FILES = 8  # of the table
 UPDATES = 0.8  # of a batch
+SMALL = 1_000  # changes of a micro-batch
 SCHEMA = "id {key}, name string, city string, amount double, quantity bigint, seq bigint"
 TABLE = "'write.merge.mode'='merge-on-read', 'write.parquet.compression-codec'='zstd'"
 KEYED = {"key": "id", "order_by": "seq"}
@@ -79,6 +84,14 @@ class Side:
     def take(self, batch: Path) -> None:
         raise NotImplementedError
 
+    def stream(self, batches: list[Path], used: Callable[[], float]) -> list[float]:
+        """Take the batches one by one; returns the CPU seconds of each."""
+        marks = [used()]
+        for batch in batches:
+            self.take(batch)
+            marks.append(used())
+        return [after - before for before, after in pairwise(marks)]
+
     def sums(self) -> tuple[int, ...]:
         """The number of rows, and the sum of their orders."""
         row = self.lake.sql(f"select count(1), count(distinct id), sum(seq) from lake.{self.name}").head()
@@ -102,12 +115,30 @@ class Append(Side):
     def take(self, batch: Path) -> None:
         self.lake.table(self.name).ingest(batch)
 
+    def stream(self, batches: list[Path], used: Callable[[], float]) -> list[float]:
+        """Capture the folder of the batches."""
+        marks = []
+
+        def progress(phase: str) -> None:
+            if phase == "committed":
+                marks.append(used())
+
+        table = self.lake.table(self.name)
+        table.capture(batches[0].parent, name="bench", max_files=1, progress=progress).awaitTermination()
+        return [after - before for before, after in pairwise(marks)]
+
 
 class Driftline(Append):
     title = "driftline, by key"
+    settings: Mapping[str, str] = KEYED
 
     def load(self, rows: Path) -> None:
-        self.lake.table(self.name).ingest(rows, settings=KEYED)
+        self.lake.table(self.name).ingest(rows, settings=self.settings)
+
+
+class Uncached(Driftline):
+    title = "driftline, by key, no cache"
+    settings: Mapping[str, str] = {**KEYED, "key_cache": "0"}
 
 
 class DriftlineDuckLake(Driftline):
@@ -177,7 +208,8 @@ class PyIceberg(Side):
 
 
 SIDES = {
-    side.__name__.lower(): side for side in (Append, Driftline, DriftlineDuckLake, Merge, DuckDB, PyIceberg)
+    side.__name__.lower(): side
+    for side in (Append, Driftline, Uncached, DriftlineDuckLake, Merge, DuckDB, PyIceberg)
 }
 
 
@@ -202,7 +234,7 @@ def write_batches(folder: Path, keys: Keys, rows: int, sizes: list[int]) -> Iter
         numbers = [*updates, *range(rows, rows + size - len(updates))]
         rows += size - len(updates)
         chance.shuffle(numbers)
-        file = folder / f"{seq}-{size}.jsonl"
+        file = folder / f"{seq:05}-{size}.jsonl"
         file.write_text("".join(f"{json.dumps(record(keys, n, seq))}\n" for n in numbers))
         yield size, file
 
@@ -227,22 +259,59 @@ def run(lake: Lake, folder: Path, keys: Keys, args: argparse.Namespace) -> None:
     assert len(set(sums.values())) <= 1, sums
 
 
+def micro(lake: Lake, folder: Path, keys: Keys, args: argparse.Namespace) -> None:
+    """The first, the middle and the last ten of many small batches."""
+    folder.mkdir()
+    rows, me = write_rows(folder / "rows", keys, args.rows), psutil.Process()
+    files = [file for _, file in write_batches(folder / "in", keys, args.rows, [SMALL] * args.micro)]
+    tens = {"3rd to 12th": slice(2, 12), "in the middle": slice(len(files) // 2 - 5, len(files) // 2 + 5)}
+    tens["the last ten"] = slice(-10, None)
+    table, base, sums = {}, [], {}
+    for name in args.micro_sides:
+        side = SIDES[name](lake, folder, keys, rows)
+        used = side.stream(files, lambda: cpu(me))
+        costs = [statistics.mean(used[some]) for some in tens.values()]
+        base = base or costs
+        table[side.title] = [f"{cost:.2f} CPU, {cost / of:.1f}" for cost, of in zip(costs, base, strict=True)]
+        if type(side) is not Append:
+            sums[side.title] = side.sums()
+        print(f"    {side.title}: {', '.join(table[side.title])}", flush=True)
+    print(
+        f"\n| {args.rows:,} rows, {keys.name} keys, {args.micro} × {SMALL:,} changes | {' | '.join(table)} |"
+    )
+    print("|---|" + "--:|" * len(table))
+    for number, which in enumerate(tens):
+        print(f"| {which} | " + " | ".join(cells[number] for cells in table.values()) + " |", flush=True)
+    assert len(set(sums.values())) <= 1, sums
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument(
-        "--batches", type=int, nargs="+", default=[1_000, 1_000, 10_000, 100_000], metavar="CHANGES"
+        "--batches", type=int, nargs="*", default=[1_000, 1_000, 10_000, 100_000], metavar="CHANGES"
     )
     parser.add_argument("--keys", nargs="+", choices=KEYS, default=list(KEYS))
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument(
+        "--sides", nargs="+", choices=SIDES, default=[name for name in SIDES if name != "uncached"]
+    )
+    parser.add_argument("--micro", type=int, default=0, metavar="COUNT", help="micro-batches too")
+    parser.add_argument(
+        "--micro-sides",
+        nargs="+",
+        choices=SIDES,
+        default=["append", "driftline", "uncached", "driftlineducklake", "duckdb"],
+    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="upsert-") as tmp:
         lake = Lake.open(Path(tmp, "lake"))
         lake.spark.conf.set("spark.sql.shuffle.partitions", "4")  # Spark's 200 would be all that is measured
-        for name in args.keys:
+        for name in args.keys if args.batches else ():
             run(lake, Path(tmp, name), KEYS[name], args)
+        for name in args.keys if args.micro else ():
+            micro(lake, Path(tmp, f"micro-{name}"), KEYS[name], args)
 
 
 if __name__ == "__main__":

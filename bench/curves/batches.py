@@ -11,11 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+from measure import cpu
+
 from driftline import Lake
 
 from . import data
 
 RECORDS = 100  # of a micro-batch
+ROWS = 100_000  # of a table before changes by key
+NAME = "bench.events"
 POLL = 0.2  # seconds
 FIXED = """id bigint, event string, at timestamp, user struct<id bigint, name string, country string, vip boolean>,
 session string, amount double, quantity bigint, code bigint,
@@ -26,10 +31,14 @@ items array<struct<sku string, price double, n bigint>>, referrer string, ok boo
 def captured(folder: Path, line: str, marks: list[int]) -> Iterator[dict[str, Any]]:
     """Takes as many files as the last mark says, each a micro-batch of one capture. At each mark: the median seconds of
     the micro-batches since the mark before, the bytes of the newest metadata and how much it lists, and the driver's
-    memory after a collection, in bytes."""
-    files = folder / "in"
-    data.batches(files, marks[-1], RECORDS)
+    memory after a collection, in bytes. Of changes by key, at the end: what reading takes, next to a fresh table."""
+    files, keyed = folder / "in", "by key" in line
     lake = Lake.open(folder / "lake", ducklake="duckdb" if line.endswith("DuckLake") else None)
+    if keyed:
+        first, _ = data.changes(folder, ROWS, marks[-1], RECORDS)
+        lake.table(NAME).ingest(first, settings={"key": "id"})
+    else:
+        data.batches(files, marks[-1], RECORDS)
     query = _plain(lake, files, folder) if line.startswith("plain") else _ours(lake, files)
     took: dict[int, float] = {}
     since, todo = 0, list(marks)
@@ -44,6 +53,9 @@ def captured(folder: Path, line: str, marks: list[int]) -> Iterator[dict[str, An
             mark = todo.pop(0)
             seconds = [s for n, s in took.items() if since <= n < mark]
             found = {**_table(lake, folder, line), **_memory(lake)}
+            if keyed and not todo:
+                query.awaitTermination()
+                found["reading"] = _reading(lake)
             yield {"line": line, "size": mark, "seconds": statistics.median(seconds), **found}
             since = mark
         if ended and todo:
@@ -51,7 +63,7 @@ def captured(folder: Path, line: str, marks: list[int]) -> Iterator[dict[str, An
 
 
 def _ours(lake: Lake, files: Path) -> Any:
-    return lake.table("bench.events").capture(files, name="bench", max_files=1)
+    return lake.table(NAME).capture(files, name="bench", max_files=1)
 
 
 def _plain(lake: Lake, files: Path, folder: Path) -> Any:
@@ -77,6 +89,19 @@ def _table(lake: Lake, folder: Path, line: str) -> dict[str, int]:
         "schemas": len(held["schemas"]),
         "snapshots": len(held.get("snapshots", ())),
     }
+
+
+def _reading(lake: Lake) -> float:
+    """CPU seconds of reading the table, as multiples of those of a fresh one with the same rows."""
+    lake.table("bench.fresh").ingest(lake.table(NAME).read())
+    me = psutil.Process()
+    took: dict[str, list[float]] = {NAME: [], "bench.fresh": []}
+    for _ in range(5):
+        for name, seconds in took.items():
+            used = cpu(me)
+            lake.table(name).read().write.format("noop").mode("overwrite").save()
+            seconds.append(cpu(me) - used)
+    return statistics.median(took[NAME]) / statistics.median(took["bench.fresh"])
 
 
 def _memory(lake: Lake) -> dict[str, int]:

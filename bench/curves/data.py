@@ -17,6 +17,7 @@ BLOCK_FILES = 4
 WIDE = 600  # columns of the records that drift
 LEAVES = 64  # of a nested record
 DRIFT = 0.01
+UPDATES = 0.8  # of changes
 QUARTERS = 4
 
 
@@ -47,6 +48,18 @@ def files(folder: Path, count: int, records: int) -> list[Path]:
 def batches(folder: Path, count: int, records: int) -> list[Path]:
     """So many files of events, each of so many."""
     return _split(folder, _events(count * records), count)
+
+
+def changes(folder: Path, rows: int, count: int, records: int) -> tuple[Path, list[Path]]:
+    """A file of events, and so many files of changes: four fifths are of events that there were."""
+    rng, first = random.Random(7), folder / "first"
+    (start,) = _split(first, _lines(event(i, rng) for i in range(rows)), 1)
+    known, made = rows, []
+    for _ in range(count * records):
+        update = rng.random() < UPDATES
+        made.append(event(rng.randrange(known) if update else known, rng))
+        known += not update
+    return start, _split(folder / "in", _lines(made), count)
 
 
 def columns(folder: Path, count: int, records: int) -> list[list[Path]]:

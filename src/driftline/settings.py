@@ -22,7 +22,7 @@ from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import RowKey, parse_condition, parse_span
+from driftline.core.planning.row_key import RowKey, parse_condition, parse_size, parse_span
 from driftline.core.schema.definition import HARD, SOFT
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
@@ -87,6 +87,7 @@ SETTINGS: Mapping[str, Setting] = {
     "delete_memory": Setting(
         "How long deletes are remembered, so that changes of before that come late stay out: `7d`, `36h`.", None, "7d"
     ),
+    "key_cache": Setting("How much memory a capture takes for keys of rows that it has read: `256mb`, `1gb`, `0`.", None, "256mb"),
     "partition_by": Setting("How a new table is partitioned: `day(at), bucket(16, id)`."),
     "sort_by": Setting("How the files of a new table are sorted: `at desc, id`."),
     "format_version": Setting("Iceberg's format version of a new table; 2 if not set.", ("2", "3")),
@@ -186,6 +187,8 @@ def _checked(key: str, value: str) -> str:
             parse_condition(value)
         if name == "delete_memory":
             parse_span(value)
+        if name == "key_cache":
+            parse_size(value)
     except ValueError as error:
         raise UsageError(f"{key}: {error}") from error
     return value
@@ -231,7 +234,9 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
     def value(name: str) -> str:
         return plain.get(name) or _BEFORE.get(name) or SETTINGS[name].default
 
-    row_key = _row_key(*map(value, ("key", "order_by", "delete_when", "delete_memory", "deletes")))
+    row_key = _row_key(
+        *map(value, ("key", "order_by", "delete_when", "delete_memory", "deletes", "key_cache"))
+    )
     settings = Settings(
         dates=value("dates"),
         mark=value("mark"),

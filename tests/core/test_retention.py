@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.core.changelog.record import BATCH
+from driftline.core.changelog.record import BATCH, MOVED, OTHERS
 from driftline.core.changelog.retention import (
     BEHIND,
     DELETES_BRANCH,
@@ -221,6 +221,10 @@ def test_batches_of_changes_by_key_go_as_appends_do() -> None:
     assert kept(of, FAR) == [19, 20]
     takes_files = {"operation": "overwrite", "added-delete-files": "1", "deleted-data-files": "1", BATCH: "b"}
     of["snapshots"][9]["summary"] = takes_files
+    assert kept(of, FAR) == [9, 10, 19, 20]
+    of["snapshots"][9]["summary"] |= {MOVED: "7"}  # out of files that driftline wrote
+    assert kept(of, FAR) == [19, 20]
+    of["snapshots"][9]["summary"] |= {OTHERS: "true"}
     assert kept(of, FAR) == [9, 10, 19, 20]
 
 

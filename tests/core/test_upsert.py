@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 
 from core.test_convert_rules import Lines
 from driftline.convert import arrow_schema
@@ -24,12 +25,14 @@ from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
 from driftline.ingest.upsert import Changes
+from driftline.keys.cache import KeyCache
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys
 from driftline.keys.memory import DeletedKeys, nested, only
 from driftline.keys.settle import Found, KeyCounts
 from driftline.keys.slices import RowSlice, Slices
 from driftline.keys.stored import StoredRows
+from driftline.keys.worn import RowsLeft, WornFile, worn
 from driftline.observe.expect import expect
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import JsonRows, LineTask, Run
@@ -52,6 +55,8 @@ class FilesTable:
     dead: dict[str, set[int]] = field(default_factory=dict)
     memory: list[str] = field(default_factory=list)
     batches: int = 0
+    moved: int = 0
+    cache: KeyCache | None = None
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         return KeyFinder(keys, order, pa.OSFile).find(map(KeyFile, self.memory))
@@ -62,8 +67,10 @@ class FilesTable:
         self.memory.append(str(self.folder / f"deletes{len(self.memory)}.parquet"))
         pq.write_table(pa.Table.from_batches([nested(struct, columns)]), self.memory[-1])
 
-    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
-        found = KeyFinder(keys, order, pa.OSFile, deleted).find(map(KeyFile, self.files))
+    def find(
+        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+    ) -> list[Found]:
+        found = KeyFinder(keys, order, pa.OSFile, deleted).find(map(KeyFile, self.files), cache)
         return [
             hits.only(np.array([at not in self.dead.get(hits.file, ()) for at in hits.positions], np.bool_))
             for hits in found
@@ -76,15 +83,23 @@ class FilesTable:
     def stored(self) -> StoredRows:
         return StoredRows(self.row, pa.OSFile)
 
-    def remove(self, rows: dict[str, Any]) -> None:
+    def remove(self, rows: dict[str, Any], size: int) -> RowsLeft | None:
         for file, positions in rows.items():
             self.dead.setdefault(file, set()).update(positions.tolist())
+        files = (
+            WornFile(file, pq.read_metadata(file).num_rows, 1, BitMap64(self.dead[file])) for file in rows
+        )
+        gone = worn(files, size, self.stored().can_move)
+        for file in gone:
+            self.files.remove(file.path)
+            self.moved += file.left
+        return RowsLeft(self.stored(), gone, with_ids=False) if gone else None
 
     def write(self, tasks: Any, folder: BatchFolder, summary: object, *, with_ids: bool) -> int:
         assert not with_ids
         rows = [b for n in range(len(tasks.sizes)) for b in tasks.maker.rows(n, lambda _: None)]
         if rows:
-            self.files.append(str(self.folder / f"{len(self.files)}.parquet"))
+            self.files.append(str(self.folder / f"{self.batches}.parquet"))
             schema = arrow_schema(self.schema.struct)
             pq.write_table(pa.Table.from_batches(rows).cast(schema), self.files[-1], row_group_size=7)
         return sum(map(len, rows))
@@ -116,7 +131,7 @@ class FilesTable:
                         file.write(rows)
         assert settings.row_key is not None
         slices = Slices(BatchFolder(str(folder)), parts)
-        changes = Changes("t", slices, struct, settings.row_key, settings.mark)
+        changes = Changes("t", slices, struct, settings.row_key, settings.mark, self.cache)
         return changes.settle(None, self, {}), malformed  # type: ignore[arg-type]
 
     def rows(self) -> list[Event]:
@@ -214,9 +229,10 @@ def events(chance: random.Random, count: int) -> list[Event]:
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "as they come"])
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
 def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: bool, deletes: str) -> None:
-    chance, table = random.Random(seed), FilesTable(tmp_path)
+    chance, table = random.Random(seed), FilesTable(tmp_path, cache=KeyCache() if seed % 2 else None)
     oracle = Oracle(ordered=ordered, soft=deletes == "soft")
     given = {"key": "id", "delete_when": "op = 'd'", "deletes": deletes}
+    given |= {"key_cache": "1kb"} if seed == 3 else {}  # which some of the files have room in
     given |= {"order_by": "seq"} if ordered else {}
     settings = from_properties(as_properties(given))
     stream = events(chance, 200)
@@ -227,6 +243,7 @@ def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: b
         assert counts == oracle.take(batch)
         assert (malformed, counts.total) == (len(bad), len(batch))
 
+    assert table.moved
     held = {key_of(row): (row["n"], row.get("_is_deleted", False)) for row in table.rows()}
     assert len(held) == len(table.rows())
     assert held == {key: (event["n"], event.get("gone", False)) for key, event in oracle.rows.items()}

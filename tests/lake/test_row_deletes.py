@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -14,14 +15,17 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from driftline.convert import arrow_schema
+from driftline.core.changelog.record import MOVED
 from driftline.core.changes import AddColumn
 from driftline.core.schema.types import LONG, Field, Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, Moved
 from driftline.keys.identity import BatchKeys, FieldColumns
 from driftline.keys.settle import Latest, settle
+from driftline.keys.worn import RowsLeft
 from driftline.lake import Lake, Table
 from driftline.write import PartTasks, Reported, SetAside, folder_of_batch
+from driftline.write.positions import CHANGED, ROW_ID
 from lake.ducklake_peer import run
 from lake.formats import database, declare
 from lake.test_task_files import files_of
@@ -36,11 +40,17 @@ class Made:
 
     schema: Schema
     batch: Batch
+    left: RowsLeft | None
 
     def rows(self, _: int, __: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         made = [{"id": key, "v": value} for key, value in self.batch.items() if value is not None]
         if made:
-            yield pa.RecordBatch.from_pylist(made, arrow_schema(self.schema.struct))
+            rows = pa.RecordBatch.from_pylist(made, arrow_schema(self.schema.struct))
+            for name in (ROW_ID, CHANGED) if self.left is not None and self.left.with_ids else ():
+                rows = rows.append_column(name, pa.nulls(len(rows), pa.int64()))
+            yield rows
+        if self.left is not None:
+            yield from self.left.read()
         return Reported(None)
 
 
@@ -56,11 +66,12 @@ def begun(table: Table, batch: Batch) -> Any:
     )
     deletes = np.array([value is None for value in batch.values()], np.bool_)
     done = settle(Latest.of(keys.own, None, deletes), transaction.find(keys, None))
-    transaction.remove(done.dead)
+    left = transaction.remove(done.dead, 0)
+    with_ids = left is not None and left.with_ids
     with folder_of_batch(table.format.spark, transaction) as folder:
-        tasks = PartTasks(table.format.spark, (1,), Made(transaction.schema, batch))
-        written = transaction.write(tasks, folder, {"driftline.batch": "b"})
-    assert written == len(done.live)
+        tasks = PartTasks(table.format.spark, (1,), Made(transaction.schema, batch, left))
+        written = transaction.write(tasks, folder, {"driftline.batch": "b"}, with_ids=with_ids)
+    assert written == len(done.live) + (0 if left is None else len(left))
     return transaction
 
 
@@ -88,6 +99,24 @@ def held_by_others(table: Table, folder: Path) -> dict[Any, str]:
         rows = list(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True))
     assert len(dict(rows)) == len(rows), sorted(rows)
     return dict(rows)
+
+
+def moved(table: Table) -> list[int]:
+    """The numbers of rows that batches wrote anew, the oldest first."""
+    if database(table.lake) is not None:
+        id_ = table.format.load().table.id
+        (found,) = table.format.catalog.read(
+            lambda c: c.rows(
+                "SELECT list(commit_extra_info ORDER BY snapshot_id) FROM meta.ducklake_snapshot_changes "
+                f"WHERE regexp_matches(changes_made, ':{id_}(,|$)')"
+            )
+        )
+        messages = (json.loads(text) for text in found[0] if text)
+        return [int(message[MOVED]) for message in messages if MOVED in message]
+    found = table.lake.sql(
+        f"select summary['{MOVED}'] as n from lake.{table.name}.snapshots order by committed_at"
+    ).collect()
+    return [int(row.n) for row in found if row.n is not None]
 
 
 @pytest.fixture(params=KINDS)
@@ -188,7 +217,8 @@ def compact(table: Table) -> None:
 def test_whoever_commits_in_between_makes_it_a_conflict(
     table: Table, folder: Path, others: Callable[[Table], None]
 ) -> None:
-    upsert(table, {1: "a", 2: "b", 3: "c"})
+    unchanged = dict.fromkeys(range(10, 13), "x")
+    upsert(table, {1: "a", 2: "b", 3: "c", **unchanged})
     upsert(table, {2: None})
     transaction = begun(table, {1: "ours", 3: None, 5: "ours"})
     others(table)
@@ -203,7 +233,7 @@ def test_whoever_commits_in_between_makes_it_a_conflict(
     assert held(table) == theirs
     assert files_of(table.lake, table) < files
     upsert(table, {1: "ours", 3: None, 5: "ours"})
-    assert held(table) == {1: "ours", 5: "ours"} == held_by_others(table, folder)
+    assert held(table) == {1: "ours", 5: "ours", **unchanged} == held_by_others(table, folder)
 
 
 def test_what_is_abandoned_leaves_no_file(table: Table) -> None:

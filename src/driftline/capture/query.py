@@ -27,6 +27,7 @@ from driftline.ingest.listener import Listener
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result
+from driftline.keys.cache import KeyCache
 from driftline.runtime.failure import explained, text_of
 from driftline.sources.base import Source
 
@@ -247,7 +248,7 @@ class _Runner:
         self.stopping = False
         self.error: BaseException | None = None
         self._table: CatalogTable | None = None
-        self._recent = RecentBatches()
+        self._recent = RecentBatches(KeyCache())
         self._tried = True  # a batch may be in already, or half, until one was brought from here
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:

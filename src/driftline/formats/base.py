@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from driftline.core.changes.sort import PartsOf
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.keys.stored import StoredRows
+    from driftline.keys.worn import RowsLeft
     from driftline.write import BatchFolder, RowTasks
     from driftline.write.positions import Positions
 
@@ -192,14 +194,18 @@ class Transaction(Protocol):
         """Have tasks write their rows, with the columns of `row`; returns their number.
 
         ``folder``: for files of this batch alone, at the `location` if that is on a disk; None if tasks see
-        none. ``with_ids``: behind the columns the rows have ids, as `find` has found them.
+        none. ``with_ids``: behind the columns the rows have their ids, as `find` has found them, and the
+        sequence numbers of their last changes.
         """
         ...
 
-    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> Sequence[Found]:
+    def find(
+        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+    ) -> Sequence[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch.
 
-        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete.
+        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete;
+        ``cache``: of keys that batches before have read.
         From now on the transaction commits only to that table: after a conflict, `again` raises Moved. Raises
         DataError where rows cannot be found by key.
         """
@@ -209,8 +215,12 @@ class Transaction(Protocol):
         """A reader of the rows that `find` has found, with the columns of `row`."""
         ...
 
-    def remove(self, rows: Mapping[str, Positions]) -> None:
-        """Remove rows that `find` has found, by the file and their positions; to be called before `write`."""
+    def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
+        """Remove rows that `find` has found, by the file and their positions; to be called before `write`.
+
+        Files that are worn then leave the table, as `keys.worn` says for a batch of ``size`` bytes: returns
+        their rows that are left, which `write` is to write too; None if none leaves.
+        """
         ...
 
     def find_deletes(self, keys: BatchKeys, order: int) -> Sequence[Found]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from driftline.convert.defaults import initial_default
 from driftline.core.schema.types import Field, Schema
+from driftline.keys.cache import KeyCache
 from driftline.keys.finder import KeyFinder
 from driftline.runtime.spark_conf import runs_here
 from driftline.write.run import each
@@ -63,14 +64,40 @@ class KeyLookup:
         return KeyFinder(self.keys, self.order, open, self.deleted, self.row_id)
 
 
-def find_rows(context: SparkContext, finder: KeyFinder, files: Sequence[tuple[int, KeyFile]]) -> list[Found]:
+def find_rows(
+    context: SparkContext,
+    finder: KeyFinder,
+    files: Sequence[tuple[int, KeyFile]],
+    cache: KeyCache | None = None,
+) -> list[Found]:
     """The rows of these files that have a key of the batch.
 
-    ``files``: each with the bytes of its key columns.
+    ``files``: each with the bytes of its key columns; ``cache``: of those that were read before.
     """
-    if runs_here(context) and sum(size for size, _ in files) <= _SMALL:
-        return finder.find(file for _, file in files)
-    count = min(len(files), context.defaultParallelism)
-    largest_first = [file for _, file in sorted(files, key=lambda sized: -sized[0])]
-    shares = [largest_first[i::count] for i in range(count)]
-    return list(chain.from_iterable(each(context, finder.find, shares)))
+    here, others = _shared(context, finder, files, cache or KeyCache())
+    found = finder.find(here, cache)
+    if not others:
+        return found
+    count = min(len(others), context.defaultParallelism)
+    shares = [others[i::count] for i in range(count)]
+    return [*found, *chain.from_iterable(each(context, finder.find, shares))]
+
+
+def _shared(
+    context: SparkContext, finder: KeyFinder, files: Sequence[tuple[int, KeyFile]], cache: KeyCache
+) -> tuple[list[KeyFile], list[KeyFile]]:
+    """The files that are read in this process, and those that tasks read, the largest first.
+
+    Those in the cache cost nothing here. As many of the others as make little work come into it one by one.
+    """
+    by_size = sorted(files, key=lambda sized: -sized[0])
+    if not runs_here(context):
+        return [], [file for _, file in by_size]
+    here = [file for _, file in by_size if finder.cache_key(file.path) in cache]
+    missing = [sized for sized in by_size if finder.cache_key(sized[1].path) not in cache]
+    others: list[KeyFile] = []
+    spare = _SMALL if cache.most or sum(size for size, _ in missing) <= _SMALL else 0
+    for size, file in missing:
+        (here if size <= spare else others).append(file)
+        spare -= size if size <= spare else 0
+    return here, others

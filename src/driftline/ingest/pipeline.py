@@ -388,7 +388,9 @@ def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | N
         rows = transaction.write(tasks, folder, _summary(planned))
         return Written(rows, tasks.results)
     slices = Slices.of(tasks, folder, table)
-    changes = Changes(table, slices, transaction.row, row_key, planned.settings.mark)
+    changes = Changes(
+        table, slices, transaction.row, row_key, planned.settings.mark, planned.batch.recent.keys
+    )
     return Written(slices.rows, tasks.results, changes)
 
 

@@ -9,6 +9,7 @@ from driftline.core.planning.recent import Recent
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Schema
+from driftline.keys.cache import KeyCache
 from driftline.observe.observation import Observation
 from driftline.sources.scan import BatchScan, Observed
 
@@ -20,7 +21,10 @@ class RecentBatches:
     """Observations and plans of the last batches.
 
     They are kept by what the batches were observed against, which has the ids of a table's columns.
+    ``keys``: those that the batches of a capture have read.
     """
+
+    keys: KeyCache | None = None
 
     _observations: Recent[tuple[Schema, Settings], Observation] = field(default_factory=lambda: Recent(_MOST))
     _plans: Recent[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] = field(

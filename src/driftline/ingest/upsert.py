@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from driftline.core.changelog.record import MOVED
 from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
@@ -21,6 +22,7 @@ from driftline.errors import DataError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.rewrite import rewrites
+from driftline.keys.cache import KeyCache
 from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
 from driftline.keys.identity import BatchKeys
 from driftline.keys.memory import DeletedKeys
@@ -68,7 +70,7 @@ def check_possible(planned: Planned) -> None:
 class Changes:
     """The changes of a batch, as rows of the ``struct`` that its tasks made.
 
-    ``table``: its name, for messages.
+    ``table``: its name, for messages; ``cache``: of keys that batches before have read.
     """
 
     table: str
@@ -76,6 +78,7 @@ class Changes:
     struct: Struct
     row_key: RowKey
     mark: str
+    cache: KeyCache | None = None
 
     def settle(self, spark: SparkSession, transaction: Transaction, summary: Mapping[str, str]) -> KeyCounts:
         """Write the rows that count, and have the transaction remove those that they replace or delete."""
@@ -96,19 +99,25 @@ class Changes:
         ids = {kind: self.struct.fields[place].id for kind, place in own.items()}
         order_id = ids.get(ORDER_KIND)
         remembered = () if order_id is None else transaction.find_deletes(keys, order_id)
-        settled = settle(latest, transaction.find(keys, order_id, ids.get(DELETED_KIND)), remembered)
-        transaction.remove(settled.dead)
+        if self.cache is not None:
+            self.cache.begin(self.row_key.cache)
+        found = transaction.find(keys, order_id, ids.get(DELETED_KIND), self.cache)
+        settled = settle(latest, found, remembered)
+        left = transaction.remove(settled.dead, sum(part.size for part in self.slices.parts))
         if texts is not None and order_id is not None and self.row_key.remembers:
             deletes = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
             transaction.remember_deletes(deletes)
         live = _as_table(settled, latest)
-        tasks = self.slices.tasks(spark, live, RowsOf(own, self._stored(settled, transaction)))
+        tasks = self.slices.tasks(spark, live, RowsOf(own, self._stored(settled, transaction)), left)
+        if left is not None:
+            summary = {**summary, MOVED: str(len(left))}
         with_ids = ROW_ID in live.column_names
         written = transaction.write(tasks, self.slices.folder, summary, with_ids=with_ids)
-        if written != len(settled.live) or settled.counts.total != self.slices.rows:
+        expected = len(settled.live) + (0 if left is None else len(left))
+        if written != expected or settled.counts.total != self.slices.rows:
             raise DataError(
                 f"{self.table}: {settled.counts.total} of {self.slices.rows} changes were settled, {written} of "
-                f"{len(settled.live)} rows were written",
+                f"{expected} rows were written",
                 _FAULT,
             )
         return settled.counts

@@ -5,7 +5,7 @@ Only key and order columns are read, and only of row groups that bounds do not r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from driftline.convert.types import FIELD_ID
 from driftline.errors import DataError
+from driftline.keys.cache import KeyCache, KeyRows
 from driftline.keys.identity import BatchKeys, Bounds
 from driftline.keys.settle import Found
 
@@ -49,13 +50,13 @@ class KeyFinder:
     deleted: int | None = None
     row_id: int | None = None
 
-    def find(self, files: Iterable[KeyFile]) -> list[Found]:
-        """The rows of these files that have a key of the batch."""
+    def find(self, files: Iterable[KeyFile], cache: KeyCache | None = None) -> list[Found]:
+        """The rows of these files that have a key of the batch. ``cache``: of what was read before."""
         hits: list[Found] = []
         gathered: list[tuple[str, int, pa.Table]] = []
         size = 0
         for file in files:
-            for begin, rows in self._read(file):
+            for begin, rows in self._read(file) if cache is None else self._cached(file, cache):
                 gathered.append((file.path, begin, rows))
                 size += rows.nbytes
                 if size > _GATHERED:
@@ -70,6 +71,19 @@ class KeyFinder:
             for id_ in self._ids
         }
         return self._found([(file.path, 0, pa.table(columns))])
+
+    def cache_key(self, path: str) -> Hashable:
+        """The columns of a file that the look-up reads, as a cache knows them."""
+        return path, tuple(self._ids)
+
+    def _cached(self, file: KeyFile, cache: KeyCache) -> KeyRows:
+        """All rows of a file, which are read once if they have room in the cache."""
+        key = self.cache_key(file.path)
+        rows = cache.get(key)
+        if rows is None:
+            rows = list(self._read(file, whole=cache.most > 0))
+            cache.put(key, rows)
+        return rows
 
     @property
     def _ids(self) -> list[int]:
@@ -89,7 +103,7 @@ class KeyFinder:
             in_file = positions[low:high]
             if len(in_file):
                 taken = codes.take(pa.array(in_file)).to_numpy().astype(np.int64)
-                hits = table.take(pa.array(in_file))
+                hits = rows.take(pa.array(in_file - start))
                 orders, deleted, row_ids = (
                     None if id_ is None else _column(hits, id_, type_)
                     for id_, type_ in (
@@ -103,8 +117,10 @@ class KeyFinder:
             start += len(rows)
         return out
 
-    def _read(self, file: KeyFile) -> Iterator[tuple[int, pa.Table]]:
-        """Key and order columns by id, of the row groups that may have keys, each with its first position."""
+    def _read(self, file: KeyFile, *, whole: bool = False) -> Iterator[tuple[int, pa.Table]]:
+        """Key and order columns by id, each row group with its first position: those that may have keys, or
+        all of the ``whole`` file.
+        """
         ids = self._ids
         with self.open(file.path) as stream, pq.ParquetFile(stream, pre_buffer=True) as parquet:
             paths = leaf_paths(parquet.schema_arrow)
@@ -117,12 +133,7 @@ class KeyFinder:
             begin = 0
             for number in range(parquet.num_row_groups):
                 group = parquet.metadata.row_group(number)
-                bounds = {
-                    id_: bounds
-                    for id_ in ids
-                    if (bounds := _bounds(group, id_, paths, leaves, file.constants)) is not _NO_VALUES
-                }
-                if self.keys.may_be_in(bounds):
+                if whole or self.keys.may_be_in(_all_bounds(group, ids, paths, leaves, file.constants)):
                     stored_ids = [id_ for id_ in ids if id_ in paths]
                     read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in stored_ids])
                     yield begin, _by_id(read, ids, paths, file, group.num_rows)
@@ -159,6 +170,18 @@ def column_at(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> pa.Array:
     for name in path[1:]:
         column = pc.struct_field(column, name)
     return column
+
+
+def _all_bounds(
+    group: Any,
+    ids: Iterable[int],
+    paths: Mapping[int, Sequence[str]],
+    leaves: Mapping[str, int],
+    constants: Mapping[int, pa.Scalar],
+) -> dict[int, Bounds]:
+    """The bounds of a row group's columns; without those that hold only nulls."""
+    bounds = ((id_, _bounds(group, id_, paths, leaves, constants)) for id_ in ids)
+    return {id_: known for id_, known in bounds if known is not _NO_VALUES}
 
 
 def _bounds(

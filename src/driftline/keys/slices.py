@@ -5,9 +5,10 @@ Of a slice only the columns that are asked for are read here; tasks make the row
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +17,15 @@ import pyarrow as pa
 from driftline.errors import DataError
 from driftline.keys.stored import StoredRows
 from driftline.write import BatchFolder, PartTasks, Reported, RowTasks, SetAside
-from driftline.write.positions import ROW_ID
+from driftline.write.positions import CHANGED, ROW_ID
 from driftline.write.run import number_and_attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from driftline.keys.worn import RowsLeft
+
+_ALONE = 8 * 2**20  # bytes of files that one task writes anew
 
 DELETE_FLAG = (
     "\0deletes"  # of a slice, the column that flags rows which delete; no table has one of this name
@@ -64,10 +68,23 @@ class Slices:
         """Some columns of all rows."""
         return pa.concat_tables(_columns(self.folder, part, names) for part in self.parts)
 
-    def tasks(self, spark: SparkSession, live: pa.Table, rows: RowsOf) -> PartTasks:
+    def tasks(
+        self, spark: SparkSession, live: pa.Table, rows: RowsOf, left: RowsLeft | None = None
+    ) -> PartTasks:
         """Tasks that make the rows that are ``live``: their numbers in its column ``row``, ascending, and
-        what ``rows`` makes them of.
+        what ``rows`` makes them of. ``left``: rows of the table that they write anew.
         """
+        live_parts = self._live_parts(live)
+        sizes = [part.size for part, _ in live_parts]
+        shares: list[RowsLeft] = []
+        if left is not None and len(left):
+            most = spark.sparkContext.defaultParallelism if left.size > _ALONE else 1
+            shares = left.shares(max(len(live_parts), most))
+            sizes = [sum(both) for both in zip_longest(sizes, (share.size for share in shares), fillvalue=0)]
+        return PartTasks(spark, sizes, _LiveRows(self.folder, live_parts, rows, shares))
+
+    def _live_parts(self, live: pa.Table) -> list[tuple[RowSlice, str]]:
+        """The slices with rows that are ``live``, each with the file that names them."""
         numbers = live["row"].to_numpy()
         ends = np.cumsum([0, *(part.rows for part in self.parts)])
         live_parts: list[tuple[RowSlice, str]] = []
@@ -81,8 +98,7 @@ class Slices:
             with self.folder.create(name) as file, pa.ipc.new_file(file, table.schema) as writer:
                 writer.write_table(table)
             live_parts.append((part, name))
-        sizes = [part.size for part, _ in live_parts]
-        return PartTasks(spark, sizes, _LiveRows(self.folder, live_parts, rows))
+        return live_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +134,7 @@ class RowsOf:
             rows = rows.set_column(column, rows.schema.field(column), live[name].combine_chunks())
         if ROW_ID in live.column_names:
             rows = rows.append_column(ROW_ID, live[ROW_ID].combine_chunks())
+            rows = rows.append_column(CHANGED, pa.nulls(len(rows), pa.int64()))
         return rows
 
 
@@ -153,16 +170,26 @@ def _of_table(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class _LiveRows:
-    """Makes the rows of slices that live. ``parts``: each slice, with the file that names its rows."""
+    """Makes the rows of slices that live. ``parts``: each slice, with the file that names its rows; ``left``:
+    rows of the table, in shares of which each task writes one anew.
+    """
 
     folder: BatchFolder
     parts: Sequence[tuple[RowSlice, str]]
     rows_of: RowsOf
+    left: Sequence[RowsLeft] = ()
 
     def rows(self, number: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
-        """Yield the rows that live of one slice."""
+        """Yield the rows of one task."""
         del set_aside
-        part, live_file = self.parts[number]
+        if number < len(self.parts):
+            yield from self._of_slice(*self.parts[number])
+        if number < len(self.left):
+            yield from self.left[number].read()
+        return Reported(None)
+
+    def _of_slice(self, part: RowSlice, live_file: str) -> Iterator[pa.RecordBatch]:
+        """The rows that live of one slice."""
         with self.folder.open(live_file) as file:
             named = pa.ipc.open_file(file).read_all()
         live, kept, taken = named["row"].to_numpy(), self.rows_of.kept(named), 0
@@ -179,4 +206,3 @@ class _LiveRows:
                     yield self.rows_of.made(rows, of_batch, some)
                     taken += count
                 begin += batch.num_rows
-        return Reported(None)

@@ -34,6 +34,11 @@ class StoredRows:
     open: Callable[[str], pa.NativeFile]
     inlined: Mapping[str, tuple[NDArray[np.int64], pa.Table]] = field(default_factory=dict)
 
+    def can_move(self, file: str) -> bool:
+        """True if another file can have all of its values as they are."""
+        with self.open(file) as stream:
+            return _movable(pq.read_schema(stream), self.struct)
+
     def read(self, files: pa.Array, positions: NDArray[np.int64]) -> pa.Table:
         """The rows at these positions of ``files``, in their order."""
         named = pc.dictionary_encode(files)
@@ -43,12 +48,12 @@ class StoredRows:
         for number, file in enumerate(named.dictionary.to_pylist()):
             here = np.flatnonzero(numbers == number)
             here = here[np.argsort(positions[here], kind="stable")]
-            parts += self._of(file, positions[here])
+            parts += self.of(file, positions[here])
             places.append(here)
         order = np.argsort(np.concatenate(places)) if places else np.array([], np.int64)
         return pa.concat_tables([no_rows(self.struct), *parts]).take(pa.array(order))
 
-    def _of(self, file: str, positions: NDArray[np.int64]) -> Iterable[pa.Table]:
+    def of(self, file: str, positions: NDArray[np.int64]) -> Iterable[pa.Table]:
         """The rows of one file at ``positions``, which ascend."""
         if file in self.inlined:
             ids, rows = self.inlined[file]
@@ -78,6 +83,39 @@ def as_table(rows: pa.Table, struct: Struct, id_of: IdOf, where: str) -> pa.Tabl
     stored = {id_of(f): rows.column(i).combine_chunks() for i, f in enumerate(rows.schema)}
     columns = [_column(f, stored, len(rows), id_of, f"{where}: {f.name}") for f in struct.fields]
     return pa.table(columns, schema=pa.schema([arrow_field(f) for f in struct.fields]))
+
+
+def _movable(stored: pa.Schema | pa.StructType, struct: Struct) -> bool:
+    """True if a file with these columns has all of its values as `as_table` makes them of the ``struct``."""
+    types = {field_id(f): f.type for f in stored}
+    return all(f.id not in types or _as_it_is(types[f.id], f.type) for f in struct.fields)
+
+
+def _as_it_is(stored: pa.DataType, type_: Type) -> bool:
+    storage = stored.storage_type if isinstance(stored, pa.BaseExtensionType) else stored
+    match type_:
+        case Struct():
+            return pa.types.is_struct(storage) and _movable(storage, type_)
+        case List(element):
+            return pa.types.is_list(storage) and _as_it_is(storage.value_type, element)
+        case Map(key, value):
+            is_map = pa.types.is_map(storage)
+            return is_map and _as_it_is(storage.key_type, key) and _as_it_is(storage.item_type, value)
+        case Primitive():
+            target = arrow_type(type_)
+            if type_ == VARIANT:
+                return pa.types.is_struct(storage) and {f.name for f in storage} == {f.name for f in target}
+            return bool(storage == target) or _widens(storage, target)
+
+
+def _widens(stored: pa.DataType, target: pa.DataType) -> bool:
+    """True if each value of a column as it is ``stored`` is one of the wider type."""
+    for same in (pa.types.is_signed_integer, pa.types.is_floating):
+        if same(stored) and same(target):
+            return bool(stored.bit_width <= target.bit_width)
+    if pa.types.is_decimal(stored) and pa.types.is_decimal(target):
+        return bool(stored.scale == target.scale and stored.precision <= target.precision)
+    return bool(pa.types.is_null(stored))
 
 
 def field_id(stored: pa.Field) -> int | None:

@@ -31,7 +31,8 @@ DUCKLAKE_IDS = (2147483646, 2147483645)
 _PUFFIN = b"PFA1"
 _VECTOR = b"\xd1\xd3\x39\x64"
 _BLOB_TYPE = "deletion-vector-v1"
-ROW_ID = "_row_id"  # the column of ids that rows keep
+# The columns of rows that move: their ids, and the sequence numbers of their last changes.
+ROW_ID, CHANGED = "_row_id", "_last_updated_sequence_number"
 _POSITION_ID = 2147483645  # the reserved id of a row's position
 
 

@@ -19,6 +19,8 @@ PROPERTY = "driftline.change"
 BATCH = "driftline.batch"
 EXPIRED = "driftline.expired"  # how many batches there were whose snapshots were let go
 LEDGER = "driftline.files"  # where the source files are listed that the table has taken
+MOVED = "driftline.moved-rows"  # of the batch's snapshot: how many rows it only wrote anew
+OTHERS = "driftline.moved-from-others"  # of the same: some were in files that others wrote
 LIMIT = 4000  # characters
 STATEMENT = 1000
 

@@ -3,8 +3,9 @@
 The last snapshots of the main branch stay; older ones are thinned to one for each ten minutes of five days.
 Of remembered deletes the last snapshot stays. The owner's settings of branches, tags and ages take
 precedence. A snapshot goes only if it is driftline's, and it and the next one took no data file away: that
-one has all its data files, so none becomes unreachable. In a table with a key delete files may become so,
-those that later ones replaced: they are for `clean`.
+one has all its data files, so none becomes unreachable. In a table with a key some files may become so:
+delete files that later ones replaced, and driftline's data files whose rows were written anew. They are for
+`clean`.
 
 Thinning leaves gaps: parents that are gone. Snapshots name only their parent, so a property keeps the ids
 behind the first gap, in the order of the branch.
@@ -16,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
-from driftline.core.changelog.record import BATCH
+from driftline.core.changelog.record import BATCH, MOVED, OTHERS
 
 KEEP = 100  # snapshots of the main branch, by default
 SLOT = 10 * 60_000  # milliseconds, of which one snapshot stays
@@ -108,10 +109,12 @@ def worth(least: int) -> int:
 
 
 def keeps(snapshot: Snapshot) -> bool:
-    """True if the snapshot only adds files: of rows, or of the positions of rows that are deleted."""
+    """True if the snapshot only adds files: of rows, or of the positions of rows that are deleted; or if it
+    wrote rows of driftline's own files anew.
+    """
     summary = snapshot.get("summary", {})
     marks = "added-delete-files" in summary and "deleted-data-files" not in summary
-    return marks or summary.get("operation") == "append"
+    return marks or (MOVED in summary and OTHERS not in summary) or summary.get("operation") == "append"
 
 
 def _age(snapshot: Snapshot) -> tuple[int, int]:

@@ -78,7 +78,7 @@ class KnownSnapshot:
     """A commit that is still known.
 
     ``born``: its files contain only records that it brought; ``slot``: its number among the last batches,
-    None for others.
+    None for others. ``moved``: its files contain rows of before beside them.
     """
 
     id: int
@@ -86,6 +86,7 @@ class KnownSnapshot:
     batch: CommittedBatch
     born: bool
     slot: int | None = None
+    moved: bool = False
 
 
 @dataclass(slots=True)
@@ -126,7 +127,7 @@ class Counts:
     @property
     def batches(self) -> tuple[CommittedBatch, ...]:
         """The commits that added records."""
-        return tuple(s.batch for s in self.snapshots if s.born)
+        return tuple(s.batch for s in self.snapshots if s.born or (s.moved and s.batch.records))
 
     @property
     def recent(self) -> tuple[CommittedBatch, ...]:

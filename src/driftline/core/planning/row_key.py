@@ -34,7 +34,8 @@ DELETED_COLUMN = Field(
 class RowKey:
     """The fields by which a table knows its rows; the latest change by ``order_by`` counts, else the last to
     arrive. A record for which ``delete_when`` is true deletes its row, and with an order that is remembered
-    for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark.
+    for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. A capture keeps
+    ``cache`` bytes of the table's keys in memory.
     """
 
     key: tuple[Path, ...]
@@ -42,10 +43,17 @@ class RowKey:
     delete_when: Condition | None = None
     delete_memory: int = 7 * 86_400
     soft: bool = False
+    cache: int = 256 * 2**20
 
     @classmethod
     def of(
-        cls, key: str, order_by: str, delete_when: str, delete_memory: str = "7d", deletes: str = HARD
+        cls,
+        key: str,
+        order_by: str,
+        delete_when: str,
+        delete_memory: str = "7d",
+        deletes: str = HARD,
+        cache: str = "256mb",
     ) -> RowKey | None:
         """Read the settings; None without a key. Raises ValueError."""
         if not key:
@@ -60,7 +68,8 @@ class RowKey:
             if set(path) & {"element", "value"}:
                 raise ValueError(f"{spelled_path(path)}: no key or order is inside a list or a map")
         condition = parse_condition(delete_when) if delete_when else None
-        return cls(keys, orders, condition, parse_span(delete_memory), deletes == SOFT)
+        span, soft = parse_span(delete_memory), deletes == SOFT
+        return cls(keys, orders, condition, span, soft, parse_size(cache))
 
     @property
     def remembers(self) -> bool:
@@ -100,6 +109,8 @@ def parse_condition(text: str) -> Condition:
 
 _SPAN = re.compile(r"(\d+) *([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SIZE = re.compile(r"(\d+) *([kmg]b)?")
+_BYTES = {"": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30}
 
 
 def parse_span(text: str) -> int:
@@ -112,6 +123,18 @@ def parse_span(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a span of time: write 7d, 36h, 90m")
     return int(match[1]) * _SECONDS[match[2]]
+
+
+def parse_size(text: str) -> int:
+    """The bytes of a size in memory. Raises ValueError.
+
+    >>> parse_size("256mb"), parse_size("1 GB"), parse_size("0")
+    (268435456, 1073741824, 0)
+    """
+    match = _SIZE.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size: write 256mb, 1gb, 0")
+    return int(match[1]) * _BYTES[match[2] or ""]
 
 
 def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str]) -> None:

@@ -12,8 +12,8 @@ from driftline.formats.ducklake.snapshot import LIVE
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from driftline.errors import DataError
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.layout import CatalogLayout
-from driftline.formats.ducklake.reverting import copies, replaced_deletes
+from driftline.formats.ducklake.reverting import copies, replaced
 from driftline.formats.ducklake.rows import CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import LakeState, TableRow
 from driftline.formats.ducklake.sorting import check
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import LastBatch
-    from driftline.formats.ducklake.files import DeleteFile
+    from driftline.formats.ducklake.files import DeleteFile, ReturningFile
     from driftline.formats.ducklake.read import DuckLakeReader
 
 
@@ -150,24 +150,24 @@ class DuckLakeDraft:
         )
         intent.removed = tuple(state.properties.keys() - intent.properties.keys())
         message = CommitMessage(AUTHOR, "; ".join(self._record.values())[:10_000], self._record)
-        with self._deletes_before(state.table) as deletes:
-            intent.deletes, intent.reverts = deletes, self.reverts
+        with self._files_before(state.table) as (deletes, returning):
+            intent.deletes, intent.returning, intent.reverts = deletes, returning, self.reverts
             self.table.catalog.write(
                 lambda connection: commit(connection, [intent], message), partial(landed, message=message)
             )
         version = self.table.load().schema.id
         self.definition = replace(after, schema=replace(after.schema, id=version))
 
-    @contextmanager
-    def _deletes_before(self, table: TableRow) -> Iterator[list[DeleteFile]]:
-        """Copies of the delete files that the reverted snapshot replaced; none where nothing is reverted."""
+    def _files_before(
+        self, table: TableRow
+    ) -> AbstractContextManager[tuple[list[DeleteFile], list[ReturningFile]]]:
+        """Copies of the files that the reverted snapshot ended; none where nothing is reverted."""
         snapshot = self.reverts
         if snapshot is None:
-            yield []
-            return
-        replaced = self.table.catalog.read(lambda connection: replaced_deletes(connection, table, snapshot))
-        with copies(replaced, table.folder) as copied:
-            yield copied
+            return nullcontext(([], []))
+        name = self.table.name
+        ended = self.table.catalog.read(lambda connection: replaced(connection, name, table, snapshot))
+        return copies(ended, table.folder)
 
 
 def new_layout(made_as: Definition, table: str) -> CatalogLayout:

@@ -17,7 +17,7 @@ from driftline.core.schema.definition import forgets_deletes, known_by
 from driftline.core.schema.words import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake.deletes import add_deletes
+from driftline.formats.ducklake.deletes import add_deletes, drop_worn
 from driftline.formats.ducklake.inlined import renew_inlined_table
 from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.ledger import remember
@@ -201,10 +201,12 @@ def _table(
         _emptied(connection, head.snapshot, table.id)
         head.changes_made.append(f"deleted_from_table:{table.id}")
     if intent.reverts is not None:
-        take_back(connection, head, table, intent.reverts)
+        take_back(connection, head, table, intent.reverts, intent.returning)
         forget_deletes(connection, head, intent.name, intent.reverts)
     if intent.base is not None and forgets_deletes(intent.base.properties, intent.properties_after):
         forget_deletes(connection, head, intent.name, None)
+    if intent.worn:
+        drop_worn(connection, head, table, intent.worn)
     if intent.removes:
         add_deletes(connection, head, table, intent.deletes, intent.ended)
     if intent.files:

@@ -1,7 +1,7 @@
 """Rows that a batch removes from a DuckLake table by position, in the snapshot that adds its own rows.
 
-Each data file gets a delete file with all of its deleted rows, which replaces the one it had. Rows that the
-catalog itself keeps end there.
+Each data file gets a delete file with all of its deleted rows, which replaces the one it had. A worn file
+goes as a whole; the batch writes the rest of its rows anew. Rows that the catalog itself keeps end there.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.settle import Found
 from driftline.keys.stored import StoredRows, as_table
+from driftline.keys.worn import RowsLeft, WornFile, worn
 from driftline.write.positions import DUCKLAKE_IDS, read_positions, write_positions
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
     from driftline.formats.ducklake.rows import LatestSnapshot
     from driftline.formats.ducklake.snapshot import LakeState, TableRow
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys
     from driftline.write.positions import Positions
 
@@ -45,7 +47,8 @@ _FOOTER = slice(-8, -4)  # of a Parquet file: the bytes with the length of its f
 class RowDeletes:
     """The rows of a table that a transaction looks up by key, and those that it removes.
 
-    ``state``: the table as it began on it. ``files``, ``ended``: what the commit writes into the catalog.
+    ``state``: the table as it began on it. ``files``, ``ended``, ``worn``: what the commit writes into the
+    catalog.
     """
 
     def __init__(self, spark: SparkSession, state: LakeState, folder: str) -> None:
@@ -56,14 +59,20 @@ class RowDeletes:
         self._dead: dict[str, BitMap64] = {}
         self.files: list[DeleteFile] = []
         self.ended: list[EndedRows] = []
+        self.worn: list[WornFile] = []
 
     def find(
-        self, catalog: CatalogDatabase, keys: BatchKeys, order: int | None, deleted: int | None = None
+        self,
+        catalog: CatalogDatabase,
+        keys: BatchKeys,
+        order: int | None,
+        deleted: int | None = None,
+        cache: KeyCache | None = None,
     ) -> list[Found]:
         """Find the rows that have a key of the batch, deleted ones left out.
 
-        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete.
-        Raises DataError, SetupError where rows cannot be looked up.
+        ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete;
+        ``cache``: of keys that were read before. Raises DataError, SetupError where rows cannot be looked up.
         """
         if local(self._folder) is None:
             raise SetupError(
@@ -74,7 +83,7 @@ class RowDeletes:
         lookup = KeyLookup.of(keys, order, self._state.schema, deleted)
         finder, constants = lookup.finder(_opened), lookup.constants
         files = [(size, KeyFile(path, constants)) for path, size in self._scan.files.items()]
-        in_files = map(self._live, find_rows(self._spark.sparkContext, finder, files))
+        in_files = map(self._live, find_rows(self._spark.sparkContext, finder, files, cache))
         in_catalog = chain.from_iterable(_in_catalog(finder, rows, constants) for rows in self._scan.inlined)
         return [*(hits for hits in in_files if len(hits.positions)), *in_catalog]
 
@@ -109,31 +118,49 @@ class RowDeletes:
             self._dead[path] = dead
         return self._dead[path]
 
-    def remove(self, rows: Mapping[str, Positions]) -> None:
-        """Remove rows that were found: write their delete files."""
+    def remove(
+        self, rows: Mapping[str, Positions], size: int, struct: Struct, *, can_write: bool
+    ) -> RowsLeft | None:
+        """Remove rows that were found: write their delete files. Returns the rows left of worn files.
+
+        ``size``: bytes of the batch; ``struct``: the columns of rows that it writes anew, if it can.
+        """
         assert self._scan is not None
         tables = {inlined.table for inlined in self._scan.inlined}
-        for place, positions in rows.items():
-            if place in tables:
-                self.ended.append(EndedRows(place, tuple(positions.tolist())))
-            else:
-                self.files.append(self._written(place, BitMap64(positions) | self._dead_in(place)))
+        self.ended += (
+            EndedRows(place, tuple(positions.tolist()))
+            for place, positions in rows.items()
+            if place in tables
+        )
+        dead = {
+            path: BitMap64(positions) | self._dead_in(path)
+            for path, positions in rows.items()
+            if path not in tables
+        }
+        stored, scan_ = StoredRows(struct, _opened), self._scan
+        files = (WornFile(path, scan_.rows[path], scan_.files[path], gone) for path, gone in dead.items())
+        self.worn += worn(files, size, lambda path: can_write and stored.can_move(path))
+        for path in dead.keys() - {file.path for file in self.worn}:
+            # One by one: after an error those that are written are to be deleted.
+            self.files.append(written_deletes(self._folder, path, dead[path]))
+        return RowsLeft(stored, self.worn, with_ids=False) if self.worn else None
 
-    def _written(self, data_file: str, rows: BitMap64) -> DeleteFile:
-        path = f"{uuid4().hex}-delete.parquet"
-        folder = local(self._folder)
-        assert folder is not None
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / path
-        try:
-            with pa.OSFile(str(file), "wb") as stream:
-                write_positions(stream, data_file, rows, DUCKLAKE_IDS)
-            content = file.read_bytes()
-        except BaseException:
-            file.unlink(missing_ok=True)  # none of `files` yet, which the transaction deletes
-            raise
-        footer = int.from_bytes(content[_FOOTER], "little")
-        return DeleteFile(path, data_file, len(rows), len(content), footer)
+
+def written_deletes(folder: str, data_file: str, rows: BitMap64) -> DeleteFile:
+    """Write the file of the deleted ``rows`` of a data file into the table's ``folder``."""
+    path, place = f"{uuid4().hex}-delete.parquet", local(folder)
+    assert place is not None
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / path
+    try:
+        with pa.OSFile(str(file), "wb") as stream:
+            write_positions(stream, data_file, rows, DUCKLAKE_IDS)
+        content = file.read_bytes()
+    except BaseException:
+        file.unlink(missing_ok=True)  # nobody knows of it yet
+        raise
+    footer = int.from_bytes(content[_FOOTER], "little")
+    return DeleteFile(path, data_file, len(rows), len(content), footer)
 
 
 def _check(contents: Scan) -> None:
@@ -186,11 +213,8 @@ def add_deletes(
     """Register the delete files, in place of those that the data files had, and end rows of the catalog."""
     rows = []
     for id_, file in enumerate(files, head.file_id):
-        data_file = _id(connection, table, file)
-        connection.execute(
-            f"UPDATE meta.ducklake_delete_file SET end_snapshot = {head.snapshot} "
-            f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND data_file_id = {data_file}"
-        )
+        data_file = _id(connection, table, file.data_file)
+        _end(connection, head, table, "ducklake_delete_file", data_file)
         rows.append(
             {
                 "delete_file_id": id_,
@@ -216,13 +240,35 @@ def add_deletes(
     head.changes_made.append(f"deleted_from_table:{table.id}")
 
 
-def _id(connection: Connection, table: TableRow, file: DeleteFile) -> int:
-    """The id of the data file that the deletes are of."""
-    relative = file.data_file.removeprefix(table.folder)
+def drop_worn(
+    connection: Connection, head: LatestSnapshot, table: TableRow, files: Sequence[WornFile]
+) -> None:
+    """End data files, and their delete files. The rows that are left of them count once."""
+    for file in files:
+        data_file = _id(connection, table, file.path)
+        for place in ("ducklake_data_file", "ducklake_delete_file"):
+            _end(connection, head, table, place, data_file)
+    left, size = sum(file.left for file in files), sum(file.size for file in files)
+    connection.execute(
+        f"UPDATE meta.ducklake_table_stats SET record_count = greatest(record_count - {left}, 0), "
+        f"file_size_bytes = greatest(file_size_bytes - {size}, 0) WHERE table_id = {table.id}"
+    )
+
+
+def _end(connection: Connection, head: LatestSnapshot, table: TableRow, place: str, data_file: int) -> None:
+    connection.execute(
+        f"UPDATE meta.{place} SET end_snapshot = {head.snapshot} "
+        f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND data_file_id = {data_file}"
+    )
+
+
+def _id(connection: Connection, table: TableRow, path: str) -> int:
+    """The id of a data file of the table."""
+    relative = path.removeprefix(table.folder)
     row = connection.one(
         f"SELECT data_file_id FROM meta.ducklake_data_file WHERE table_id = {table.id} AND end_snapshot IS NULL "
         "AND path IN (?, ?)",
-        [relative, file.data_file],
+        [relative, path],
     )
-    assert row is not None, file.data_file
+    assert row is not None, path
     return int(row[0])

@@ -54,6 +54,14 @@ class DeleteFile:
     footer: int
 
 
+@dataclass(frozen=True, slots=True)
+class ReturningFile:
+    """A data file that a snapshot ended, by its ``id``; ``path``: of its copy, in the table's folder."""
+
+    id: int
+    path: str
+
+
 def leaves(schema: Schema) -> dict[str, tuple[int, Primitive]]:
     """The leaf columns: the path that Parquet has for each, to id and type."""
     out: dict[str, tuple[int, Primitive]] = {}

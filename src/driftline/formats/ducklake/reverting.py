@@ -1,7 +1,7 @@
 """The last batch of a DuckLake table, taken back by a new snapshot: its rows end, those it removed return.
 
-The snapshots before stay as they are. A delete file that returns is a copy: the catalog lets a file go with
-the snapshots of one row, whichever other row names it.
+The snapshots before stay as they are. A file that returns is a copy: the catalog lets a file go with the
+snapshots of one row, whichever other row names it.
 """
 
 from __future__ import annotations
@@ -9,25 +9,34 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from driftline.core.changelog.record import BATCH
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from driftline.core.changelog.record import BATCH, MOVED
 from driftline.core.schema.words import quoted
-from driftline.errors import SetupError, no_table
+from driftline.errors import DataError, SetupError, no_table
 from driftline.formats.base import LastBatch, UnknownError
-from driftline.formats.ducklake.files import DeleteFile, local
+from driftline.formats.ducklake.deletes import written_deletes
+from driftline.formats.ducklake.files import DeleteFile, ReturningFile, local
 from driftline.formats.ducklake.ledger import forget
+from driftline.formats.ducklake.scan import inlined_deletes
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, TableRow, find, latest, state_of
 from driftline.keys.memory import OF_BATCH
+from driftline.write.positions import read_positions
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
     from driftline.formats.ducklake.rows import LatestSnapshot
+
+# The catalog's tables of what it knows of data files.
+_OF_FILES = {"ducklake_file_column_stats", "ducklake_file_partition_value", "ducklake_file_variant_stats"}
 
 
 def last_batch(connection: Connection, name: str) -> LastBatch | None:
@@ -38,38 +47,50 @@ def last_batch(connection: Connection, name: str) -> LastBatch | None:
     newest = _newest(connection, table.id)
     if newest is None:
         return None
-    batch, snapshot = newest
+    batch, snapshot, moved = newest
     counts = connection.one(
         "SELECT (SELECT sum(record_count) FROM meta.ducklake_data_file WHERE table_id = $1 AND begin_snapshot = $2), "
         "(SELECT sum(delete_count) FROM meta.ducklake_delete_file WHERE table_id = $1 AND begin_snapshot = $2), "
         "(SELECT sum(delete_count) FROM meta.ducklake_delete_file WHERE table_id = $1 AND end_snapshot = $2), "
-        "(SELECT count(*) FROM meta.ducklake_data_file WHERE table_id = $1 AND end_snapshot = $2)",
+        "(SELECT sum(record_count) FROM meta.ducklake_data_file WHERE table_id = $1 AND end_snapshot = $2)",
         [table.id, snapshot],
     )
-    added, deleted, before, rewritten = (int(count or 0) for count in counts or ())
-    if rewritten:
+    added, deleted, before, gone = (int(count or 0) for count in counts or ())
+    if gone and moved is None:
         return None
     ended = sum(
         connection.rows(f"SELECT count(*) FROM meta.{quoted(place)} WHERE end_snapshot = {snapshot}")[0][0]
         for place in _inlined(connection, table.id)
     )
-    return LastBatch(batch, snapshot, added, deleted - before + ended)
+    only_moved = moved or 0
+    return LastBatch(batch, snapshot, added - only_moved, deleted - before + ended + gone - only_moved)
 
 
-def _newest(connection: Connection, table: int) -> tuple[str, int] | None:
-    """The batch of the newest snapshot that changed the table, and the snapshot."""
+def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] | None:
+    """The batch of the newest snapshot that changed the table, the snapshot, and how many rows it only wrote
+    anew; None if it took no file away.
+    """
     ours = re.compile(rf"(^|,)\w+:{table}(,|$)")
     for snapshot, changes, extra in connection.rows(
         "SELECT snapshot_id, changes_made, commit_extra_info FROM meta.ducklake_snapshot_changes "
         f"WHERE changes_made LIKE '%:{table}%' ORDER BY snapshot_id DESC"
     ):
         if ours.search(str(changes)):
-            told = None
-            with suppress(ValueError):  # others may write anything there
-                told = json.loads(extra or "{}")
-            batch = told.get(BATCH) if isinstance(told, dict) else None
-            return None if batch is None else (str(batch), int(snapshot))
+            message = told(extra)
+            batch, moved = message.get(BATCH), message.get(MOVED)
+            if batch is None:
+                return None
+            return str(batch), int(snapshot), None if moved is None else int(moved)
     return None
+
+
+def told(extra: str | None) -> Mapping[str, Any]:
+    """The properties in the message of a snapshot; others may write anything there."""
+    with suppress(ValueError):
+        message = json.loads(extra or "{}")
+        if isinstance(message, dict):
+            return message
+    return {}
 
 
 def _inlined(connection: Connection, table: int) -> list[str]:
@@ -80,56 +101,115 @@ def _inlined(connection: Connection, table: int) -> list[str]:
     return [str(name) for (name,) in rows]
 
 
-def replaced_deletes(connection: Connection, table: TableRow, snapshot: int) -> list[DeleteFile]:
-    """The delete files of which the snapshot made larger ones; all paths in them are whole."""
-    rows = connection.rows(
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The files that a snapshot ended: ``data`` files, by path, each with its id and deleted rows that the
+    catalog kept; the delete files of which it made larger ones. All paths are whole.
+    """
+
+    data: Mapping[str, tuple[int, Sequence[int]]] = field(default_factory=dict)
+    deletes: Sequence[DeleteFile] = ()
+
+
+def replaced(connection: Connection, name: str, table: TableRow, snapshot: int) -> Replaced:
+    """The files that a snapshot ended, of the table ``name``.
+
+    Raises DataError if the snapshot before it was expired, and files may be gone with it.
+    """
+    if not connection.rows("SELECT 1 FROM meta.ducklake_snapshot WHERE snapshot_id = ?", [snapshot - 1]):
+        raise DataError(
+            f"{name}: the snapshot before {snapshot} was expired, and the rows that the batch replaced with it",
+            "ingest what the rows should be: later changes count",
+        )
+    deleted_rows = inlined_deletes(connection, table.id, snapshot - 1)
+    data = connection.rows(
+        "SELECT data_file_id, path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_data_file "
+        "WHERE table_id = ? AND end_snapshot = ?",
+        [table.id, snapshot],
+    )
+    deletes = connection.rows(
         "SELECT d.path, CAST(d.path_is_relative AS BOOLEAN), f.path, CAST(f.path_is_relative AS BOOLEAN), "
         "d.delete_count, d.file_size_bytes, d.footer_size FROM meta.ducklake_delete_file d "
         "JOIN meta.ducklake_data_file f ON f.data_file_id = d.data_file_id AND f.table_id = d.table_id "
         "WHERE d.table_id = ? AND d.end_snapshot = ?",
         [table.id, snapshot],
     )
-    return [
-        DeleteFile(
-            f"{table.folder * relative}{path}",
-            f"{table.folder * file_relative}{file}",
-            *map(int, (count, size, footer or 0)),
-        )
-        for path, relative, file, file_relative, count, size, footer in rows
-    ]
+    return Replaced(
+        {
+            f"{table.folder * relative}{path}": (int(id_), deleted_rows.get(int(id_), ()))
+            for id_, path, relative in data
+        },
+        [
+            DeleteFile(
+                f"{table.folder * relative}{path}",
+                f"{table.folder * file_relative}{file}",
+                *map(int, (count, size, footer or 0)),
+            )
+            for path, relative, file, file_relative, count, size, footer in deletes
+        ],
+    )
 
 
 @contextmanager
-def copies(files: Sequence[DeleteFile], folder: str) -> Iterator[list[DeleteFile]]:
-    """Copies of delete files in the table's ``folder``; deleted if what they are made for fails."""
+def copies(files: Replaced, folder: str) -> Iterator[tuple[list[DeleteFile], list[ReturningFile]]]:
+    """Copies of the files in the table's ``folder``; deleted if what they are made for fails."""
     place = local(folder)
-    if place is None and files:
+    if place is None and (files.data or files.deletes):
         raise SetupError(
             f"the files of the table are in {folder}: rows can only be restored in a folder of this machine"
         )
-    copied = [replace(file, path=f"{uuid4().hex}-delete.parquet") for file in files]
-    paths = [Path(str(place), file.path) for file in copied]
+    made: list[str] = []
     try:
-        for file, path in zip(files, paths, strict=True):
-            shutil.copyfile(str(local(file.path)), path)
-        yield copied
+        yield _copied(files, folder, made)
     except UnknownError:
         raise
     except BaseException:
-        for path in paths:
-            path.unlink(missing_ok=True)
+        for path in made:
+            Path(str(place), path).unlink(missing_ok=True)
         raise
 
 
-def take_back(connection: Connection, head: LatestSnapshot, table: TableRow, snapshot: int) -> None:
-    """End the rows of a snapshot, and its delete files; rows of the catalog that it ended begin anew. Its
-    source files count as not taken.
+def _copied(files: Replaced, folder: str, made: list[str]) -> tuple[list[DeleteFile], list[ReturningFile]]:
+    """Copy the files; ``made`` gets the paths of the copies."""
+    deletes, data = [], []
+    of_file = {file.data_file: file for file in files.deletes}
+    for path, (id_, kept) in files.data.items():
+        inside = path.removeprefix(folder).rpartition("/")[0] if path.startswith(folder) else ""
+        data.append(ReturningFile(id_, f"{inside}/{uuid4().hex}.parquet".lstrip("/")))
+        made.append(data[-1].path)
+        shutil.copyfile(str(local(path)), str(local(folder + made[-1])))
+        dead = BitMap64(kept)
+        if (before := of_file.pop(path, None)) is not None:
+            with pa.OSFile(str(local(before.path))) as stream:
+                dead |= read_positions(stream)
+        if dead:
+            deletes.append(written_deletes(folder, folder + data[-1].path, dead))
+            made.append(deletes[-1].path)
+    for file in of_file.values():
+        deletes.append(replace(file, path=f"{uuid4().hex}-delete.parquet"))
+        made.append(deletes[-1].path)
+        shutil.copyfile(str(local(file.path)), str(local(folder + made[-1])))
+    return deletes, data
+
+
+def take_back(
+    connection: Connection,
+    head: LatestSnapshot,
+    table: TableRow,
+    snapshot: int,
+    returning: Sequence[ReturningFile],
+) -> None:
+    """End the rows of a snapshot, and its delete files; rows of files and of the catalog that it ended begin
+    anew. Its source files count as not taken.
     """
     for place in ("ducklake_data_file", "ducklake_delete_file"):
         connection.execute(
             f"UPDATE meta.{place} SET end_snapshot = {head.snapshot} "
             f"WHERE table_id = {table.id} AND begin_snapshot = {snapshot} AND end_snapshot IS NULL"
         )
+    for id_, file in enumerate(returning, head.file_id):
+        _return(connection, head, file, id_)
+    head.file_id += len(returning)
     for place in map(quoted, _inlined(connection, table.id)):
         connection.execute(
             f"INSERT INTO meta.{place} SELECT * REPLACE ({head.snapshot} AS begin_snapshot, NULL AS end_snapshot) "
@@ -137,6 +217,29 @@ def take_back(connection: Connection, head: LatestSnapshot, table: TableRow, sna
         )
     forget(connection, table.id, snapshot)
     head.changes_made.append(f"deleted_from_table:{table.id}")
+
+
+def _return(connection: Connection, head: LatestSnapshot, file: ReturningFile, id_: int) -> None:
+    """Register the copy of a data file under its own id, with all that the catalog says of the file."""
+    path = file.path.replace("'", "''")
+    begun = f"{id_} AS data_file_id, {head.snapshot} AS begin_snapshot, NULL AS end_snapshot"
+    connection.execute(
+        f"INSERT INTO meta.ducklake_data_file SELECT * REPLACE ({begun}, '{path}' AS path, "
+        f"true AS path_is_relative) FROM meta.ducklake_data_file WHERE data_file_id = {file.id}"
+    )
+    sizes = connection.rows(
+        f"SELECT file_size_bytes, table_id FROM meta.ducklake_data_file WHERE data_file_id = {id_}"
+    )
+    for size, table in sizes:
+        connection.execute(
+            f"UPDATE meta.ducklake_table_stats SET file_size_bytes = file_size_bytes + {size} "
+            f"WHERE table_id = {table}"
+        )
+    for place in connection.tables() & _OF_FILES:
+        connection.execute(
+            f"INSERT INTO meta.{place} SELECT * REPLACE ({id_} AS data_file_id) FROM meta.{place} "
+            f"WHERE data_file_id = {file.id}"
+        )
 
 
 def forget_deletes(connection: Connection, head: LatestSnapshot, name: str, snapshot: int | None) -> None:

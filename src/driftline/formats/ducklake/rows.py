@@ -11,7 +11,14 @@ from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of
-from driftline.formats.ducklake.files import ColumnStats, DataFile, DeleteFile, leaves, order_of
+from driftline.formats.ducklake.files import (
+    ColumnStats,
+    DataFile,
+    DeleteFile,
+    ReturningFile,
+    leaves,
+    order_of,
+)
 from driftline.formats.ducklake.inlined import EndedRows, renew_inlined_table
 from driftline.formats.ducklake.layout import CatalogLayout, layout
 from driftline.formats.ducklake.mapping import mapping_of
@@ -19,6 +26,7 @@ from driftline.formats.ducklake.snapshot import LakeState, TableRow
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
+    from driftline.keys.worn import WornFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +142,9 @@ class TableCommit:
     ``pinned``: only if nobody has changed the table since. ``keys``: the layout of the files. ``dropped``:
     files to remove; ``replaces``: all of them. ``written``: the schema by which the files name their columns.
     ``removed``: properties to remove; ``layout``: before and after. ``sources``: the fingerprints of the
-    source files that the table takes. ``deletes``, ``ended``: rows to remove. ``uuid``: of a table that is
-    created. ``reverts``: the snapshot whose rows go, and those that it removed come back.
+    source files that the table takes. ``deletes``, ``ended``: rows to remove; ``worn``: files that go as a
+    whole. ``uuid``: of a table that is created. ``reverts``: the snapshot whose rows go, and those that it
+    removed come back; ``returning``: the files that it ended.
     """
 
     name: str
@@ -154,7 +163,9 @@ class TableCommit:
     sources: tuple[int, ...] = ()
     deletes: list[DeleteFile] = field(default_factory=list)
     ended: list[EndedRows] = field(default_factory=list)
+    worn: Sequence[WornFile] = ()
     reverts: int | None = None
+    returning: Sequence[ReturningFile] = ()
     uuid: str = field(default_factory=lambda: str(uuid4()))
 
     @property
@@ -167,7 +178,7 @@ class TableCommit:
     @property
     def removes(self) -> bool:
         """True if it removes some of the table's rows."""
-        return bool(self.deletes or self.ended)
+        return bool(self.deletes or self.ended or self.worn)
 
 
 @dataclass(slots=True)

@@ -158,13 +158,14 @@ class ScanGroup:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Paths are whole; ``files``: path to size. ``deletes``: data file
+    """Paths are whole; ``files``: path to size; ``rows``: to the number of rows. ``deletes``: data file
     to delete file; ``deleted``: rows of it.
     """
 
     state: LakeState
     shelves: Mapping[ScanGroup, list[str]]
     files: Mapping[str, int]
+    rows: Mapping[str, int]
     deletes: Mapping[str, str]
     deleted: Mapping[str, list[int]]
     mappings: Mapping[int, list[MapRow]]
@@ -195,13 +196,14 @@ class Scan:
 class _File:
     """A data file in the catalog.
 
-    ``path``: complete; ``begin``: its first snapshot; ``delete``: its delete file, None if it has none.
-    ``partial``: the last snapshot of its rows, if that matters.
+    ``path``: complete; ``rows``: their number; ``begin``: its first snapshot; ``delete``: its delete file,
+    None if it has none. ``partial``: the last snapshot of its rows, if that matters.
     """
 
     id: int
     path: str
     size: int
+    rows: int
     begin: int
     partial: int | None
     mapping: int | None
@@ -218,7 +220,7 @@ def scan(connection: Connection, state: LakeState) -> Scan:
     types = earlier_types(connection, state, sizes)
     lacking = _lacking(connection, state, sizes, {file.id: file.mapping for file in files})
     own = own_mappings(connection, table.id)
-    deleted_rows = _inlined_deletes(connection, table.id, at)
+    deleted_rows = inlined_deletes(connection, table.id, at)
     shelves: dict[ScanGroup, list[str]] = {}
     for file in files:
         shelf = ScanGroup(
@@ -234,6 +236,7 @@ def scan(connection: Connection, state: LakeState) -> Scan:
         state,
         shelves,
         {file.path: file.size for file in files},
+        {file.path: file.rows for file in files},
         {file.path: file.delete for file in files if file.delete is not None},
         {file.path: deleted_rows[file.id] for file in files if file.id in deleted_rows},
         {mapping: _mapping(connection, mapping) for mapping in foreign},
@@ -244,8 +247,8 @@ def scan(connection: Connection, state: LakeState) -> Scan:
 def _files(connection: Connection, table: TableRow, at: int) -> list[_File]:
     """The table's data files at a snapshot. Raises DataError for one that Spark cannot read."""
     rows = connection.rows(
-        f"""SELECT f.data_file_id, f.begin_snapshot, f.path, CAST(f.path_is_relative AS BOOLEAN), f.file_size_bytes, f.partial_max,
-            f.mapping_id, f.encryption_key, d.path, CAST(d.path_is_relative AS BOOLEAN), d.format
+        f"""SELECT f.data_file_id, f.begin_snapshot, f.path, CAST(f.path_is_relative AS BOOLEAN), f.file_size_bytes, f.record_count,
+            f.partial_max, f.mapping_id, f.encryption_key, d.path, CAST(d.path_is_relative AS BOOLEAN), d.format
             FROM meta.ducklake_data_file f LEFT JOIN (
                 SELECT * FROM meta.ducklake_delete_file WHERE table_id = ? AND {LIVE}) d
             ON d.data_file_id = f.data_file_id
@@ -253,7 +256,20 @@ def _files(connection: Connection, table: TableRow, at: int) -> list[_File]:
         [table.id, at, at, table.id, at, at],
     )
     files = []
-    for id_, begin, path, relative, size, partial, mapping, key, delete, delete_relative, format_ in rows:
+    for (
+        id_,
+        begin,
+        path,
+        relative,
+        size,
+        count,
+        partial,
+        mapping,
+        key,
+        delete,
+        delete_relative,
+        format_,
+    ) in rows:
         if key is not None:
             raise DataError(f"the file {path} is encrypted: Spark cannot read it")
         if delete is not None and format_ != "parquet":
@@ -266,6 +282,7 @@ def _files(connection: Connection, table: TableRow, at: int) -> list[_File]:
                 int(id_),
                 _whole(table, path, relative),
                 int(size),
+                int(count),
                 int(begin),
                 None if partial is None else int(partial),
                 None if mapping is None else int(mapping),
@@ -322,7 +339,8 @@ def _lacking(
     return out
 
 
-def _inlined_deletes(connection: Connection, table: int, at: int) -> dict[int, list[int]]:
+def inlined_deletes(connection: Connection, table: int, at: int) -> dict[int, list[int]]:
+    """The deleted rows that the catalog itself keeps of a table at a snapshot, by the ids of data files."""
     name = f"ducklake_inlined_delete_{table}"
     if name not in connection.tables():
         return {}

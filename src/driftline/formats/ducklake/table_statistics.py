@@ -6,14 +6,13 @@ No data are read. Rows inlined in the catalog have no statistics: if there are a
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.changelog.record import BATCH
+from driftline.core.changelog.record import BATCH, MOVED
 from driftline.core.columns.statistics import (
     RECORDS,
     TREND,
@@ -31,6 +30,7 @@ from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows
+from driftline.formats.ducklake.reverting import told
 from driftline.formats.ducklake.snapshot import LIVE, load
 
 if TYPE_CHECKING:
@@ -85,25 +85,18 @@ def _snapshots(connection: Connection, table: int) -> Iterator[KnownSnapshot]:
         [table, table, table],
     ):
         changes = str(changes_made).split(",")
-        batch = CommittedBatch(int(at), _batch(extra), int(added))
+        message = told(extra)
+        author, own = message.get(BATCH), int(added) - int(message.get(MOVED, 0))
+        batch = CommittedBatch(int(at), None if author is None else str(author), own)
         deletes = f"deleted_from_table:{table}" in changes
         # A batch of changes by key deletes rows of older files, and has none of them in its own.
         by_key = batch.id is not None and not rewritten
         born = f"inserted_into_table:{table}" in changes and (by_key or not deletes)
-        snapshots.append(KnownSnapshot(int(id_), None if version is None else int(version), batch, born))
+        known = KnownSnapshot(int(id_), None if version is None else int(version), batch, born)
+        snapshots.append(replace(known, moved=MOVED in message))
     last = [i for i, s in enumerate(snapshots) if s.born][-TREND:]
     for i, s in enumerate(snapshots):
         yield replace(s, slot=last.index(i)) if i in last else s
-
-
-def _batch(extra: str | None) -> str | None:
-    """The batch that the message names; others may write anything there."""
-    try:
-        metadata = json.loads(extra or "{}")
-    except ValueError:
-        return None
-    batch = metadata.get(BATCH) if isinstance(metadata, dict) else None
-    return None if batch is None else str(batch)
 
 
 def _counts(

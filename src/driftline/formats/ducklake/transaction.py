@@ -68,10 +68,12 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.ducklake.read import DuckLakeReader
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.keys.stored import StoredRows
+    from driftline.keys.worn import RowsLeft
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 
@@ -90,7 +92,7 @@ def write_tasks(
     """
     schema, keys = intent.schema, intent.keys
     root, dealing = local(intent.folder), _dealing(schema, keys, intent.name)
-    if root is None or not convertible(schema.struct) or not _known(dealing):
+    if root is None or not writes_in_tasks(intent):
         return None
     # The footers have everything that the catalog records.
     unmeasured = {f.id: "none" for _, f in schema.walk()}
@@ -113,6 +115,12 @@ def write_tasks(
             removed(spark, intent.folder + path)
         raise
     return [replace(file, partition=partitions[file.path]) for file in files]
+
+
+def writes_in_tasks(intent: TableCommit) -> bool:
+    """True if tasks may write files of the table, rather than Spark's own writer."""
+    is_here = local(intent.folder) is not None and convertible(intent.schema.struct)
+    return is_here and _known(_dealing(intent.schema, intent.keys, intent.name))
 
 
 def _dealing(schema: Schema, keys: CatalogLayout, name: str) -> Distribution:
@@ -356,24 +364,30 @@ class DuckLakeTransaction:
             rows = staged(spark, tasks, self.row, folder)
         return self.append(rows, summary)
 
-    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
+    def find(
+        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+    ) -> list[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
         self._found = RowDeletes(self.table.spark, self.base, self._intent.folder)
-        return self._found.find(self.table.catalog, keys, order, deleted)
+        return self._found.find(self.table.catalog, keys, order, deleted, cache)
 
     def stored(self) -> StoredRows:
         """A reader of rows that were found, with the columns of `row`."""
         assert self._found is not None
         return self._found.stored(self.row)
 
-    def remove(self, rows: Mapping[str, Positions]) -> None:
-        """Remove rows that were found, in the snapshot that adds the batch's own."""
-        if rows:
-            assert self._found is not None
-            self._intent.deletes, self._intent.ended = self._found.files, self._found.ended
-            self._found.remove(rows)
+    def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
+        """Remove rows that were found, in the snapshot that adds the batch's own; returns the rows left of
+        worn files, which the batch, of ``size`` bytes, is to write anew.
+        """
+        if not rows:
+            return None
+        found, intent = self._found, self._intent
+        assert found is not None
+        intent.deletes, intent.ended, intent.worn = found.files, found.ended, found.worn
+        return found.remove(rows, size, self.row, can_write=writes_in_tasks(intent))
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         """Find the deletes that the table remembers of keys of the batch."""

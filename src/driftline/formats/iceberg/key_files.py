@@ -22,6 +22,7 @@ from driftline.write import local, on_disk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import Bounds
     from driftline.keys.settle import Found
 
@@ -49,10 +50,12 @@ class KeyFiles:
         self.open = partial(_opened, options)
         self._paths = paths
 
-    def planned(self, scan: Any, ids: Sequence[int]) -> Iterator[dict[str, Any]]:
+    def planned(
+        self, scan: Any, ids: Sequence[int], tasks: dict[str, Any] | None = None
+    ) -> Iterator[dict[str, Any]]:
         """The data files of a Java scan as Iceberg's JSON has them, each with its ``deletes``.
 
-        ``ids``: the columns whose statistics they have.
+        ``ids``: the columns whose statistics they have; ``tasks``: gets Java's scan tasks, by path.
         """
         schema, names = scan.schema(), self.jvm.java.util.ArrayList()
         for name in filter(None, (schema.findColumnName(id_) for id_ in ids)):
@@ -60,15 +63,19 @@ class KeyFiles:
         parser = java_type(self.jvm, "org.apache.iceberg.ScanTaskParser")
         for task in items(scan.includeColumnStats(names).planFiles()):
             planned = json.loads(parser.toJson(task))
+            if tasks is not None:
+                tasks[planned["data-file"]["file-path"]] = task
             yield {**planned["data-file"], "deletes": planned.get("delete-files", [])}
 
-    def find(self, files: Iterable[Mapping[str, Any]], lookup: KeyLookup) -> list[Found]:
+    def find(
+        self, files: Iterable[Mapping[str, Any]], lookup: KeyLookup, cache: KeyCache | None = None
+    ) -> list[Found]:
         """Find the rows of these files that have a key of the batch. Raises DataError for a file whose keys
         cannot be read.
         """
         constants = lookup.constants
         sized = [(_size(file, lookup), KeyFile(file["file-path"], constants)) for file in files]
-        return find_rows(self._spark.sparkContext, lookup.finder(self.open), sized)
+        return find_rows(self._spark.sparkContext, lookup.finder(self.open), sized, cache)
 
     def created(self, path: str) -> pa.NativeFile:
         """Create a file, which is known among the paths from now on."""

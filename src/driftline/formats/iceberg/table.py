@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from driftline.core.changelog.entries import Snapshot
-from driftline.core.changelog.record import BATCH
+from driftline.core.changelog.record import BATCH, MOVED
 from driftline.core.changelog.retention import DELETES_BRANCH
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
@@ -113,13 +113,20 @@ class IcebergTable(IcebergReader):
         """The batch that made the current snapshot; None if it wrote rows anew, or another did."""
         snapshot = self._existing().currentSnapshot()
         summary = {} if snapshot is None else text_map(self._jvm, snapshot.summary())
-        if BATCH not in summary or int(summary.get("deleted-data-files", 0)):
+        if BATCH not in summary or (MOVED not in summary and int(summary.get("deleted-data-files", 0))):
             return None
-        added, deleted, removed = (
+        added, gone, deleted, removed, moved = (
             int(summary.get(name, 0))
-            for name in ("added-records", "added-position-deletes", "removed-position-deletes")
+            for name in (
+                "added-records",
+                "deleted-records",
+                "added-position-deletes",
+                "removed-position-deletes",
+                MOVED,
+            )
         )
-        return LastBatch(summary[BATCH], int(snapshot.snapshotId()), added, deleted - removed)
+        before = gone - moved + deleted - removed
+        return LastBatch(summary[BATCH], int(snapshot.snapshotId()), added - moved, before)
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
         """A snapshot and its known ancestors."""

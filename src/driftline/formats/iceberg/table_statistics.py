@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from driftline.core.changelog import last_changes
-from driftline.core.changelog.record import BATCH, EXPIRED
+from driftline.core.changelog.record import BATCH, EXPIRED, MOVED
 from driftline.core.columns.statistics import (
     TREND,
     CommittedBatch,
@@ -87,8 +87,10 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
         summary = s.get("summary", {})
         added = int(summary.get("added-records", 0))
         born = added > 0 and _brought(summary)
-        batch = CommittedBatch(int(s["timestamp-ms"]), summary.get(BATCH), added)
-        snapshots_.append(KnownSnapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born))
+        own = added - int(summary.get(MOVED, 0))
+        batch = CommittedBatch(int(s["timestamp-ms"]), summary.get(BATCH), own)
+        known = KnownSnapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born)
+        snapshots_.append(replace(known, moved=MOVED in summary))
     last = [i for i, s in enumerate(snapshots_) if s.born][-TREND:]
     for i, s in enumerate(snapshots_):
         yield replace(s, slot=last.index(i)) if i in last else s

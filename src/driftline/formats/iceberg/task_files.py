@@ -171,6 +171,11 @@ def write_tasks(
     return [as_java(file) for file in write_in_tasks(spark.sparkContext, tasks, plan, folder, place)]
 
 
+def writes_in_tasks(spark: SparkSession, session: Mapping[str, str], table: Any, schema: Schema) -> bool:
+    """True if tasks may write files of a Java ``table`` with this ``schema``, instead of Spark's writer."""
+    return _file_plan(spark, session, table, schema) is not None
+
+
 def _place(
     spark: SparkSession, table: Any, folder: BatchFolder, as_java: Callable[[WrittenFile], Any]
 ) -> Destination | None:

@@ -37,7 +37,12 @@ from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.spark_writer import SparkWriter
 from driftline.formats.iceberg.staging import new_folder, staging, taken_files
 from driftline.formats.iceberg.store import delete_folder, options_of
-from driftline.formats.iceberg.task_files import location_of, snapshot_properties, write_tasks
+from driftline.formats.iceberg.task_files import (
+    location_of,
+    snapshot_properties,
+    write_tasks,
+    writes_in_tasks,
+)
 from driftline.formats.iceberg.unread import (
     check_left_out,
     fillable,
@@ -56,10 +61,12 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.iceberg.reader import IcebergReader
+    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.keys.stored import StoredRows
+    from driftline.keys.worn import RowsLeft
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 
@@ -177,6 +184,8 @@ class IcebergTransaction:
         self._written += files
         if self._deletes is not None and self._deletes.file is not None:
             summary = {**summary, REMEMBERED: self._deletes.file}
+        if self._delta is not None and self._delta.takes_others:
+            summary = {**summary, record.OTHERS: "true"}
         self._summary = self._snapshot_properties(summary)
         if files or self._delta:
             self._append_files()
@@ -232,12 +241,14 @@ class IcebergTransaction:
             return self.append(staged(spark, tasks, self.row, folder), summary)
         return self._append_all(files, summary)
 
-    def find(self, keys: BatchKeys, order: int | None, deleted: int | None = None) -> list[Found]:
+    def find(
+        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+    ) -> list[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:
             return []
         self._delta = RowDelta(self._key_files, self._java, self._as_it_was(), self.base.schema)
-        return self._delta.find(keys, order, deleted)
+        return self._delta.find(keys, order, deleted, cache)
 
     def stored(self) -> StoredRows:
         """A reader of rows that were found, with the columns of `row`."""
@@ -248,11 +259,21 @@ class IcebergTransaction:
     def _key_files(self) -> KeyFiles:
         return KeyFiles(self.table.spark, self._java, self.table.name, self._key_file_paths)
 
-    def remove(self, rows: Mapping[str, Positions]) -> None:
-        """Remove rows that were found, in the snapshot that adds the batch's own."""
-        if rows:
-            assert self._delta is not None
-            self._delta.remove(rows)
+    def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
+        """Remove rows that were found, in the snapshot that adds the batch's own; returns the rows left of
+        worn files, which the batch, of ``size`` bytes, is to write anew.
+        """
+        if not rows:
+            return None
+        assert self._delta is not None
+        return self._delta.remove(rows, size, self.row, self._writes_in_tasks)
+
+    def _writes_in_tasks(self) -> bool:
+        """True if tasks write the rows, in whose files they keep their ids."""
+        spark, schema = self.table.spark, self.schema
+        return self.row == schema.struct and writes_in_tasks(
+            spark, session_conf(spark), self._java.table(), schema
+        )
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         """Find the deletes that the table remembers of keys of the batch."""

@@ -1,0 +1,111 @@
+"""Which data files are worn, and what moves out of them: rows, their ids, values of every type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyroaring import BitMap64
+
+from driftline.convert import arrow_schema
+from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Struct, Type, decimal
+from driftline.keys.stored import StoredRows
+from driftline.keys.worn import RowsLeft, WornFile, worn
+from driftline.write.positions import CHANGED, ROW_ID
+
+MB = 2**20
+
+
+def file(path: str, rows: int, dead: int, size: int = 3) -> WornFile:
+    return WornFile(path, rows, size, BitMap64(range(dead)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "dead", "is_worn"),
+    [(3, 1, True), (4, 1, False), (300, 99, False), (300, 100, True), (1, 1, True), (9, 9, True)],
+)
+def test_a_file_is_worn_once_a_third_is_gone(rows: int, dead: int, is_worn: bool) -> None:
+    assert bool(worn([file("f", rows, dead)], 0, lambda _: True)) is is_worn
+
+
+def test_a_batch_moves_about_its_own_bytes_and_64_mb() -> None:
+    files = [file("half", 10, 5, 100 * MB), file("third", 9, 3, 45 * MB), file("most", 10, 9, 100 * MB)]
+    files.append(file("all", 10, 10, 1000 * MB))
+
+    def taken(size: int) -> list[str]:
+        return [f.path for f in worn(files, size, lambda _: True)]
+
+    assert taken(0) == ["all", "most", "half"]  # nothing, 10 and 50 MB are left; 30 MB more would be too much
+    assert taken(30 * MB) == ["all", "most", "half", "third"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "size", "taken"),
+    [
+        ([f"p/{n}" for n in range(8)], 2**20 - 1, 8),
+        ([f"p/{n}" for n in range(7)], 2**20 - 1, 0),
+        ([f"p/{n}" for n in range(8)], 2**20, 0),
+        ([f"p{n}/f" for n in range(8)], 9, 0),  # of other partitions
+    ],
+)
+def test_many_small_files_of_a_folder_become_one(paths: list[str], size: int, taken: int) -> None:
+    assert len(worn([file(path, 100, 1, size) for path in paths], 0, lambda _: True)) == taken
+
+
+def test_a_file_whose_values_cannot_move_stays_unless_none_is_left() -> None:
+    files = [file("f", 3, 2), file("all", 3, 3)]
+    assert [f.path for f in worn(files, 0, lambda _: False)] == ["all"]
+
+
+def test_rows_move_with_what_the_table_gave_them(tmp_path: Path) -> None:
+    fields = (Field("a", LONG, 1), Field(ROW_ID, LONG, 8), Field(CHANGED, LONG, 9))
+    path = str(tmp_path / "f.parquet")
+    rows = pa.table({"a": range(9), ROW_ID: [None, 70, *[None] * 7], CHANGED: [None, 2, *[None] * 7]})
+    pq.write_table(rows.cast(arrow_schema(Struct(fields))), path, row_group_size=4)
+    dead = BitMap64([0, 2, 3, 4, 5, 6, 7])
+    stored = StoredRows(Struct(fields), pa.OSFile)
+    left = RowsLeft(stored, [WornFile(path, 9, 100, dead, 500, 3)], with_ids=True)
+
+    moved = pa.Table.from_batches(left.read()).to_pylist()
+    assert moved == [{"a": 1, ROW_ID: 70, CHANGED: 2}, {"a": 8, ROW_ID: 508, CHANGED: 3}]
+    assert len(left) == 2
+    assert [len(share) for share in left.shares(2)] == [2, 0]
+
+
+INT, NANOS = pa.int32(), pa.timestamp("ns", "UTC")
+TYPES: list[tuple[pa.DataType, Type, bool]] = [
+    (INT, LONG, True),
+    (pa.int64(), LONG, True),
+    (pa.uint32(), LONG, False),
+    (pa.float32(), DOUBLE, True),
+    (INT, DOUBLE, False),
+    (pa.decimal128(9, 2), decimal(12, 2), True),
+    (pa.decimal128(9, 3), decimal(12, 2), False),
+    (pa.string(), STRING, True),
+    (pa.binary(16), STRING, False),
+    (INT, STRING, False),
+    (pa.timestamp("us", "UTC"), TIMESTAMP, True),
+    (NANOS, TIMESTAMP, False),
+    (pa.list_(INT), List(LONG), True),
+    (pa.list_(NANOS), List(TIMESTAMP), False),
+    (pa.struct([pa.field("b", INT, metadata={"PARQUET:field_id": "2"})]), Struct((Field("b", LONG, 2),)), True),
+    (
+        pa.struct([pa.field("b", NANOS, metadata={"PARQUET:field_id": "2"})]),
+        Struct((Field("b", TIMESTAMP, 2),)),
+        False,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stored", "type_", "can"), TYPES, ids=str)
+def test_values_move_as_they_are_or_not_at_all(
+    tmp_path: Path, stored: pa.DataType, type_: Any, can: bool
+) -> None:
+    path = str(tmp_path / "f.parquet")
+    column = pa.field("a", stored, metadata={"PARQUET:field_id": "1"})
+    pq.write_table(pa.schema([column]).empty_table(), path, version="2.6", store_schema=False)
+    assert StoredRows(Struct((Field("a", type_, 1),)), pa.OSFile).can_move(path) is can
+    assert StoredRows(Struct((Field("new", LONG, 3),)), pa.OSFile).can_move(path)
