@@ -1,0 +1,238 @@
+"""The merge of patches into one row, as RFC 7396 has it, in whatever order they come.
+
+An absent key keeps the field, null empties it. Objects are merged key by key, everything else is replaced.
+Values are not known here, only which change each of them is from.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias, Union
+
+from driftline.core.planning.rest import step, steps
+
+# A change's word on a field: null (0), a value that is no object (1), or an object's fields.
+Said: TypeAlias = "Union[int, Mapping[str, Said]]"
+NULL, VALUE = 0, 1
+
+ROW = 0  # the source of values that the table's row has; those of changes count from 1
+NOTHING = -1  # the source of a value that is gone
+_NEVER = -1  # a rank before all changes
+_OBJECT = "."  # behind a path: the order of the change that made an object of it, if its fields tell less
+
+
+class FieldOrder(NamedTuple):
+    """A field whose order may have to be kept: its ``path``, and the ``source`` of what it has. ``always``:
+    also where the row has the same order; ``known``: only if it has been kept before.
+    """
+
+    path: str
+    source: int
+    always: bool = False
+    known: bool = False
+
+
+@dataclass(slots=True)
+class MergedField:
+    """A field after some changes.
+
+    ``written``: the rank of the last change that said null or a value that is no object, ``source`` that
+    change. ``objects``: the changes since then that said an object, each with its rank; ``fields``: those of
+    the object.
+    """
+
+    written: int = _NEVER
+    source: int = NOTHING
+    null: bool = True
+    objects: dict[int, int] = field(default_factory=dict)
+    fields: dict[str, MergedField] = field(default_factory=dict)
+
+    def write(self, said: Said, rank: int, source: int) -> None:
+        """Merge a change; of equal ranks the later call counts."""
+        if rank < self.written:
+            return
+        if isinstance(said, int):
+            self._forget(rank)
+            self.written, self.source, self.null = rank, source, said == NULL
+            return
+        self.objects[source] = rank
+        for key, inner in said.items():
+            self.at(key).write(inner, rank, source)
+
+    def at(self, key: str) -> MergedField:
+        """A field of the object; a new one if it has none of this key."""
+        found = self.fields.get(key)
+        if found is None:
+            found = self.fields[key] = MergedField()
+        return found
+
+    @property
+    def rest(self) -> int:
+        """The source of the object's fields that no change has said."""
+        if ROW in self.objects and self.written == _NEVER:
+            return ROW
+        return max((source for source in self.objects if source != ROW), default=NOTHING)
+
+    @property
+    def latest(self) -> int:
+        """The source of what is no field of the object."""
+        return max(self.objects, key=self.objects.__getitem__) if self.objects else self.source
+
+    def orders(self, path: str = "") -> Iterator[FieldOrder]:
+        """The orders from which `of_row` makes this again."""
+        if path and self.written != _NEVER:
+            yield FieldOrder(path, self.source, self.null or bool(self.objects))
+        if path and self.objects:
+            source = self.latest
+            if not self.fields:
+                yield FieldOrder(path + _OBJECT, source)
+            elif source == ROW:
+                yield FieldOrder(path + _OBJECT, source, always=True, known=True)
+            elif self.objects[source] > max(f.rank for f in self.fields.values()):
+                yield FieldOrder(path + _OBJECT, source, always=True)
+        for key, inner in self.fields.items():
+            yield from inner.orders(step(path, key))
+
+    @property
+    def rank(self) -> int:
+        """The rank of the last change."""
+        return max(self.written, *self.objects.values()) if self.objects else self.written
+
+    def _forget(self, rank: int) -> bool:
+        """Drop what changes up to a rank have said; true if something is left."""
+        if self.written <= rank:
+            self.written, self.source, self.null = _NEVER, NOTHING, True
+        if self.objects:
+            self.objects = {source: own for source, own in self.objects.items() if own > rank}
+            self.fields = {key: inner for key, inner in self.fields.items() if inner._forget(rank)}
+        return self.written != _NEVER or bool(self.objects)
+
+
+@dataclass(slots=True)
+class _Orders:
+    """The orders that a row keeps, as a tree. ``own``: of a field's last value; ``object``: of its object."""
+
+    own: str | None = None
+    object: str | None = None
+    fields: dict[str, _Orders] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, orders: Mapping[str, str]) -> _Orders:
+        """Read the orders by path."""
+        root = cls()
+        for path, order in orders.items():
+            node, is_object = root, path.endswith(_OBJECT)
+            for key in steps(path.removesuffix(_OBJECT)):
+                node = node.fields.setdefault(str(key), cls())
+            if is_object:
+                node.object = order
+            else:
+                node.own = order
+        return root
+
+
+_NO_ORDERS = _Orders()
+
+
+def of_row(said: Said, orders: Mapping[str, str], rank: Callable[[str | None], int]) -> MergedField:
+    """A row of the table as its changes have left it.
+
+    ``said``: its values that are not null; ``orders``: those that it keeps beside its own, by path; ``rank``:
+    of an order, or of the row's own, None.
+    """
+    row = MergedField()
+    _read(row, said, _Orders.of(orders) if orders else _NO_ORDERS, rank)
+    return row
+
+
+def _read(node: MergedField, said: Said | None, orders: _Orders, rank: Callable[[str | None], int]) -> int:
+    """Fill a field; returns the rank of its last change."""
+    is_object = isinstance(said, Mapping) or (said is None and bool(orders.fields))
+    if not is_object or orders.own is not None:
+        node.written, node.source, node.null = rank(orders.own), ROW, said != VALUE
+    if not is_object:
+        return node.written
+    inside = said if isinstance(said, Mapping) else {}
+    latest = _NEVER if orders.object is None else rank(orders.object)
+    for key in dict.fromkeys((*inside, *orders.fields)):
+        latest = max(latest, _read(node.at(key), inside.get(key), orders.fields.get(key, _NO_ORDERS), rank))
+    node.objects[ROW] = rank(None) if latest == _NEVER else latest
+    return node.objects[ROW]
+
+
+class StoredRow(NamedTuple):
+    """A row of a table: ``said``, its values that are not null; its order, and those of older fields."""
+
+    said: Said
+    order: str = ""
+    orders: Mapping[str, str] = {}
+
+
+class Patches(NamedTuple):
+    """Changes of a row in their order: what they say, None of one that deletes, and their orders, if they
+    have some. ``floor``: the order of a delete before them that the table remembers.
+    """
+
+    said: Sequence[Said | None]
+    orders: Sequence[str] = ()
+    floor: str | None = None
+
+
+def merged(row: StoredRow | None, patches: Patches) -> MergedField:
+    """Merge changes into a row; their sources are numbers from 1 on."""
+    root = MergedField() if row is None else of_row(row.said, row.orders, _Ranks(row.order, patches))
+    if row is not None and not root.objects:
+        root.objects[ROW] = 0
+    if patches.floor is not None:
+        root.write(NULL, 1, NOTHING)
+    for number, said in enumerate(patches.said, 1):
+        if said is None:
+            root.write(NULL, _rank(number), NOTHING)
+        else:
+            root.write(said, _rank(number), number)
+    return root
+
+
+def _rank(number: int) -> int:
+    """The rank of a change; each has one before it for the row's fields, the first two for a delete."""
+    return 2 * number + 1
+
+
+class _Ranks(NamedTuple):
+    """The ranks of a row's orders among those of changes, which win where they are equal."""
+
+    order: str
+    patches: Patches
+
+    def __call__(self, order: str | None) -> int:
+        """The rank of an order, or of the row's own."""
+        text = self.order if order is None else order
+        patches = self.patches
+        if patches.floor is not None and text < patches.floor:
+            return 0
+        return 2 + 2 * bisect_left(patches.orders, text)
+
+
+def kept_orders(node: Sequence[FieldOrder], row: StoredRow | None, patches: Patches) -> dict[str, str]:
+    """The orders that the merged row keeps, by path: those of fields that are older than the row, and of
+    fields that are null.
+    """
+    orders, before = patches.orders, StoredRow({}) if row is None else row
+    own = latest_order(row, patches)
+    kept = {}
+    for path, source, always, known in node:
+        if source == ROW:
+            order = before.orders.get(path, "" if known else before.order)
+        else:
+            order = orders[source - 1]
+        if order and (always or order != own):
+            kept[path] = order
+    return kept
+
+
+def latest_order(row: StoredRow | None, patches: Patches) -> str:
+    """The order of the merged row."""
+    last = patches.orders[-1] if patches.orders else ""
+    return last if row is None else max(last, row.order)
