@@ -70,10 +70,8 @@ class Row:
         self.orders: dict[str, str] = {}
 
     def take(self, batch: list[tuple[str, Record | None]]) -> None:
-        if self.forgotten:
-            batch = [change for change in batch if change[0] >= self.forgotten]
         batch = sorted(batch, key=lambda change: change[0])
-        if not batch:
+        if batch[-1][0] < self.forgotten:
             return
         row = None if self.values is None else StoredRow(said(self.values), self.order, self.orders)
         changes = [None if record is None else said(record) for _, record in batch]

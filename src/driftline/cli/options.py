@@ -56,6 +56,11 @@ class OnDelete(StrEnum):
     soft = "soft"
 
 
+class OnMerge(StrEnum):
+    replace = "replace"
+    patch = "patch"
+
+
 class OnConflict(StrEnum):
     fail = "fail"
     quarantine = "quarantine"
@@ -177,6 +182,14 @@ DeletesOption = Annotated[
     typer.Option(
         "--deletes",
         help="With a key: a delete removes its row (hard), or keeps it with a mark (soft).",
+        show_default=False,
+    ),
+]
+MergeOption = Annotated[
+    OnMerge | None,
+    typer.Option(
+        "--merge",
+        help="With a key: a record replaces its row (replace), or only the fields that it has (patch).",
         show_default=False,
     ),
 ]
@@ -306,6 +319,7 @@ class TableOptions:
     delete_when: DeleteWhen = None
     delete_memory: DeleteMemory = None
     deletes: DeletesOption = None
+    merge: MergeOption = None
     partition_by: PartitionBy = None
     sort_by: SortBy = None
     format_version: FormatVersion = None

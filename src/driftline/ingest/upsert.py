@@ -13,7 +13,7 @@ import pyarrow as pa
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey
-from driftline.core.schema.types import Struct, dotted
+from driftline.core.schema.types import Path, Struct, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
@@ -23,8 +23,10 @@ from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
 from driftline.keys.identity import BatchKeys
 from driftline.keys.memory import DeletedKeys
 from driftline.keys.order import orders
+from driftline.keys.patches import settle_patches
+from driftline.keys.patching import PatchedRowsOf, RowMerger
 from driftline.keys.settle import KeyCounts, Latest, Settled, settle
-from driftline.keys.slices import DELETE_FLAG, RowsOf, Slices
+from driftline.keys.slices import DELETE_FLAG, LiveRowMaker, RowsOf, Slices
 from driftline.keys.stored import StoredRows
 from driftline.write.positions import ROW_ID
 
@@ -71,6 +73,7 @@ class Changes:
     struct: Struct
     row_key: RowKey
     mark: str
+    excluded: Sequence[Path] = ()
 
     def settle(self, spark: SparkSession, transaction: Transaction, summary: Mapping[str, str]) -> KeyCounts:
         """Write the rows that count, and have the transaction remove those that they replace or delete."""
@@ -86,18 +89,28 @@ class Changes:
             texts = orders(by_id(rows, list(chain(*order))), [values_of(columns) for columns in order])
             texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
             self._check_all(texts, "order", self.row_key.order_by)
-        latest = Latest.of(keys.own, texts, self._deletes(rows), soft=self.row_key.soft)
+        deletes, patch = self._deletes(rows), self.row_key.patch
+        latest = Latest.of(keys.own, texts, deletes, soft=self.row_key.soft)
         own = self._own()
         ids = {kind: self.struct.fields[place].id for kind, place in own.items()}
         order_id = ids.get(ORDER_KIND)
         remembered = () if order_id is None else transaction.find_deletes(keys, order_id)
-        settled = settle(latest, transaction.find(keys, order_id, ids.get(DELETED_KIND)), remembered)
+        found = transaction.find(keys, order_id, ids.get(DELETED_KIND))
+        if patch:
+            settled, merged = settle_patches(latest, deletes, found, remembered)
+        else:
+            settled = settle(latest, found, remembered)
         transaction.remove(settled.dead)
         if texts is not None and order_id is not None and self.row_key.remembers:
-            deletes = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
-            transaction.remember_deletes(deletes)
-        live = _as_table(settled, latest)
-        tasks = self.slices.tasks(spark, live, RowsOf(own, self._stored(settled, transaction)))
+            gone = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
+            transaction.remember_deletes(gone)
+        live, stored = _as_table(settled, latest), self._stored(settled, transaction)
+        made: LiveRowMaker = RowsOf(own, stored)
+        if patch:
+            for name, column in merged.columns(texts, deletes).items():
+                live = live.append_column(name, column)
+            made = PatchedRowsOf(RowMerger(self.struct, own, self.mark, self.excluded), stored)
+        tasks = self.slices.tasks(spark, live, made)
         with_ids = ROW_ID in live.column_names
         written = transaction.write(tasks, self.slices.folder, summary, with_ids=with_ids)
         if written != len(settled.live) or settled.counts.total != self.slices.rows:
@@ -124,8 +137,8 @@ class Changes:
             return None
         if transaction.row != transaction.schema.struct:
             raise DataError(
-                f"{self.table}: rows of it stay when they are deleted, and Spark has no values of all its columns",
-                "make the table with deletes = hard",
+                f"{self.table}: rows of it keep values, and Spark has no values of all its columns",
+                "make the table with deletes = hard and merge = replace",
             )
         return transaction.stored()
 

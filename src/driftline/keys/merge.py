@@ -15,6 +15,7 @@ from driftline.core.planning.rest import step, steps
 
 # A change's word on a field: null (0), a value that is no object (1), or an object's fields.
 Said: TypeAlias = "Union[int, Mapping[str, Said]]"
+Ranks: TypeAlias = "Callable[[str | None], int]"  # of an order, or of a row's own, None
 NULL, VALUE = 0, 1
 
 ROW = 0  # the source of values that the table's row has; those of changes count from 1
@@ -40,7 +41,7 @@ class MergedField:
 
     ``written``: the rank of the last change that said null or a value that is no object, ``source`` that
     change. ``objects``: the changes since then that said an object, each with its rank; ``fields``: those of
-    the object.
+    the object. ``emptied``: some of them may be gone.
     """
 
     written: int = _NEVER
@@ -48,6 +49,7 @@ class MergedField:
     null: bool = True
     objects: dict[int, int] = field(default_factory=dict)
     fields: dict[str, MergedField] = field(default_factory=dict)
+    emptied: bool = False
 
     def write(self, said: Said, rank: int, source: int) -> None:
         """Merge a change; of equal ranks the later call counts."""
@@ -71,7 +73,7 @@ class MergedField:
     @property
     def rest(self) -> int:
         """The source of the object's fields that no change has said."""
-        if ROW in self.objects and self.written == _NEVER:
+        if ROW in self.objects and not self.emptied:
             return ROW
         return max((source for source in self.objects if source != ROW), default=NOTHING)
 
@@ -88,10 +90,10 @@ class MergedField:
             source = self.latest
             if not self.fields:
                 yield FieldOrder(path + _OBJECT, source)
-            elif source == ROW:
-                yield FieldOrder(path + _OBJECT, source, always=True, known=True)
             elif self.objects[source] > max(f.rank for f in self.fields.values()):
                 yield FieldOrder(path + _OBJECT, source, always=True)
+            elif source == ROW:
+                yield FieldOrder(path + _OBJECT, source, always=True, known=True)
         for key, inner in self.fields.items():
             yield from inner.orders(step(path, key))
 
@@ -102,6 +104,7 @@ class MergedField:
 
     def _forget(self, rank: int) -> bool:
         """Drop what changes up to a rank have said; true if something is left."""
+        self.emptied = True
         if self.written <= rank:
             self.written, self.source, self.null = _NEVER, NOTHING, True
         if self.objects:
@@ -136,7 +139,7 @@ class _Orders:
 _NO_ORDERS = _Orders()
 
 
-def of_row(said: Said, orders: Mapping[str, str], rank: Callable[[str | None], int]) -> MergedField:
+def of_row(said: Said, orders: Mapping[str, str], rank: Ranks) -> MergedField:
     """A row of the table as its changes have left it.
 
     ``said``: its values that are not null; ``orders``: those that it keeps beside its own, by path; ``rank``:
@@ -144,10 +147,11 @@ def of_row(said: Said, orders: Mapping[str, str], rank: Callable[[str | None], i
     """
     row = MergedField()
     _read(row, said, _Orders.of(orders) if orders else _NO_ORDERS, rank)
+    row.objects[ROW] = rank(None)
     return row
 
 
-def _read(node: MergedField, said: Said | None, orders: _Orders, rank: Callable[[str | None], int]) -> int:
+def _read(node: MergedField, said: Said | None, orders: _Orders, rank: Ranks) -> int:
     """Fill a field; returns the rank of its last change."""
     is_object = isinstance(said, Mapping) or (said is None and bool(orders.fields))
     if not is_object or orders.own is not None:
@@ -179,15 +183,19 @@ class Patches(NamedTuple):
     orders: Sequence[str] = ()
     floor: str | None = None
 
+    def rank_of(self, row: StoredRow) -> Ranks:
+        """The ranks of a row's orders among those of the changes."""
+        return _Ranks(row.order, self)
+
 
 def merged(row: StoredRow | None, patches: Patches) -> MergedField:
     """Merge changes into a row; their sources are numbers from 1 on."""
-    root = MergedField() if row is None else of_row(row.said, row.orders, _Ranks(row.order, patches))
-    if row is not None and not root.objects:
-        root.objects[ROW] = 0
+    root = MergedField() if row is None else of_row(row.said, row.orders, patches.rank_of(row))
+    late = 0
     if patches.floor is not None:
         root.write(NULL, 1, NOTHING)
-    for number, said in enumerate(patches.said, 1):
+        late = bisect_left(patches.orders, patches.floor)
+    for number, said in enumerate(patches.said[late:], 1 + late):
         if said is None:
             root.write(NULL, _rank(number), NOTHING)
         else:

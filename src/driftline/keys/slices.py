@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from driftline.errors import DataError
 from driftline.keys.stored import StoredRows
 from driftline.write import BatchFolder, PartTasks, Reported, RowTasks, SetAside
 from driftline.write.positions import ROW_ID
-from driftline.write.run import number_and_attempt
+from driftline.write.run import RowMaker, number_and_attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +35,18 @@ class RowSlice:
     name: str
     rows: int
     size: int
+
+
+# Slices of which rows live, each with the file that names these.
+LiveParts: TypeAlias = "Sequence[tuple[RowSlice, str]]"
+
+
+class LiveRowMaker(Protocol):
+    """The way in which rows of a table are made of a batch."""
+
+    def maker(self, slices: Slices, parts: LiveParts) -> RowMaker[int]:
+        """The maker of the rows that live of each part; it is sent to tasks."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ class Slices:
         """Some columns of all rows."""
         return pa.concat_tables(_columns(self.folder, part, names) for part in self.parts)
 
-    def tasks(self, spark: SparkSession, live: pa.Table, rows: RowsOf) -> PartTasks:
+    def tasks(self, spark: SparkSession, live: pa.Table, rows: LiveRowMaker) -> PartTasks:
         """Tasks that make the rows that are ``live``: their numbers in its column ``row``, ascending, and
         what ``rows`` makes them of.
         """
@@ -82,7 +94,7 @@ class Slices:
                 writer.write_table(table)
             live_parts.append((part, name))
         sizes = [part.size for part, _ in live_parts]
-        return PartTasks(spark, sizes, _LiveRows(self.folder, live_parts, rows))
+        return PartTasks(spark, sizes, rows.maker(self, live_parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,10 @@ class RowsOf:
 
     columns: Mapping[str, int]
     stored: StoredRows | None = None
+
+    def maker(self, slices: Slices, parts: LiveParts) -> RowMaker[int]:
+        """The maker of rows of which each is one of the batch, or keeps the table's values."""
+        return _LiveRows(slices.folder, parts, self)
 
     def kept(self, live: pa.Table) -> pa.Table | None:
         """The rows of the table whose values stay."""

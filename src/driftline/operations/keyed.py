@@ -10,8 +10,10 @@ from driftline.core.planning.row_key import (
     DELETED_KIND,
     DELETES_PROPERTY,
     KEY_PROPERTY,
+    MERGE_PROPERTY,
     ORDER_KIND,
     ORDER_PROPERTY,
+    ORDERS_KIND,
 )
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import Path
@@ -38,7 +40,7 @@ def check_definition(table: str, before: Definition, after: Definition) -> None:
     settings = from_properties(before.properties)
     if settings.row_key is None:
         return
-    for name in (KEY_PROPERTY, ORDER_PROPERTY, DELETES_PROPERTY):
+    for name in (KEY_PROPERTY, ORDER_PROPERTY, DELETES_PROPERTY, MERGE_PROPERTY):
         if before.properties.get(name) != after.properties.get(name):
             raise DataError(
                 f"{table} has a key: {name} stays as it is", "make another table with another key"
@@ -54,7 +56,7 @@ def check_definition(table: str, before: Definition, after: Definition) -> None:
         for column in columns_of(after.schema.struct, path, settings.mark)
     }
     gone = [spelled_path(column.path) for column in needed if column.field.id not in ids_after]
-    for kind in (ORDER_KIND, DELETED_KIND):
+    for kind in (ORDER_KIND, ORDERS_KIND, DELETED_KIND):
         column = own_column(before.schema.struct, kind)
         if column is not None and own_column(after.schema.struct, kind) is None:
             gone.append(column.name)

@@ -10,19 +10,27 @@ from driftline.core.planning.condition import Condition
 from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.naming import METADATA
-from driftline.core.schema.types import BOOLEAN, STRING, Field, Path
+from driftline.core.schema.types import BOOLEAN, STRING, Field, Map, Path
 from driftline.errors import UsageError
 
 KEY_PROPERTY = "driftline.key"
 ORDER_PROPERTY = "driftline.order-by"
 DELETES_PROPERTY = "driftline.deletes"
 HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
+MERGE_PROPERTY = "driftline.merge"
+REPLACE, PATCH = "replace", "patch"  # what a record does to its row: is it, or changes fields of it
 
 ORDER_KIND = "order"
 ORDER_COLUMN = Field(
     "_order",
     STRING,
     doc=f"{METADATA}{ORDER_KIND}\nthe order of the row's latest change, as a text that sorts",
+)
+ORDERS_KIND = "order_fields"
+ORDERS_COLUMN = Field(
+    "_order_fields",
+    Map(STRING, STRING),
+    doc=f"{METADATA}{ORDERS_KIND}\nthe order of fields that are older than the row, or null, by path",
 )
 
 DELETED_KIND = "deleted"
@@ -38,7 +46,8 @@ DELETED_COLUMN = Field(
 class RowKey:
     """The fields by which a table knows its rows; the latest change by ``order_by`` counts, else the last to
     arrive. A record for which ``delete_when`` is true deletes its row, and with an order that is remembered
-    for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark.
+    for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. With ``patch`` a record
+    changes only the fields of its row that it has.
     """
 
     key: tuple[Path, ...]
@@ -46,14 +55,22 @@ class RowKey:
     delete_when: Condition | None = None
     delete_memory: int = 7 * 86_400
     soft: bool = False
+    patch: bool = False
 
     @classmethod
     def of(
-        cls, key: str, order_by: str, delete_when: str, delete_memory: str = "7d", deletes: str = HARD
+        cls,
+        key: str,
+        order_by: str = "",
+        delete_when: str = "",
+        delete_memory: str = "7d",
+        deletes: str = HARD,
+        merge: str = REPLACE,
     ) -> RowKey | None:
         """Read the settings; None without a key. Raises ValueError."""
+        soft, patch = deletes == SOFT, merge == PATCH
         if not key:
-            given = {"order_by": order_by, "delete_when": delete_when, "deletes": deletes == SOFT}
+            given = {"order_by": order_by, "delete_when": delete_when, "deletes": soft, "merge": patch}
             if needless := [name for name, value in given.items() if value]:
                 raise ValueError(f"{needless[0]} needs a key")
             return None
@@ -64,7 +81,7 @@ class RowKey:
             if set(path) & {"element", "value"}:
                 raise ValueError(f"{spelled_path(path)}: no key or order is inside a list or a map")
         condition = parse_condition(delete_when) if delete_when else None
-        return cls(keys, orders, condition, parse_span(delete_memory), deletes == SOFT)
+        return cls(keys, orders, condition, parse_span(delete_memory), soft, patch)
 
     @property
     def remembers(self) -> bool:
@@ -74,8 +91,10 @@ class RowKey:
     @property
     def columns(self) -> dict[str, Field]:
         """The columns of the table's own that its rows have, by kind."""
-        order = {ORDER_KIND: ORDER_COLUMN} if self.order_by else {}
-        return order | ({DELETED_KIND: DELETED_COLUMN} if self.soft else {})
+        orders = {ORDER_KIND: ORDER_COLUMN, ORDERS_KIND: ORDERS_COLUMN} if self.order_by else {}
+        if not self.patch:
+            orders.pop(ORDERS_KIND, None)
+        return orders | ({DELETED_KIND: DELETED_COLUMN} if self.soft else {})
 
     @property
     def roles(self) -> dict[Path, str]:
@@ -115,6 +134,7 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
         (KEY_PROPERTY, "key", ""),
         (ORDER_PROPERTY, "order_by", ""),
         (DELETES_PROPERTY, "deletes", HARD),
+        (MERGE_PROPERTY, "merge", REPLACE),
     ):
         kept = now.get(name) or default
         if name in requested and (requested[name] or default) != kept:

@@ -1,0 +1,90 @@
+"""The rest of rows that patches make: of each source the JSON texts that no later change has replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from msgspec import Raw, json
+
+from driftline.core.planning.rest import TYPE_KEY, is_type_key, steps
+from driftline.keys.merge import MergedField
+from driftline.keys.patched import Merges, Node
+
+_split = json.Decoder(dict[str, Raw]).decode
+
+
+def merged_rest(rest: pa.Array, roots: Sequence[MergedField], merges: Merges) -> pa.Array:
+    """The rest of each row."""
+    if rest.null_count == len(rest):
+        return pa.nulls(len(merges), rest.type)
+    texts, rows = rest.to_pylist(), []
+    ends = [*merges.begins[1:].tolist(), len(merges.places)]
+    for begin, end, number in zip(merges.begins.tolist(), ends, merges.merge.tolist(), strict=True):
+        places = enumerate(merges.places[begin:end].tolist())
+        has = {source: dict(texts[at] or ()) for source, at in places if at >= 0}
+        rows.append(_merged(has, roots[number]) or None)
+    return pa.array(rows, rest.type)
+
+
+def _merged(texts: Mapping[int, Mapping[str, str]], root: MergedField) -> list[tuple[str, str]]:
+    """The texts of one row by path. ``texts``: those of each source."""
+    kept: dict[str, str] = {}
+    for source, own in texts.items():
+        for path, text in own.items():
+            if is_type_key(path):
+                continue
+            left = _left(_at(root, path), text, source)
+            if left is None:
+                continue
+            kept[path] = _both(kept[path], left) if path in kept else left
+            if path + TYPE_KEY in own:
+                kept[path + TYPE_KEY] = own[path + TYPE_KEY]
+    return list(kept.items())
+
+
+def _at(root: MergedField, path: str) -> Node | None:
+    """What changes have made of the field at a path, that around it where it is in a list; None if it is gone."""
+    node: Node | None = root
+    for step in steps(path):
+        if not isinstance(node, MergedField) or isinstance(step, int):
+            return node
+        found = node.fields.get(step)
+        node = None if found is None else found if found.objects else found.source
+    return node
+
+
+def _left(node: Node | None, text: str | Raw, source: int) -> str | None:
+    """What is left of a source's text; None for nothing."""
+    if not isinstance(node, MergedField):
+        return _plain(text) if node == source else None
+    if source not in node.objects or memoryview(_bytes(text))[0] != ord("{"):
+        return None
+    left: dict[str, Any] = {}
+    members: dict[str, Raw] = _split(_bytes(text))
+    for key, value in members.items():
+        found = node.fields.get(key)
+        inner = None if found is None else found if found.objects else found.source
+        own = _left(inner, value, source)
+        if own is not None:
+            left[key] = Raw(own.encode())
+    return json.encode(left).decode() if left or not members else None
+
+
+def _both(first: str, second: str) -> str:
+    """The members of two objects."""
+    members: dict[str, Raw] = _split(first)
+    for key, value in _split(second).items():
+        has = members.get(key)
+        is_object = has is not None and _plain(has)[0] == _plain(value)[0] == "{"
+        members[key] = Raw(_both(_plain(has), _plain(value)).encode()) if is_object else value
+    return json.encode(members).decode()
+
+
+def _bytes(text: str | Raw) -> bytes:
+    return text.encode() if isinstance(text, str) else bytes(text)
+
+
+def _plain(text: str | Raw | None) -> str:
+    return text if isinstance(text, str) else bytes(text or b"").decode()

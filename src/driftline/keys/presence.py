@@ -1,0 +1,144 @@
+"""The fields that records have, and which of them are null: JSON texts such as `{"a":1,"b":0,"c":{"d":1}}`.
+
+A column is null for an absent key and for null alike, so this goes beside the columns of patches. 0 stands for
+null, 1 for a value that is no object; the keys are sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Raw, json
+
+from driftline.core.planning.gc_pause import no_search
+from driftline.core.schema.types import STRING, Map, Struct, Type
+from driftline.core.values.parse import parse
+from driftline.keys.merge import NULL, VALUE, Said
+from driftline.observe.decoder import REFUSED
+
+PRESENCE = "\0presence"  # the column of a slice that has it; no table has one of this name
+
+_split = json.Decoder(dict[str, Raw]).decode
+_OBJECT, _NULL = b"{n"
+
+
+@no_search()
+def presence_of_lines(lines: Iterable[bytes]) -> pa.Array:
+    """The presence of records, each a line of JSON."""
+    return pa.array([_of_line(line).decode() for line in lines], pa.string())
+
+
+def _of_line(line: bytes) -> bytes:
+    try:
+        return _of_text(line)
+    except REFUSED:
+        return json.encode(said_of(parse(line)))
+
+
+def _of_text(text: bytes | Raw) -> bytes:
+    record: dict[str, Raw] = _split(text)
+    members = []
+    for key in sorted(record):
+        value = record[key]
+        begins = memoryview(value)[0]
+        said = _of_text(value) if begins == _OBJECT else b"0" if begins == _NULL else b"1"
+        members.append(json.encode(key) + b":" + said)
+    return b"{%b}" % b",".join(members)
+
+
+def read_presence(text: str) -> Said:
+    """What a record says."""
+    said: Said = json.decode(text)
+    return said
+
+
+def said_of(value: Any) -> Said:
+    """What a value of Python says."""
+    if isinstance(value, dict):
+        return {key: said_of(value[key]) for key in sorted(value)}
+    return NULL if value is None else VALUE
+
+
+def presence_of_rows(rows: pa.RecordBatch, struct: Struct) -> pa.Array:
+    """The presence of rows that have all columns: null is null. ``struct``: the types, by key."""
+    names = [f.name for f in struct.fields]
+    types = [f.type for f in struct.fields]
+    return presence(names, types, rows.columns, len(rows), null="0")
+
+
+def presence(
+    keys: Sequence[str], types: Sequence[Type], arrays: Sequence[pa.Array], count: int, null: str | None
+) -> pa.Array:
+    """The presence of rows of columns, of which each belongs to a key.
+
+    ``null``: the text of fields without a value; None if they count as absent.
+    """
+    by_key: dict[str, list[tuple[Type, pa.Array]]] = {}
+    for key, type_, array in zip(keys, types, arrays, strict=True):
+        by_key.setdefault(key, []).append((type_, array))
+    members = []
+    for key in sorted(by_key):
+        said = _said(by_key[key], null)
+        if said is not None:
+            members.append(pc.binary_join_element_wise(json.encode(key).decode(), said, ":"))
+    if not members:
+        return pa.repeat("{}", count)
+    return _object_of(members)
+
+
+def _said(columns: Sequence[tuple[Type, pa.Array]], null: str | None) -> pa.Array:
+    """What the columns of a field say; null where it is absent."""
+    objects, plain = [], None
+    for type_, array in columns:
+        if is_object(type_):
+            objects.append(_object(type_, array, null))
+        else:
+            valid = array.is_valid()
+            plain = valid if plain is None else pc.or_(plain, valid)
+    said = pa.nulls(len(columns[0][1]), pa.string())
+    for texts in objects:
+        said = _both(said, texts)
+    if plain is not None:
+        said = pc.coalesce(said, pc.if_else(plain, "1", pa.scalar(None, pa.string())))
+    return said if null is None else pc.fill_null(said, null)
+
+
+def is_object(type_: Type) -> bool:
+    """True for types of objects, whose fields have names."""
+    return isinstance(type_, Struct) or (isinstance(type_, Map) and type_.key == STRING)
+
+
+def _object(type_: Type, array: pa.Array, null: str | None) -> pa.Array:
+    none = pa.scalar(None, pa.string())
+    if isinstance(type_, Struct):
+        names, types = [f.name for f in type_.fields], [f.type for f in type_.fields]
+        texts = presence(names, types, array.flatten(), len(array), null)
+        return pc.if_else(array.is_valid(), texts, none)
+    assert isinstance(type_, Map)
+    offsets, keys = array.offsets.to_numpy(), array.keys.to_pylist()
+    values = pc.fill_null(_said([(type_.value, array.items)], null), "0").to_pylist()
+    texts = [
+        "{%s}" % ",".join(f"{json.encode(keys[at]).decode()}:{values[at]}" for at in range(low, high))
+        for low, high in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+    ]
+    return pc.if_else(array.is_valid(), pa.array(texts, pa.string()), none)
+
+
+def _both(first: pa.Array, second: pa.Array) -> pa.Array:
+    """Objects of the members of both; where one is null, the other."""
+    if first.null_count == len(first):
+        return second
+    inside = [pc.utf8_slice_codeunits(texts, 1, -1) for texts in (first, second)]
+    inside = [pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts) for texts in inside]
+    null = pc.and_(first.is_null(), second.is_null())
+    return pc.if_else(null, pa.scalar(None, pa.string()), _object_of(inside))
+
+
+def _object_of(members: Iterable[pa.Array]) -> pa.Array:
+    """The texts of objects with these members, without those that are null."""
+    ended = [pc.fill_null(pc.binary_join_element_wise(texts, ",", ""), "") for texts in members]
+    inside = pc.utf8_rtrim(pc.binary_join_element_wise(*ended, ""), ",")
+    return pc.binary_join_element_wise("{", inside, "}", "")
