@@ -12,7 +12,7 @@ from msgspec import json
 
 from driftline.core.planning.rest import is_type_key, rest_column, steps
 from driftline.core.planning.row_key import ORDER_KIND, ORDERS_KIND
-from driftline.core.schema.naming import data_key, is_metadata
+from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Path, Struct
 from driftline.keys.merge import (
     VALUE,
@@ -27,7 +27,7 @@ from driftline.keys.merge import (
 )
 from driftline.keys.patched import Merges, merged_fields
 from driftline.keys.patched_rest import merged_rest
-from driftline.keys.presence import PRESENCE, presence, read_presence, said_of
+from driftline.keys.presence import PRESENCE, presence_of_table, read_presence, said_of
 from driftline.keys.slices import LiveParts, RowSlice, Slices
 from driftline.keys.stored import StoredRows, no_rows
 from driftline.write import BatchFolder, Reported, SetAside
@@ -95,16 +95,10 @@ class RowMerger:
 
     def _stored(self, values: pa.RecordBatch, places: Sequence[int]) -> list[_OfTable | None]:
         """The table's rows at some places, None for -1."""
-        taken = values.take(pa.array([place for place in places if place >= 0], pa.int64()))
-        data = [at for at, f in enumerate(self.struct.fields) if not is_metadata(f.doc)]
-        fields = [self.struct.fields[at] for at in data]
-        present = presence(
-            [data_key(f, self.mark) for f in fields],
-            [f.type for f in fields],
-            [taken.column(at) for at in data],
-            len(taken),
-            None,
-        ).to_pylist()
+        known = pa.array([place for place in places if place >= 0], pa.int64())
+        taken = pa.Table.from_batches([values.take(known)])
+        fields = [f for f in self.struct.fields if not is_metadata(f.doc)]
+        present = presence_of_table(fields, taken, self.mark).to_pylist()
         order, orders = self._own(taken, ORDER_KIND), self._own(taken, ORDERS_KIND)
         rest = rest_column(self.struct)
         waiting = [None] * len(taken) if rest is None else taken.column(rest.name).to_pylist()
@@ -114,7 +108,7 @@ class RowMerger:
         )
         return [next(rows) if place >= 0 else None for place in places]
 
-    def _own(self, rows: pa.RecordBatch, kind: str) -> list[Any]:
+    def _own(self, rows: pa.Table, kind: str) -> list[Any]:
         place = self.own.get(kind)
         return [None] * len(rows) if place is None else rows.column(place).to_pylist()
 

@@ -6,7 +6,8 @@ null, 1 for a value that is no object; the keys are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 from msgspec import Raw, json
 
 from driftline.core.planning.gc_pause import no_search
-from driftline.core.schema.types import STRING, Map, Struct, Type
+from driftline.core.schema.naming import data_key
+from driftline.core.schema.types import STRING, Field, Map, Struct, Type
 from driftline.core.values.parse import parse
 from driftline.keys.merge import NULL, VALUE, Said
 from driftline.observe.decoder import REFUSED
@@ -64,46 +66,13 @@ def said_of(value: Any) -> Said:
 
 def presence_of_rows(rows: pa.RecordBatch, struct: Struct) -> pa.Array:
     """The presence of rows that have all columns: null is null. ``struct``: the types, by key."""
-    names = [f.name for f in struct.fields]
-    types = [f.type for f in struct.fields]
-    return presence(names, types, rows.columns, len(rows), null="0")
+    return _Columns(lambda f: f.name, "0").presence(struct.fields, rows.columns, len(rows))
 
 
-def presence(
-    keys: Sequence[str], types: Sequence[Type], arrays: Sequence[pa.Array], count: int, null: str | None
-) -> pa.Array:
-    """The presence of rows of columns, of which each belongs to a key.
-
-    ``null``: the text of fields without a value; None if they count as absent.
-    """
-    by_key: dict[str, list[tuple[Type, pa.Array]]] = {}
-    for key, type_, array in zip(keys, types, arrays, strict=True):
-        by_key.setdefault(key, []).append((type_, array))
-    members = []
-    for key in sorted(by_key):
-        said = _said(by_key[key], null)
-        if said is not None:
-            members.append(pc.binary_join_element_wise(json.encode(key).decode(), said, ":"))
-    if not members:
-        return pa.repeat("{}", count)
-    return _object_of(members)
-
-
-def _said(columns: Sequence[tuple[Type, pa.Array]], null: str | None) -> pa.Array:
-    """What the columns of a field say; null where it is absent."""
-    objects, plain = [], None
-    for type_, array in columns:
-        if is_object(type_):
-            objects.append(_object(type_, array, null))
-        else:
-            valid = array.is_valid()
-            plain = valid if plain is None else pc.or_(plain, valid)
-    said = pa.nulls(len(columns[0][1]), pa.string())
-    for texts in objects:
-        said = _both(said, texts)
-    if plain is not None:
-        said = pc.coalesce(said, pc.if_else(plain, "1", pa.scalar(None, pa.string())))
-    return said if null is None else pc.fill_null(said, null)
+def presence_of_table(fields: Sequence[Field], rows: pa.Table, mark: str) -> pa.Array:
+    """The presence of a table's rows, of which null says nothing. ``mark``: the prefix of docs."""
+    arrays = [rows.column(f.name).combine_chunks() for f in fields]
+    return _Columns(lambda f: data_key(f, mark), None).presence(fields, arrays, len(rows))
 
 
 def is_object(type_: Type) -> bool:
@@ -111,20 +80,51 @@ def is_object(type_: Type) -> bool:
     return isinstance(type_, Struct) or (isinstance(type_, Map) and type_.key == STRING)
 
 
-def _object(type_: Type, array: pa.Array, null: str | None) -> pa.Array:
-    none = pa.scalar(None, pa.string())
-    if isinstance(type_, Struct):
-        names, types = [f.name for f in type_.fields], [f.type for f in type_.fields]
-        texts = presence(names, types, array.flatten(), len(array), null)
-        return pc.if_else(array.is_valid(), texts, none)
-    assert isinstance(type_, Map)
-    offsets, keys = array.offsets.to_numpy(), array.keys.to_pylist()
-    values = pc.fill_null(_said([(type_.value, array.items)], null), "0").to_pylist()
-    texts = [
-        "{%s}" % ",".join(f"{json.encode(keys[at]).decode()}:{values[at]}" for at in range(low, high))
-        for low, high in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
-    ]
-    return pc.if_else(array.is_valid(), pa.array(texts, pa.string()), none)
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Reads the presence of columns. ``key``: the key of the data that fills one; ``null``: the text of fields
+    without a value, None if they are absent.
+    """
+
+    key: Callable[[Field], str]
+    null: str | None
+
+    def presence(self, fields: Sequence[Field], arrays: Sequence[pa.Array], count: int) -> pa.Array:
+        """The presence of objects with these fields."""
+        by_key: dict[str, list[tuple[Type, pa.Array]]] = {}
+        for f, array in zip(fields, arrays, strict=True):
+            by_key.setdefault(self.key(f), []).append((f.type, array))
+        members = [
+            pc.binary_join_element_wise(json.encode(key).decode(), self._said(by_key[key]), ":")
+            for key in sorted(by_key)
+        ]
+        return _object_of(members) if members else pa.repeat("{}", count)
+
+    def _said(self, columns: Sequence[tuple[Type, pa.Array]]) -> pa.Array:
+        """What the columns of a field say; null where it is absent."""
+        said, plain = pa.nulls(len(columns[0][1]), pa.string()), None
+        for type_, array in columns:
+            if is_object(type_):
+                said = _both(said, self._object(type_, array))
+            else:
+                plain = array.is_valid() if plain is None else pc.or_(plain, array.is_valid())
+        if plain is not None:
+            said = pc.coalesce(said, pc.if_else(plain, "1", pa.scalar(None, pa.string())))
+        return said if self.null is None else pc.fill_null(said, self.null)
+
+    def _object(self, type_: Type, array: pa.Array) -> pa.Array:
+        none = pa.scalar(None, pa.string())
+        if isinstance(type_, Struct):
+            texts = self.presence(type_.fields, array.flatten(), len(array))
+            return pc.if_else(array.is_valid(), texts, none)
+        assert isinstance(type_, Map)
+        offsets, keys = array.offsets.to_numpy(), array.keys.to_pylist()
+        values = pc.fill_null(self._said([(type_.value, array.items)]), "0").to_pylist()
+        texts = [
+            "{%s}" % ",".join(f"{json.encode(keys[at]).decode()}:{values[at]}" for at in range(low, high))
+            for low, high in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        ]
+        return pc.if_else(array.is_valid(), pa.array(texts, pa.string()), none)
 
 
 def _both(first: pa.Array, second: pa.Array) -> pa.Array:
