@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
+from driftline.core.planning.patchable import objects_in_lists
 from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey
 from driftline.core.schema.types import Path, Struct, dotted
 from driftline.core.values.counted import counted
@@ -52,12 +53,31 @@ def check_possible(planned: Planned) -> None:
             f"{table}: records of several types come in no order, and the table has no order_by",
             "name the field that orders changes when the table is made: --order-by PATH",
         )
+    if row_key.patch:
+        _check_patches(planned)
     # Which row a null value deletes, the key of its message says.
     if count := planned.seen.tally.tombstones:
         raise DataError(
             f"{table}: {counted(count, 'null value')} of the topic would delete rows by the message's key, "
             "which is not read yet",
             "leave them out before, or have deletes come as records: --delete-when",
+        )
+
+
+def _check_patches(planned: Planned) -> None:
+    """Raise DataError for records that cannot be merged into rows."""
+    table = planned.batch.table.name
+    if not planned.batch.source.tells_absent:
+        raise DataError(
+            f"{table}: merge = patch, and records of Python do not tell an absent key from None here",
+            "write them to a file of JSON lines, or pass a table with columns",
+        )
+    path = objects_in_lists(planned.plan.schema.struct, planned.seen.shape, planned.settings.mark)
+    if path is not None:
+        raise DataError(
+            f"{table}: merge = patch, and {dotted(path)} has both objects and lists of objects, "
+            "which share a column",
+            f"leave one of them out before, or the field: --exclude {dotted(path)}",
         )
 
 

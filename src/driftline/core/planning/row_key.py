@@ -80,6 +80,8 @@ class RowKey:
                 raise ValueError(f"{spelled_path(path)} is named twice")
             if set(path) & {"element", "value"}:
                 raise ValueError(f"{spelled_path(path)}: no key or order is inside a list or a map")
+        if soft and patch:
+            raise ValueError("deletes = soft does not go with merge = patch")
         condition = parse_condition(delete_when) if delete_when else None
         return cls(keys, orders, condition, parse_span(delete_memory), soft, patch)
 
