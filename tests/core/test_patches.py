@@ -19,7 +19,13 @@ PATCH = {"key": "id", "merge": "patch", "delete_when": "op = 'd'"}
 @pytest.mark.parametrize("beyond", ["10000", "6"], ids=["columns", "rest"])
 def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: bool, beyond: str) -> None:
     chance, table, oracle = random.Random(seed), FilesTable(tmp_path), PatchOracle(ordered=ordered)
-    given = {**PATCH, "order_by": "seq" if ordered else "", "maps": "auto", "max_columns": beyond, "beyond": "rest"}
+    given = {
+        **PATCH,
+        "order_by": "seq" if ordered else "",
+        "maps": "auto",
+        "max_columns": beyond,
+        "beyond": "rest",
+    }
     settings = from_properties(as_properties(given))
     stream = patches(chance, 250)
     while stream:
@@ -29,4 +35,6 @@ def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: b
         rows = {row["id"]: row for row in table.rows()}
         assert len(rows) == len(table.rows())
         assert rows.keys() == oracle.rows.keys()
-        assert {key: found for key, row in rows.items() if (found := differences(row, oracle.rows[key]))} == {}
+        assert {
+            key: found for key, row in rows.items() if (found := differences(row, oracle.rows[key]))
+        } == {}

@@ -14,20 +14,16 @@ from core.patches import PatchOracle, differences, patches
 from driftline.errors import DataError
 from driftline.lake import Lake, Table
 from lake.formats import database
-from lake.test_keyed import put
+from lake.test_keyed import put, tamper
 
 PATCH = {"key": "id", "order_by": "seq", "merge": "patch", "delete_when": "op = 'd'"}
 
 
 def held(table: Table) -> dict[Any, dict[str, Any]]:
     rows = [row.asDict(recursive=True) for row in table.read().collect()]
-    found = {row["id"]: {key: _plain(value) for key, value in row.items()} for row in rows}
+    found = {row["id"]: row for row in rows}
     assert len(found) == len(rows)
     return found
-
-
-def _plain(value: Any) -> Any:
-    return value
 
 
 @pytest.mark.parametrize("how", ["ordered", "as they come", "format version 2", "rest"])
@@ -39,11 +35,12 @@ def test_a_table_is_what_a_dictionary_says(lake: Lake, table_name: str, tmp_path
         settings |= {"max_columns": "6", "beyond": "rest"}
     if how == "format version 2":
         settings["format_version"] = "2" if database(lake) is None else "3"
-    stream = patches(chance, 120)
+    stream, files = patches(chance, 120), []
     while stream:
         batch, stream = stream[: (size := chance.randrange(15, 50))], stream[size:]
         expected = asdict(oracle.take(batch))
-        result = table.ingest(put(tmp_path / f"{len(stream)}.jsonl", batch), settings=settings)
+        files.append(put(tmp_path / f"{len(stream)}.jsonl", batch))
+        result = table.ingest(files[-1], settings=settings)
         assert {name: result.to_dict()[name] for name in expected} == expected
         assert (result.rows_read, result.rows_quarantined) == (len(batch), 0)
         settings = {}
@@ -51,6 +48,29 @@ def test_a_table_is_what_a_dictionary_says(lake: Lake, table_name: str, tmp_path
     rows = held(table)
     assert rows.keys() == oracle.rows.keys()
     assert {key: found for key, row in rows.items() if (found := differences(row, oracle.rows[key]))} == {}
+    verdict = table.verify(files, exactly=True)
+    assert (verdict.ok, verdict.extra, verdict.mismatches) == (True, 0, ())
+
+
+def test_a_row_that_is_not_the_merge_of_its_records_is_found(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table = lake.table(table_name)
+    changes = [{"id": 1, "seq": 1, "v": "a", "o": {"x": 1}}, {"id": 1, "seq": 2, "w": 1, "o": {"y": 2}}]
+    changes += [{"id": 2, "seq": 1, "v": "b"}, {"id": 2, "seq": 3, "op": "d"}, {"id": 2, "seq": 4, "w": 1}]
+    file = put(tmp_path / "1.jsonl", changes)
+    table.ingest(file, settings=PATCH)
+    fine = table.verify(file, exactly=True)
+    assert (fine.ok, fine.records, fine.found, fine.overtaken) == (True, 5, 2, 3)
+    tamper(table, "update {t} set v = 'c'")
+
+    wrong = table.verify(file, exactly=True)
+    assert (wrong.missing, sorted(m.why for m in wrong.mismatches)) == (
+        2,
+        ["'a' is nowhere, v holds 'c'", "v holds 'c', the record has no value there"],
+    )
+    with pytest.raises(DataError, match="are checked from JSON and CSV alone"):
+        table.verify(lake.spark.sql("select 1L as id, 1L as seq"))
 
 
 def test_undo_brings_the_rows_of_before_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
@@ -82,7 +102,9 @@ def test_a_replayed_record_is_a_patch(lake: Lake, table_name: str, tmp_path: Pat
 def test_the_columns_of_typed_sources_are_present(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table, spark = lake.table(table_name), lake.spark
     settings = {"key": "id", "merge": "patch"}
-    table.ingest(put(tmp_path / "1.jsonl", [{"id": 1, "a": 1, "b": 1, "s": {"x": 1, "y": 1}}]), settings=settings)
+    table.ingest(
+        put(tmp_path / "1.jsonl", [{"id": 1, "a": 1, "b": 1, "s": {"x": 1, "y": 1}}]), settings=settings
+    )
     table.ingest(spark.sql("select 1L as id, cast(null as long) as a, named_struct('y', 2L) as s"))
     (row,) = held(table).values()
     assert (row["a"], row["b"], row["s"]) == (None, 1, {"x": 1, "y": 2})

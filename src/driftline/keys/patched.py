@@ -121,9 +121,7 @@ def _is_object(array: pa.Array, nodes: Sequence[Node], merges: Merges) -> NDArra
     return valid
 
 
-def _merged_maps(
-    type_: Map, array: pa.Array, nodes: Sequence[Node], merges: Merges, mark: str
-) -> pa.Array:
+def _merged_maps(type_: Map, array: pa.Array, nodes: Sequence[Node], merges: Merges, mark: str) -> pa.Array:
     """The values of a map, those of one key merged where they are objects."""
     valid = _is_object(array, nodes, merges)
     entries = _Entries(array)

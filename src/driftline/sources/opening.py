@@ -60,9 +60,7 @@ def opened(
     if rows is not None:
         with told_where(spark, room), written(rows, room) as readers:
             has_columns = is_pandas(rows) or is_table(rows)
-            yield ColumnFiles(
-                spark=spark, found=readers, in_order=len(readers) < 2, tells_absent=has_columns
-            )
+            yield ColumnFiles(spark=spark, found=readers, in_order=len(readers) < 2, tells_absent=has_columns)
         return
     kind, given = expand(paths, format, shared)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):

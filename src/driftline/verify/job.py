@@ -22,6 +22,7 @@ from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema
+from driftline.errors import DataError
 from driftline.runtime.spark_conf import CASE, configured
 from driftline.verify.cells import CsvDialect
 from driftline.verify.comparison import (
@@ -156,8 +157,14 @@ def verify(
     table with a key, what the latest record of each key says, where the files came in this order.
 
     ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
-    by path.
+    by path. Raises DataError for files of columns if records are patches.
     """
+    if table.row_key is not None and table.row_key.patch and fmt not in TEXTS:
+        raise DataError(
+            "records of a table with merge = patch are checked from JSON and CSV alone: of other sources nulls are "
+            "not read apart from absent fields",
+            "verify the table from its JSON or CSV files",
+        )
     properties, dialect = table.properties, CsvDialect.of(table.properties)
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
