@@ -12,7 +12,7 @@ from driftline.keys.merge import (
     NULL,
     ROW,
     VALUE,
-    MergedField,
+    PatchedField,
     Patches,
     Said,
     StoredRow,
@@ -47,7 +47,7 @@ def not_null(value: Any) -> Any:
     return {key: not_null(inner) for key, inner in value.items() if inner is not None}
 
 
-def taken(node: MergedField, sources: dict[int, Any]) -> Any:
+def taken(node: PatchedField, sources: dict[int, Any]) -> Any:
     """The values of a merged field."""
     if not node.objects:
         return sources.get(node.source)

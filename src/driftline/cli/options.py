@@ -57,7 +57,7 @@ class OnDelete(StrEnum):
 
 
 class OnMerge(StrEnum):
-    replace = "replace"
+    replace_ = "replace"
     patch = "patch"
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, Union
+from typing import NamedTuple, TypeAlias
 
 from driftline.core.planning.rest import step, steps
 
 # A change's word on a field: null (0), a value that is no object (1), or an object's fields.
-Said: TypeAlias = "Union[int, Mapping[str, Said]]"
+Said: TypeAlias = "int | Mapping[str, Said]"
 Ranks: TypeAlias = "Callable[[str | None], int]"  # of an order, or of a row's own, None
 NULL, VALUE = 0, 1
 
@@ -36,7 +36,7 @@ class FieldOrder(NamedTuple):
 
 
 @dataclass(slots=True)
-class MergedField:
+class PatchedField:
     """A field after some changes.
 
     ``written``: the rank of the last change that said null or a value that is no object, ``source`` that
@@ -48,7 +48,7 @@ class MergedField:
     source: int = NOTHING
     null: bool = True
     objects: dict[int, int] = field(default_factory=dict)
-    fields: dict[str, MergedField] = field(default_factory=dict)
+    fields: dict[str, PatchedField] = field(default_factory=dict)
     emptied: bool = False
 
     def write(self, said: Said, rank: int, source: int) -> None:
@@ -63,11 +63,11 @@ class MergedField:
         for key, inner in said.items():
             self.at(key).write(inner, rank, source)
 
-    def at(self, key: str) -> MergedField:
+    def at(self, key: str) -> PatchedField:
         """A field of the object; a new one if it has none of this key."""
         found = self.fields.get(key)
         if found is None:
-            found = self.fields[key] = MergedField()
+            found = self.fields[key] = PatchedField()
         return found
 
     @property
@@ -139,19 +139,19 @@ class _Orders:
 _NO_ORDERS = _Orders()
 
 
-def of_row(said: Said, orders: Mapping[str, str], rank: Ranks) -> MergedField:
+def of_row(said: Said, orders: Mapping[str, str], rank: Ranks) -> PatchedField:
     """A row of the table as its changes have left it.
 
     ``said``: its values that are not null; ``orders``: those that it keeps beside its own, by path; ``rank``:
     of an order, or of the row's own, None.
     """
-    row = MergedField()
+    row = PatchedField()
     _read(row, said, _Orders.of(orders) if orders else _NO_ORDERS, rank)
     row.objects[ROW] = rank(None)
     return row
 
 
-def _read(node: MergedField, said: Said | None, orders: _Orders, rank: Ranks) -> int:
+def _read(node: PatchedField, said: Said | None, orders: _Orders, rank: Ranks) -> int:
     """Fill a field; returns the rank of its last change."""
     is_object = isinstance(said, Mapping) or (said is None and bool(orders.fields))
     if not is_object or orders.own is not None:
@@ -188,9 +188,9 @@ class Patches(NamedTuple):
         return _Ranks(row.order, self)
 
 
-def merged(row: StoredRow | None, patches: Patches) -> MergedField:
+def merged(row: StoredRow | None, patches: Patches) -> PatchedField:
     """Merge changes into a row; their sources are numbers from 1 on."""
-    root = MergedField() if row is None else of_row(row.said, row.orders, patches.rank_of(row))
+    root = PatchedField() if row is None else of_row(row.said, row.orders, patches.rank_of(row))
     late = 0
     if patches.floor is not None:
         root.write(NULL, 1, NOTHING)
@@ -208,7 +208,8 @@ def _rank(number: int) -> int:
     return 2 * number + 1
 
 
-class _Ranks(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Ranks:
     """The ranks of a row's orders among those of changes, which win where they are equal."""
 
     order: str

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from driftline.core.schema.naming import data_key, is_metadata
 from driftline.core.schema.types import Field, Map, Struct, Type
-from driftline.keys.merge import NOTHING, MergedField
+from driftline.keys.merge import NOTHING, PatchedField
 from driftline.keys.presence import is_object
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # The source of all of a field, or an object that several changes have made.
-Node: TypeAlias = "Union[int, MergedField]"
+Node: TypeAlias = "int | PatchedField"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Merges:
 def merged_fields(
     fields: Sequence[Field], arrays: Sequence[pa.Array], nodes: Sequence[Node], merges: Merges, mark: str
 ) -> list[pa.Array]:
-    """The columns of a table's fields, or of a struct's. ``nodes``: what each merge has made of the object."""
+    """The columns of a table's fields, or of a struct's. ``nodes``: the object that each merge has made."""
     below: dict[str, list[Node]] = {}
     columns = []
     for field, array in zip(fields, arrays, strict=True):
@@ -95,7 +95,7 @@ def _taken(array: pa.Array, places: NDArray[np.int64]) -> pa.Array:
 
 def _merged(type_: Type, array: pa.Array, nodes: Sequence[Node], merges: Merges, mark: str) -> pa.Array:
     """The values of one column."""
-    if is_object(type_) and any(isinstance(node, MergedField) for node in nodes):
+    if is_object(type_) and any(isinstance(node, PatchedField) for node in nodes):
         if isinstance(type_, Struct):
             inner = merged_fields(type_.fields, array.flatten(), nodes, merges, mark)
             valid = _is_object(array, nodes, merges)
@@ -165,8 +165,8 @@ class _Entries:
         found = {source: self._at(merges.of_value(value, source)) for source in node.objects}
         for key, inner in node.fields.items():
             if not inner.objects:
-                if (place := found.get(inner.source, {}).get(key)) is not None:
-                    yield key, 0, [place]
+                if key in found.get(inner.source, {}):
+                    yield key, 0, [found[inner.source][key]]
                 continue
             own = [-1] * (1 + max(inner.objects))
             for source in inner.objects:

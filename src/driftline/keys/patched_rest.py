@@ -9,13 +9,13 @@ import pyarrow as pa
 from msgspec import Raw, json
 
 from driftline.core.planning.rest import TYPE_KEY, is_type_key, steps
-from driftline.keys.merge import MergedField
+from driftline.keys.merge import PatchedField
 from driftline.keys.patched import Merges, Node
 
 _split = json.Decoder(dict[str, Raw]).decode
 
 
-def merged_rest(rest: pa.Array, roots: Sequence[MergedField], merges: Merges) -> pa.Array:
+def merged_rest(rest: pa.Array, roots: Sequence[PatchedField], merges: Merges) -> pa.Array:
     """The rest of each row."""
     if rest.null_count == len(rest):
         return pa.nulls(len(merges), rest.type)
@@ -28,7 +28,7 @@ def merged_rest(rest: pa.Array, roots: Sequence[MergedField], merges: Merges) ->
     return pa.array(rows, rest.type)
 
 
-def _merged(texts: Mapping[int, Mapping[str, str]], root: MergedField) -> list[tuple[str, str]]:
+def _merged(texts: Mapping[int, Mapping[str, str]], root: PatchedField) -> list[tuple[str, str]]:
     """The texts of one row by path. ``texts``: those of each source."""
     kept: dict[str, str] = {}
     for source, own in texts.items():
@@ -44,11 +44,11 @@ def _merged(texts: Mapping[int, Mapping[str, str]], root: MergedField) -> list[t
     return list(kept.items())
 
 
-def _at(root: MergedField, path: str) -> Node | None:
-    """What changes have made of the field at a path, that around it where it is in a list; None if it is gone."""
+def _at(root: PatchedField, path: str) -> Node | None:
+    """A field as changes have made it, the one around it where it is in a list; None if it is gone."""
     node: Node | None = root
     for step in steps(path):
-        if not isinstance(node, MergedField) or isinstance(step, int):
+        if not isinstance(node, PatchedField) or isinstance(step, int):
             return node
         found = node.fields.get(step)
         node = None if found is None else found if found.objects else found.source
@@ -57,7 +57,7 @@ def _at(root: MergedField, path: str) -> Node | None:
 
 def _left(node: Node | None, text: str | Raw, source: int) -> str | None:
     """What is left of a source's text; None for nothing."""
-    if not isinstance(node, MergedField):
+    if not isinstance(node, PatchedField):
         return _plain(text) if node == source else None
     if source not in node.objects or memoryview(_bytes(text))[0] != ord("{"):
         return None

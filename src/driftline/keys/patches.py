@@ -36,7 +36,7 @@ class MergedChanges:
     floors: pa.Array
 
     def columns(self, orders: pa.Array | None, deletes: NDArray[np.bool_]) -> dict[str, pa.Array]:
-        """What the tasks need to know of them, of which ``orders`` and ``deletes`` are those of all changes."""
+        """The columns in which tasks read them. ``orders``, ``deletes``: of all changes."""
         ends, numbers = pa.array(self.ends, pa.int32()), pa.array(self.numbers)
         texts = pa.nulls(len(self.ends) - 1, pa.list_(pa.string()))
         if orders is not None:

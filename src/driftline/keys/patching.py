@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from driftline.core.schema.types import Path, Struct
 from driftline.keys.merge import (
     VALUE,
     FieldOrder,
-    MergedField,
+    PatchedField,
     Patches,
     Said,
     StoredRow,
@@ -59,7 +60,7 @@ class RowMerger:
         table's row first, -1 for a source without any.
         """
         stored = self._stored(values, [places[0] for places in sources])
-        roots: list[MergedField] = []
+        roots: list[PatchedField] = []
         orders: list[list[FieldOrder]] = []
         numbers: dict[_Form, int] = {}
         merges, kept, latest = [], [], []
@@ -213,7 +214,7 @@ class _PatchedRows:
         floors = named["floor"].to_pylist()
         sources, changes = [], []
         ends = np.cumsum([0, *(len(own) for own in numbers)]).tolist()
-        for at, (low, high) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+        for at, (low, high) in enumerate(pairwise(ends)):
             texts = [None if deletes[i] else present[i] for i in range(low, high)]
             own = [-1 if deletes[i] else int(places[i]) for i in range(low, high)]
             sources.append([of_table[at], *own])

@@ -1,7 +1,7 @@
 """The fields that records have, and which of them are null: JSON texts such as `{"a":1,"b":0,"c":{"d":1}}`.
 
-A column is null for an absent key and for null alike, so this goes beside the columns of patches. 0 stands for
-null, 1 for a value that is no object; the keys are sorted.
+A column is null for an absent key and for null alike, so this goes beside the columns of patches. 0 stands
+for null, 1 for a value that is no object; the keys are sorted.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def said_of(value: Any) -> Said:
 
 def presence_of_rows(rows: pa.RecordBatch, struct: Struct) -> pa.Array:
     """The presence of rows that have all columns: null is null. ``struct``: the types, by key."""
-    return _Columns(lambda f: f.name, "0").presence(struct.fields, rows.columns, len(rows))
+    return _PresenceReader(lambda f: f.name, "0").presence(struct.fields, rows.columns, len(rows))
 
 
 def presence_of_table(fields: Sequence[Field], rows: pa.Table, mark: str) -> pa.Array:
     """The presence of a table's rows, of which null says nothing. ``mark``: the prefix of docs."""
     arrays = [rows.column(f.name).combine_chunks() for f in fields]
-    return _Columns(lambda f: data_key(f, mark), None).presence(fields, arrays, len(rows))
+    return _PresenceReader(lambda f: data_key(f, mark), None).presence(fields, arrays, len(rows))
 
 
 def is_object(type_: Type) -> bool:
@@ -81,9 +81,11 @@ def is_object(type_: Type) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
-    """Reads the presence of columns. ``key``: the key of the data that fills one; ``null``: the text of fields
-    without a value, None if they are absent.
+class _PresenceReader:
+    """Reads the presence of columns.
+
+    ``key``: the key of the data that fills one; ``null``: the text of fields without a value, None if they
+    are absent.
     """
 
     key: Callable[[Field], str]
@@ -120,8 +122,9 @@ class _Columns:
         assert isinstance(type_, Map)
         offsets, keys = array.offsets.to_numpy(), array.keys.to_pylist()
         values = pc.fill_null(self._said([(type_.value, array.items)]), "0").to_pylist()
+        members = [f"{json.encode(key).decode()}:{value}" for key, value in zip(keys, values, strict=True)]
         texts = [
-            "{%s}" % ",".join(f"{json.encode(keys[at]).decode()}:{values[at]}" for at in range(low, high))
+            f"{{{','.join(members[low:high])}}}"
             for low, high in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         ]
         return pc.if_else(array.is_valid(), pa.array(texts, pa.string()), none)

@@ -228,8 +228,9 @@ class KeyedFold:
     def _compare(
         self, latest: SourceChange, record: Any, rows: Sequence[Mapping[str, Any]], n: int, tally: FoldTally
     ) -> None:
-        """Count a key's latest change, after which its row has to hold the ``record``. The table has ``n`` rows
-        of the key, the first of them in ``rows``.
+        """Count a key's latest change, after which its row has to hold the ``record``.
+
+        The table has ``n`` rows of the key, the first of them in ``rows``.
         """
         if latest.deletes:
             if n:

@@ -159,12 +159,7 @@ def verify(
     ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
     by path. Raises DataError for files of columns if records are patches.
     """
-    if table.row_key is not None and table.row_key.patch and fmt not in TEXTS:
-        raise DataError(
-            "records of a table with merge = patch are checked from JSON and CSV alone: of other sources nulls are "
-            "not read apart from absent fields",
-            "verify the table from its JSON or CSV files",
-        )
+    _check_format(table.row_key, fmt)
     properties, dialect = table.properties, CsvDialect.of(table.properties)
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
@@ -200,6 +195,16 @@ def verify(
         if by_columns and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
         return verdict or check.verdict(reads, rows(stored))
+
+
+def _check_format(row_key: RowKey | None, fmt: str) -> None:
+    """Raise DataError for a format of which nulls are not read, where these tell what a patch empties."""
+    if row_key is not None and row_key.patch and fmt not in TEXTS:
+        raise DataError(
+            "records of a table with merge = patch are checked from JSON and CSV alone: of other sources nulls "
+            "are not read apart from absent fields",
+            "verify the table from its JSON or CSV files",
+        )
 
 
 def _values_in_paths(

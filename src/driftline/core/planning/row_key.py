@@ -46,8 +46,8 @@ DELETED_COLUMN = Field(
 class RowKey:
     """The fields by which a table knows its rows; the latest change by ``order_by`` counts, else the last to
     arrive. A record for which ``delete_when`` is true deletes its row, and with an order that is remembered
-    for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. With ``patch`` a record
-    changes only the fields of its row that it has.
+    for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. With ``patch`` a
+    record changes only the fields of its row that it has.
     """
 
     key: tuple[Path, ...]
