@@ -14,7 +14,7 @@ from driftline.keys.merge import (
     VALUE,
     PatchedField,
     Patches,
-    Said,
+    Presence,
     StoredRow,
     kept_orders,
     latest_order,
@@ -34,9 +34,9 @@ def patched(target: Any, patch: Any) -> Any:
     return made
 
 
-def said(value: Any) -> Said:
+def presence(value: Any) -> Presence:
     if isinstance(value, dict):
-        return {key: said(inner) for key, inner in value.items()}
+        return {key: presence(inner) for key, inner in value.items()}
     return NULL if value is None else VALUE
 
 
@@ -73,8 +73,8 @@ class Row:
         batch = sorted(batch, key=lambda change: change[0])
         if batch[-1][0] < self.forgotten:
             return
-        row = None if self.values is None else StoredRow(said(self.values), self.order, self.orders)
-        changes = [None if record is None else said(record) for _, record in batch]
+        row = None if self.values is None else StoredRow(presence(self.values), self.order, self.orders)
+        changes = [None if record is None else presence(record) for _, record in batch]
         patches = Patches(changes, [order for order, _ in batch], self.forgotten or None)
         deletes = [order for order, record in batch if record is None]
         self.forgotten = max([self.forgotten, *deletes])

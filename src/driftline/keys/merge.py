@@ -14,9 +14,12 @@ from typing import NamedTuple, TypeAlias
 from driftline.core.planning.rest import step, steps
 
 # A change's word on a field: null (0), a value that is no object (1), or an object's fields.
-Said: TypeAlias = "int | Mapping[str, Said]"
+Presence: TypeAlias = "int | Mapping[str, Presence]"
 Ranks: TypeAlias = "Callable[[str | None], int]"  # of an order, or of a row's own, None
 NULL, VALUE = 0, 1
+
+# The source of all of a field, or an object that several changes have made.
+Node: TypeAlias = "int | PatchedField"
 
 ROW = 0  # the source of values that the table's row has; those of changes count from 1
 NOTHING = -1  # the source of a value that is gone
@@ -25,23 +28,23 @@ _OBJECT = "."  # behind a path: the order of the change that made an object of i
 
 
 class FieldOrder(NamedTuple):
-    """A field whose order may have to be kept: its ``path``, and the ``source`` of what it has. ``always``:
-    also where the row has the same order; ``known``: only if it has been kept before.
+    """A field whose order a row may have to keep: its ``path``, and the ``source`` of its value. ``always``:
+    also where the row has the same order; ``kept_before``: only if the row has kept one.
     """
 
     path: str
     source: int
     always: bool = False
-    known: bool = False
+    kept_before: bool = False
 
 
 @dataclass(slots=True)
 class PatchedField:
     """A field after some changes.
 
-    ``written``: the rank of the last change that said null or a value that is no object, ``source`` that
-    change. ``objects``: the changes since then that said an object, each with its rank; ``fields``: those of
-    the object. ``emptied``: some of them may be gone.
+    ``written``: the rank of the last change to null or to a value that is no object, ``source`` that change.
+    ``objects``: the changes since then that had an object, each with its rank; ``fields``: those of the
+    object; ``emptied``: some of them may be gone.
     """
 
     written: int = _NEVER
@@ -51,17 +54,17 @@ class PatchedField:
     fields: dict[str, PatchedField] = field(default_factory=dict)
     emptied: bool = False
 
-    def write(self, said: Said, rank: int, source: int) -> None:
+    def write(self, presence: Presence, rank: int, source: int) -> None:
         """Merge a change; of equal ranks the later call counts."""
         if rank < self.written:
             return
-        if isinstance(said, int):
+        if isinstance(presence, int):
             self._forget(rank)
-            self.written, self.source, self.null = rank, source, said == NULL
+            self.written, self.source, self.null = rank, source, presence == NULL
             return
         self.objects[source] = rank
-        for key, inner in said.items():
-            self.at(key).write(inner, rank, source)
+        for key, member in presence.items():
+            self.at(key).write(member, rank, source)
 
     def at(self, key: str) -> PatchedField:
         """A field of the object; a new one if it has none of this key."""
@@ -70,9 +73,14 @@ class PatchedField:
             found = self.fields[key] = PatchedField()
         return found
 
+    def member(self, key: str) -> Node | None:
+        """A field of the object: its source, or what several have made of it; None without one."""
+        member = self.fields.get(key)
+        return None if member is None else member if member.objects else member.source
+
     @property
     def rest(self) -> int:
-        """The source of the object's fields that no change has said."""
+        """The source of the object's fields that no change has."""
         if ROW in self.objects and not self.emptied:
             return ROW
         return max((source for source in self.objects if source != ROW), default=NOTHING)
@@ -93,9 +101,9 @@ class PatchedField:
             elif self.objects[source] > max(f.rank for f in self.fields.values()):
                 yield FieldOrder(path + _OBJECT, source, always=True)
             elif source == ROW:
-                yield FieldOrder(path + _OBJECT, source, always=True, known=True)
-        for key, inner in self.fields.items():
-            yield from inner.orders(step(path, key))
+                yield FieldOrder(path + _OBJECT, source, always=True, kept_before=True)
+        for key, member in self.fields.items():
+            yield from member.orders(step(path, key))
 
     @property
     def rank(self) -> int:
@@ -103,13 +111,13 @@ class PatchedField:
         return max(self.written, *self.objects.values()) if self.objects else self.written
 
     def _forget(self, rank: int) -> bool:
-        """Drop what changes up to a rank have said; true if something is left."""
+        """Drop what changes up to a rank have made; true if something is left."""
         self.emptied = True
         if self.written <= rank:
             self.written, self.source, self.null = _NEVER, NOTHING, True
         if self.objects:
             self.objects = {source: own for source, own in self.objects.items() if own > rank}
-            self.fields = {key: inner for key, inner in self.fields.items() if inner._forget(rank)}
+            self.fields = {key: member for key, member in self.fields.items() if member._forget(rank)}
         return self.written != _NEVER or bool(self.objects)
 
 
@@ -139,26 +147,26 @@ class _Orders:
 _NO_ORDERS = _Orders()
 
 
-def of_row(said: Said, orders: Mapping[str, str], rank: Ranks) -> PatchedField:
+def of_row(presence: Presence, orders: Mapping[str, str], rank: Ranks) -> PatchedField:
     """A row of the table as its changes have left it.
 
-    ``said``: its values that are not null; ``orders``: those that it keeps beside its own, by path; ``rank``:
-    of an order, or of the row's own, None.
+    ``presence``: its values that are not null; ``orders``: those that it keeps beside its own, by path;
+    ``rank``: of an order, or of the row's own, None.
     """
     row = PatchedField()
-    _read(row, said, _Orders.of(orders) if orders else _NO_ORDERS, rank)
+    _read(row, presence, _Orders.of(orders) if orders else _NO_ORDERS, rank)
     row.objects[ROW] = rank(None)
     return row
 
 
-def _read(node: PatchedField, said: Said | None, orders: _Orders, rank: Ranks) -> int:
+def _read(node: PatchedField, presence: Presence | None, orders: _Orders, rank: Ranks) -> int:
     """Fill a field; returns the rank of its last change."""
-    is_object = isinstance(said, Mapping) or (said is None and bool(orders.fields))
+    is_object = isinstance(presence, Mapping) or (presence is None and bool(orders.fields))
     if not is_object or orders.own is not None:
-        node.written, node.source, node.null = rank(orders.own), ROW, said != VALUE
+        node.written, node.source, node.null = rank(orders.own), ROW, presence != VALUE
     if not is_object:
         return node.written
-    inside = said if isinstance(said, Mapping) else {}
+    inside = presence if isinstance(presence, Mapping) else {}
     latest = _NEVER if orders.object is None else rank(orders.object)
     for key in dict.fromkeys((*inside, *orders.fields)):
         latest = max(latest, _read(node.at(key), inside.get(key), orders.fields.get(key, _NO_ORDERS), rank))
@@ -167,19 +175,19 @@ def _read(node: PatchedField, said: Said | None, orders: _Orders, rank: Ranks) -
 
 
 class StoredRow(NamedTuple):
-    """A row of a table: ``said``, its values that are not null; its order, and those of older fields."""
+    """A row of a table: ``presence``, its values that are not null; its order, and those of older fields."""
 
-    said: Said
+    presence: Presence
     order: str = ""
     orders: Mapping[str, str] = {}
 
 
 class Patches(NamedTuple):
-    """Changes of a row in their order: what they say, None of one that deletes, and their orders, if they
+    """Changes of a row in their order: their presences, None of one that deletes, and their orders, if they
     have some. ``floor``: the order of a delete before them that the table remembers.
     """
 
-    said: Sequence[Said | None]
+    presences: Sequence[Presence | None]
     orders: Sequence[str] = ()
     floor: str | None = None
 
@@ -190,16 +198,16 @@ class Patches(NamedTuple):
 
 def merged(row: StoredRow | None, patches: Patches) -> PatchedField:
     """Merge changes into a row; their sources are numbers from 1 on."""
-    root = PatchedField() if row is None else of_row(row.said, row.orders, patches.rank_of(row))
+    root = PatchedField() if row is None else of_row(row.presence, row.orders, patches.rank_of(row))
     late = 0
     if patches.floor is not None:
         root.write(NULL, 1, NOTHING)
         late = bisect_left(patches.orders, patches.floor)
-    for number, said in enumerate(patches.said[late:], 1 + late):
-        if said is None:
+    for number, presence in enumerate(patches.presences[late:], 1 + late):
+        if presence is None:
             root.write(NULL, _rank(number), NOTHING)
         else:
-            root.write(said, _rank(number), number)
+            root.write(presence, _rank(number), number)
     return root
 
 
@@ -230,15 +238,15 @@ def kept_orders(node: Sequence[FieldOrder], row: StoredRow | None, patches: Patc
     """
     orders, before = patches.orders, StoredRow({}) if row is None else row
     own = latest_order(row, patches)
-    kept = {}
-    for path, source, always, known in node:
+    orders_by_path = {}
+    for path, source, always, kept_before in node:
         if source == ROW:
-            order = before.orders.get(path, "" if known else before.order)
+            order = before.orders.get(path, "" if kept_before else before.order)
         else:
             order = orders[source - 1]
         if order and (always or order != own):
-            kept[path] = order
-    return kept
+            orders_by_path[path] = order
+    return orders_by_path
 
 
 def latest_order(row: StoredRow | None, patches: Patches) -> str:

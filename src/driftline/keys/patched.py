@@ -8,21 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from driftline.core.schema.naming import data_key, is_metadata
 from driftline.core.schema.types import Field, Map, Struct, Type
-from driftline.keys.merge import NOTHING, PatchedField
+from driftline.keys.merge import NOTHING, Node, PatchedField
 from driftline.keys.presence import is_object
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-# The source of all of a field, or an object that several changes have made.
-Node: TypeAlias = "int | PatchedField"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +59,16 @@ def merged_fields(
     fields: Sequence[Field], arrays: Sequence[pa.Array], nodes: Sequence[Node], merges: Merges, mark: str
 ) -> list[pa.Array]:
     """The columns of a table's fields, or of a struct's. ``nodes``: the object that each merge has made."""
-    below: dict[str, list[Node]] = {}
+    of_fields: dict[str, list[Node]] = {}
     columns = []
     for field, array in zip(fields, arrays, strict=True):
         if is_metadata(field.doc):
             columns.append(_taken(array, merges.from_sources([_latest(node) for node in nodes])))
             continue
         key = data_key(field, mark)
-        if key not in below:
-            below[key] = [_inside(node, key) for node in nodes]
-        columns.append(_merged(field.type, array, below[key], merges, mark))
+        if key not in of_fields:
+            of_fields[key] = [_inside(node, key) for node in nodes]
+        columns.append(_merged(field.type, array, of_fields[key], merges, mark))
     return columns
 
 
@@ -79,10 +76,8 @@ def _inside(node: Node, key: str) -> Node:
     """A field of an object."""
     if isinstance(node, int):
         return node
-    found = node.fields.get(key)
-    if found is None:
-        return node.rest
-    return found if found.objects else found.source
+    member = node.member(key)
+    return node.rest if member is None else member
 
 
 def _latest(node: Node) -> int:
@@ -97,9 +92,9 @@ def _merged(type_: Type, array: pa.Array, nodes: Sequence[Node], merges: Merges,
     """The values of one column."""
     if is_object(type_) and any(isinstance(node, PatchedField) for node in nodes):
         if isinstance(type_, Struct):
-            inner = merged_fields(type_.fields, array.flatten(), nodes, merges, mark)
+            member = merged_fields(type_.fields, array.flatten(), nodes, merges, mark)
             valid = _is_object(array, nodes, merges)
-            return pa.StructArray.from_arrays(inner, fields=list(array.type), mask=pa.array(~valid))
+            return pa.StructArray.from_arrays(member, fields=list(array.type), mask=pa.array(~valid))
         if isinstance(type_, Map):
             return _merged_maps(type_, array, nodes, merges, mark)
     return _taken(array, merges.from_sources([_latest(node) for node in nodes]))
@@ -116,7 +111,7 @@ def _is_object(array: pa.Array, nodes: Sequence[Node], merges: Merges) -> NDArra
     most = max(map(len, sources), default=0)
     valid = np.zeros(len(merges), np.bool_)
     for nth in range(most):
-        of_merge = [own[nth] if nth < len(own) else NOTHING for own in sources]
+        of_merge = [some[nth] if nth < len(some) else NOTHING for some in sources]
         valid |= has[merges.from_sources(of_merge)]
     return valid
 
@@ -132,10 +127,10 @@ def _merged_maps(type_: Map, array: pa.Array, nodes: Sequence[Node], merges: Mer
     for value, number in enumerate(merges.merge.tolist()):
         node = nodes[number]
         if valid[value]:
-            for name, item, own in entries.of(node, value, merges):
+            for name, item, item_places in entries.of(node, value, merges):
                 names.append(name)
                 items.append(item)
-                places.append(own)
+                places.append(item_places)
         ends.append(len(names))
     made = Merges.of(range(len(items)), places)
     values = _merged(type_.value, array.items, items, made, mark)
@@ -162,17 +157,17 @@ class _Entries:
             for key, place in self._at(merges.of_value(value, node)).items():
                 yield key, 0, [place]
             return
-        found = {source: self._at(merges.of_value(value, source)) for source in node.objects}
-        for key, inner in node.fields.items():
-            if not inner.objects:
-                if key in found.get(inner.source, {}):
-                    yield key, 0, [found[inner.source][key]]
+        entries = {source: self._at(merges.of_value(value, source)) for source in node.objects}
+        for key, member in node.fields.items():
+            if not member.objects:
+                if key in entries.get(member.source, {}):
+                    yield key, 0, [entries[member.source][key]]
                 continue
-            own = [-1] * (1 + max(inner.objects))
-            for source in inner.objects:
-                own[source] = found[source].get(key, -1)
-            if max(own) >= 0:
-                yield key, inner, own
+            item_places = [-1] * (1 + max(member.objects))
+            for source in member.objects:
+                item_places[source] = entries[source].get(key, -1)
+            if max(item_places) >= 0:
+                yield key, member, item_places
 
     def _at(self, place: int) -> dict[str, int]:
         if place < 0:

@@ -9,8 +9,8 @@ import pyarrow as pa
 from msgspec import Raw, json
 
 from driftline.core.planning.rest import TYPE_KEY, is_type_key, steps
-from driftline.keys.merge import PatchedField
-from driftline.keys.patched import Merges, Node
+from driftline.keys.merge import Node, PatchedField
+from driftline.keys.patched import Merges
 
 _split = json.Decoder(dict[str, Raw]).decode
 
@@ -30,18 +30,18 @@ def merged_rest(rest: pa.Array, roots: Sequence[PatchedField], merges: Merges) -
 
 def _merged(texts: Mapping[int, Mapping[str, str]], root: PatchedField) -> list[tuple[str, str]]:
     """The texts of one row by path. ``texts``: those of each source."""
-    kept: dict[str, str] = {}
-    for source, own in texts.items():
-        for path, text in own.items():
+    row: dict[str, str] = {}
+    for source, text_of in texts.items():
+        for path, text in text_of.items():
             if is_type_key(path):
                 continue
-            left = _left(_at(root, path), text, source)
-            if left is None:
+            remaining = _left(_at(root, path), text, source)
+            if remaining is None:
                 continue
-            kept[path] = _both(kept[path], left) if path in kept else left
-            if path + TYPE_KEY in own:
-                kept[path + TYPE_KEY] = own[path + TYPE_KEY]
-    return list(kept.items())
+            row[path] = _both(row[path], remaining) if path in row else remaining
+            if path + TYPE_KEY in text_of:
+                row[path + TYPE_KEY] = text_of[path + TYPE_KEY]
+    return list(row.items())
 
 
 def _at(root: PatchedField, path: str) -> Node | None:
@@ -50,26 +50,23 @@ def _at(root: PatchedField, path: str) -> Node | None:
     for step in steps(path):
         if not isinstance(node, PatchedField) or isinstance(step, int):
             return node
-        found = node.fields.get(step)
-        node = None if found is None else found if found.objects else found.source
+        node = node.member(step)
     return node
 
 
 def _left(node: Node | None, text: str | Raw, source: int) -> str | None:
-    """What is left of a source's text; None for nothing."""
+    """The part of a source's text that no other has replaced; None for nothing."""
     if not isinstance(node, PatchedField):
         return _plain(text) if node == source else None
     if source not in node.objects or memoryview(_bytes(text))[0] != ord("{"):
         return None
-    left: dict[str, Any] = {}
+    remaining: dict[str, Any] = {}
     members: dict[str, Raw] = _split(_bytes(text))
     for key, value in members.items():
-        found = node.fields.get(key)
-        inner = None if found is None else found if found.objects else found.source
-        own = _left(inner, value, source)
-        if own is not None:
-            left[key] = Raw(own.encode())
-    return json.encode(left).decode() if left or not members else None
+        part = _left(node.member(key), value, source)
+        if part is not None:
+            remaining[key] = Raw(part.encode())
+    return json.encode(remaining).decode() if remaining or not members else None
 
 
 def _both(first: str, second: str) -> str:

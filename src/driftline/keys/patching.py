@@ -20,7 +20,7 @@ from driftline.keys.merge import (
     FieldOrder,
     PatchedField,
     Patches,
-    Said,
+    Presence,
     StoredRow,
     kept_orders,
     latest_order,
@@ -28,7 +28,7 @@ from driftline.keys.merge import (
 )
 from driftline.keys.patched import Merges, merged_fields
 from driftline.keys.patched_rest import merged_rest
-from driftline.keys.presence import PRESENCE, presence_of_table, read_presence, said_of
+from driftline.keys.presence import PRESENCE, presence_of, presence_of_table, read_presence
 from driftline.keys.slices import LiveParts, RowSlice, Slices
 from driftline.keys.stored import StoredRows, no_rows
 from driftline.write import BatchFolder, Reported, SetAside
@@ -69,9 +69,9 @@ class RowMerger:
             number = numbers.setdefault(form, len(roots))
             before = None if row is None else row.row
             if number == len(roots):
-                said = [None if text is None else self._said(text) for text in texts]
-                whole = None if before is None or row is None else before._replace(said=row.said())
-                roots.append(merged(whole, patches._replace(said=said)))
+                presences = [None if text is None else self._presence(text) for text in texts]
+                whole = None if before is None or row is None else before._replace(presence=row.presence())
+                roots.append(merged(whole, patches._replace(presences=presences)))
                 orders.append(list(roots[-1].orders()))
             merges.append(number)
             if ORDER_KIND in self.own:
@@ -88,11 +88,11 @@ class RowMerger:
                 columns[self.own[kind]] = pa.array(texts_of, values.column(self.own[kind]).type)
         return pa.RecordBatch.from_arrays(columns, schema=values.schema)
 
-    def _said(self, text: str) -> Said:
-        said = read_presence(text)
+    def _presence(self, text: str) -> Presence:
+        presence = read_presence(text)
         for path in self.excluded:
-            _drop(said, path)
-        return said
+            _drop(presence, path)
+        return presence
 
     def _stored(self, values: pa.RecordBatch, places: Sequence[int]) -> list[_OfTable | None]:
         """The table's rows at some places, None for -1."""
@@ -128,34 +128,34 @@ class _OfTable:
         orders = tuple((path, rank(order)) for path, order in self.row.orders.items())
         return self.present, tuple(self.rest), rank(None), orders
 
-    def said(self) -> Said:
+    def presence(self) -> Presence:
         """The fields that have a value."""
-        said: Said = json.decode(self.present)
+        presence: Presence = json.decode(self.present)
         for path, text in self.rest:
             if not is_type_key(path):
-                _add(said, path, text)
-        return said
+                _add(presence, path, text)
+        return presence
 
 
-def _add(said: Any, path: str, text: str) -> None:
+def _add(presence: Any, path: str, text: str) -> None:
     """Add a field of the rest; a list that has values there is one value."""
     *above, last = steps(path)
     for step in above:
-        if not isinstance(said, dict) or isinstance(step, int):
+        if not isinstance(presence, dict) or isinstance(step, int):
             return
-        said = said.setdefault(str(step), {})
-    if not isinstance(said, dict) or isinstance(last, int):
+        presence = presence.setdefault(str(step), {})
+    if not isinstance(presence, dict) or isinstance(last, int):
         return
-    inner = said_of(json.decode(text)) if text.startswith("{") else VALUE
-    has = said.get(last)
-    said[last] = {**has, **inner} if isinstance(has, dict) and isinstance(inner, dict) else inner
+    member = presence_of(json.decode(text)) if text.startswith("{") else VALUE
+    has = presence.get(last)
+    presence[last] = {**has, **member} if isinstance(has, dict) and isinstance(member, dict) else member
 
 
-def _drop(said: Any, path: Path) -> None:
+def _drop(presence: Any, path: Path) -> None:
     for step in path[:-1]:
-        said = said.get(step) if isinstance(said, dict) else None
-    if isinstance(said, dict):
-        said.pop(path[-1], None)
+        presence = presence.get(step) if isinstance(presence, dict) else None
+    if isinstance(presence, dict):
+        presence.pop(path[-1], None)
 
 
 @dataclass(frozen=True, slots=True)

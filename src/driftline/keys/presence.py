@@ -18,7 +18,7 @@ from driftline.core.planning.gc_pause import no_search
 from driftline.core.schema.naming import data_key
 from driftline.core.schema.types import STRING, Field, Map, Struct, Type
 from driftline.core.values.parse import parse
-from driftline.keys.merge import NULL, VALUE, Said
+from driftline.keys.merge import NULL, VALUE, Presence
 from driftline.observe.decoder import REFUSED
 
 PRESENCE = "\0presence"  # the column of a slice that has it; no table has one of this name
@@ -37,7 +37,7 @@ def _of_line(line: bytes) -> bytes:
     try:
         return _of_text(line)
     except REFUSED:
-        return json.encode(said_of(parse(line)))
+        return json.encode(presence_of(parse(line)))
 
 
 def _of_text(text: bytes | Raw) -> bytes:
@@ -46,21 +46,21 @@ def _of_text(text: bytes | Raw) -> bytes:
     for key in sorted(record):
         value = record[key]
         begins = memoryview(value)[0]
-        said = _of_text(value) if begins == _OBJECT else b"0" if begins == _NULL else b"1"
-        members.append(json.encode(key) + b":" + said)
+        presence = _of_text(value) if begins == _OBJECT else b"0" if begins == _NULL else b"1"
+        members.append(json.encode(key) + b":" + presence)
     return b"{%b}" % b",".join(members)
 
 
-def read_presence(text: str) -> Said:
-    """What a record says."""
-    said: Said = json.decode(text)
-    return said
+def read_presence(text: str) -> Presence:
+    """The presence of a record, from its text."""
+    presence: Presence = json.decode(text)
+    return presence
 
 
-def said_of(value: Any) -> Said:
-    """What a value of Python says."""
+def presence_of(value: Any) -> Presence:
+    """The presence of a value of Python."""
     if isinstance(value, dict):
-        return {key: said_of(value[key]) for key in sorted(value)}
+        return {key: presence_of(value[key]) for key in sorted(value)}
     return NULL if value is None else VALUE
 
 
@@ -97,22 +97,22 @@ class _PresenceReader:
         for f, array in zip(fields, arrays, strict=True):
             by_key.setdefault(self.key(f), []).append((f.type, array))
         members = [
-            pc.binary_join_element_wise(json.encode(key).decode(), self._said(by_key[key]), ":")
+            pc.binary_join_element_wise(json.encode(key).decode(), self._of_field(by_key[key]), ":")
             for key in sorted(by_key)
         ]
         return _object_of(members) if members else pa.repeat("{}", count)
 
-    def _said(self, columns: Sequence[tuple[Type, pa.Array]]) -> pa.Array:
-        """What the columns of a field say; null where it is absent."""
-        said, plain = pa.nulls(len(columns[0][1]), pa.string()), None
+    def _of_field(self, columns: Sequence[tuple[Type, pa.Array]]) -> pa.Array:
+        """The presence of a field with these columns; null where it is absent."""
+        presence, plain = pa.nulls(len(columns[0][1]), pa.string()), None
         for type_, array in columns:
             if is_object(type_):
-                said = _both(said, self._object(type_, array))
+                presence = _both(presence, self._object(type_, array))
             else:
                 plain = array.is_valid() if plain is None else pc.or_(plain, array.is_valid())
         if plain is not None:
-            said = pc.coalesce(said, pc.if_else(plain, "1", pa.scalar(None, pa.string())))
-        return said if self.null is None else pc.fill_null(said, self.null)
+            presence = pc.coalesce(presence, pc.if_else(plain, "1", pa.scalar(None, pa.string())))
+        return presence if self.null is None else pc.fill_null(presence, self.null)
 
     def _object(self, type_: Type, array: pa.Array) -> pa.Array:
         none = pa.scalar(None, pa.string())
@@ -121,7 +121,7 @@ class _PresenceReader:
             return pc.if_else(array.is_valid(), texts, none)
         assert isinstance(type_, Map)
         offsets, keys = array.offsets.to_numpy(), array.keys.to_pylist()
-        values = pc.fill_null(self._said([(type_.value, array.items)]), "0").to_pylist()
+        values = pc.fill_null(self._of_field([(type_.value, array.items)]), "0").to_pylist()
         members = [f"{json.encode(key).decode()}:{value}" for key, value in zip(keys, values, strict=True)]
         texts = [
             f"{{{','.join(members[low:high])}}}"

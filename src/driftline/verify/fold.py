@@ -16,8 +16,9 @@ from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.planning.row_key import RowKey
+from driftline.errors import DataError
 from driftline.verify.changes import ChangeReader, NoChange, Order
-from driftline.verify.comparison import Comparison, allow_depth
+from driftline.verify.comparison import TEXTS, Comparison, allow_depth
 from driftline.verify.difference import shown
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.left import ExtraRows, MissingRecords, apart, listed, order, packed, unpacked
@@ -107,7 +108,16 @@ class KeyedFold:
     def verdict(
         self, reads: RDD[Read], stored: RDD[dict[str, Any]], quarantined: RDD[bytes] | None
     ) -> Verdict:
-        """Compare the latest change of each key with the table's rows."""
+        """Compare the latest change of each key with the table's rows.
+
+        Raises DataError for a format of which nulls are not read, where these tell what a patch empties.
+        """
+        if self.row_key.patch and self.comparison.terms.fmt not in TEXTS:
+            raise DataError(
+                "records of a table with merge = patch are checked from JSON and CSV alone: of other sources "
+                "nulls are not read apart from absent fields",
+                "verify the table from its JSON or CSV files",
+            )
         tasks = max(1, reads.getNumPartitions(), stored.getNumPartitions())
         changes = reads.mapPartitions(self.changes)
         if quarantined is None:

@@ -22,7 +22,6 @@ from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema
-from driftline.errors import DataError
 from driftline.runtime.spark_conf import CASE, configured
 from driftline.verify.cells import CsvDialect
 from driftline.verify.comparison import (
@@ -157,9 +156,8 @@ def verify(
     table with a key, what the latest record of each key says, where the files came in this order.
 
     ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
-    by path. Raises DataError for files of columns if records are patches.
+    by path. Raises DataError where `KeyedFold.verdict` does.
     """
-    _check_format(table.row_key, fmt)
     properties, dialect = table.properties, CsvDialect.of(table.properties)
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
@@ -195,16 +193,6 @@ def verify(
         if by_columns and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
         return verdict or check.verdict(reads, rows(stored))
-
-
-def _check_format(row_key: RowKey | None, fmt: str) -> None:
-    """Raise DataError for a format of which nulls are not read, where these tell what a patch empties."""
-    if row_key is not None and row_key.patch and fmt not in TEXTS:
-        raise DataError(
-            "records of a table with merge = patch are checked from JSON and CSV alone: of other sources nulls "
-            "are not read apart from absent fields",
-            "verify the table from its JSON or CSV files",
-        )
 
 
 def _values_in_paths(

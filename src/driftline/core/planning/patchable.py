@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.naming import by_key
-from driftline.core.schema.types import Map, Path, Struct, Type, peel
+from driftline.core.schema.types import List, Map, Path, Struct, Type, peel
 
 
 def objects_in_lists(struct: Struct, shape: RecordShape, mark: str) -> Path | None:
@@ -24,23 +24,24 @@ def objects_in_lists(struct: Struct, shape: RecordShape, mark: str) -> Path | No
 
 def _found(struct: Struct, shapes: Sequence[RecordShape], mark: str, parent: Path) -> Iterator[Path]:
     for key, columns in by_key(struct.fields, mark).items():
-        seen = [shape.fields[key] for shape in shapes if key in shape.fields]
-        yield from _in_field([c.type for c in columns], seen, mark, (*parent, key))
+        shapes_of_field = [shape.fields[key] for shape in shapes if key in shape.fields]
+        yield from _in_field([c.type for c in columns], shapes_of_field, mark, (*parent, key))
 
 
-def _in_field(types: Sequence[Type], seen: Sequence[FieldShape], mark: str, path: Path) -> Iterator[Path]:
-    profiles = [(facet.dim, profile) for shape in seen for facet, profile in shape.facets.items()]
-    has_objects = any(isinstance(t, (Struct, Map)) for t in types) or any(
-        not dim and (profile.record is not None or profile.value is not None) for dim, profile in profiles
-    )
-    peeled = [peel(t) for t in types]
-    if has_objects and any(dim and isinstance(base, (Struct, Map)) for dim, base in peeled):
+def _in_field(types: Sequence[Type], shapes: Sequence[FieldShape], mark: str, path: Path) -> Iterator[Path]:
+    objects = [profile for shape in shapes for facet, profile in shape.facets.items() if not facet.dim]
+    records = [profile.record for profile in objects if profile.record is not None]
+    values = [profile.value for profile in objects if profile.value is not None]
+    is_object = bool(records or values or any(map(_has_fields, types)))
+    if is_object and any(isinstance(t, List) and _has_fields(peel(t)[1]) for t in types):
         yield path
     for type_ in types:
         if isinstance(type_, Struct):
-            below = [profile.record for dim, profile in profiles if not dim and profile.record is not None]
-            yield from _found(type_, below, mark, path)
-    values = [t.value for t in types if isinstance(t, Map)]
-    if values:
-        inside = [profile.value for dim, profile in profiles if not dim and profile.value is not None]
-        yield from _in_field(values, inside, mark, (*path, "value"))
+            yield from _found(type_, records, mark, path)
+    of_maps = [t.value for t in types if isinstance(t, Map)]
+    if of_maps:
+        yield from _in_field(of_maps, values, mark, (*path, "value"))
+
+
+def _has_fields(type_: Type) -> bool:
+    return isinstance(type_, (Struct, Map))
