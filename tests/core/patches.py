@@ -81,6 +81,8 @@ FIELDS: Mapping[str, Sequence[Any]] = {
         {"2026-01-03": "three", "2026-01-01": 4},
         None,
     ],
+    # A struct first, and a map once there are more keys.
+    "q": [{"Q1": 1}, {"Q2": 2, "Q3": None}, {"Q4": 4, "Q5": 5}, {"Q6": 6, "Q1": "x", "Q7": 7}, {"Q2": None}],
     "o": [{"2026-01-01": {"a": 1}}, {"2026-01-01": {"b": 2}, "2026-01-02": {"a": None}}, {"2026-01-01": {"a": "x"}}],
 }  # fmt: skip
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from core.patches import PatchOracle, differences, patches
+from core.shapes import schema
 from core.test_upsert import FilesTable
+from driftline.convert import arrow_schema
+from driftline.core.planning.patchable import not_mergeable
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.naming import MARK
+from driftline.keys.presence import presence_of_lines, presence_of_rows, presence_of_table
 from driftline.settings import as_properties, from_properties
 
 PATCH = {"key": "id", "merge": "patch", "delete_when": "op = 'd'"}
@@ -38,3 +45,54 @@ def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: b
         assert {
             key: found for key, row in rows.items() if (found := differences(row, oracle.rows[key]))
         } == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "presence"),
+    [
+        (b'{"b": null, "a": {"x": [1], "y": {}}}', '{"a":{"x":1,"y":{}},"b":0}'),
+        (b'{"a": 1, "a": {"x": null}}', '{"a":{"x":0}}'),
+        ('{"a": 1e999, "ü\\"": "t"}'.encode(), '{"a":1,"ü\\"":1}'),
+        (b"{}", "{}"),
+    ],
+)
+def test_the_presence_of_lines(line: bytes, presence: str) -> None:
+    assert presence_of_lines([line]).to_pylist() == [presence]
+
+
+ROW_TYPES = schema("id: long, s: {a: long, b: string}, m: map<string, {x: long}>, l: long[1]").struct
+ROWS = [
+    {"id": 1, "s": {"a": 1, "b": None}, "m": [("k", {"x": None}), ("z", None)], "l": []},
+    {"id": None, "s": None, "m": None, "l": None},
+]
+
+
+def test_the_presence_of_columns() -> None:
+    rows = pa.Table.from_pylist(ROWS, arrow_schema(ROW_TYPES))
+    (batch,) = rows.to_batches()
+
+    assert presence_of_rows(batch, ROW_TYPES).to_pylist() == [
+        '{"id":1,"l":1,"m":{"k":{"x":0},"z":0},"s":{"a":1,"b":0}}',
+        '{"id":0,"l":0,"m":0,"s":0}',
+    ]
+    assert presence_of_table(ROW_TYPES.fields, rows, MARK).to_pylist() == [
+        '{"id":1,"l":1,"m":{"k":{},"z":0},"s":{"a":1}}',
+        "{}",
+    ]
+    assert presence_of_rows(batch.slice(1), ROW_TYPES).to_pylist() == ['{"id":0,"l":0,"m":0,"s":0}']
+
+
+@pytest.mark.parametrize(
+    ("columns", "refused"),
+    [
+        ("a: {x: long}, b: {x: long}[1]", None),
+        ("a: {x: long}, a_list@a: {x: long}[1]", ("a",)),
+        ("a: {b: map<string, long>, b_list@b: map<string, long>[1]}", ("a", "b")),
+        ("a: map<string, {x: long}>, a_more@a: map<string, {x: long}[1]>", ("a", "value")),
+        ("a: variant", ("a",)),
+    ],
+)
+def test_fields_that_cannot_be_merged(columns: str, refused: tuple[str, ...] | None) -> None:
+    found = not_mergeable(schema(columns).struct, RecordShape(), MARK)
+
+    assert (None if found is None else found[0]) == refused

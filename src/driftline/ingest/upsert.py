@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.patchable import objects_in_lists
+from driftline.core.planning.patchable import not_mergeable
 from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey
 from driftline.core.schema.types import Path, Struct, dotted
 from driftline.core.values.counted import counted
@@ -72,12 +72,12 @@ def _check_patches(planned: Planned) -> None:
             f"{table}: merge = patch, and records of Python do not tell an absent key from None here",
             "write them to a file of JSON lines, or pass a table with columns",
         )
-    path = objects_in_lists(planned.plan.schema.struct, planned.seen.shape, planned.settings.mark)
-    if path is not None:
+    refused = not_mergeable(planned.plan.schema.struct, planned.seen.shape, planned.settings.mark)
+    if refused is not None:
+        path, why = refused
         raise DataError(
-            f"{table}: merge = patch, and {dotted(path)} has both objects and lists of objects, "
-            "which share a column",
-            f"leave one of them out before, or the field: --exclude {dotted(path)}",
+            f"{table}: merge = patch, and {dotted(path)} {why}",
+            f"leave the field out: --exclude {dotted(path)}",
         )
 
 

@@ -1,4 +1,4 @@
-"""Fields that patches cannot merge: those with objects of which only a list of objects keeps a copy."""
+"""Fields that patches cannot merge."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.naming import by_key
-from driftline.core.schema.types import List, Map, Path, Struct, Type, peel
+from driftline.core.schema.types import VARIANT, List, Map, Path, Struct, Type, peel
 
 
-def objects_in_lists(struct: Struct, shape: RecordShape, mark: str) -> Path | None:
-    """The first field that has both objects and lists of objects; None if there is none.
+def not_mergeable(struct: Struct, shape: RecordShape, mark: str) -> tuple[Path, str] | None:
+    """The first field that patches cannot merge, and why; None if there is none.
 
-    An object also goes into the column of its field's lists, where it looks as a list of one object does.
+    An object also goes into the column of its field's lists, where it looks as a list of one object does. And
+    a variant is one value, objects in it too.
 
     Args:
         struct: the columns of the table.
@@ -22,19 +23,25 @@ def objects_in_lists(struct: Struct, shape: RecordShape, mark: str) -> Path | No
     return next(_found(struct, [shape], mark, ()), None)
 
 
-def _found(struct: Struct, shapes: Sequence[RecordShape], mark: str, parent: Path) -> Iterator[Path]:
+def _found(
+    struct: Struct, shapes: Sequence[RecordShape], mark: str, parent: Path
+) -> Iterator[tuple[Path, str]]:
     for key, columns in by_key(struct.fields, mark).items():
         shapes_of_field = [shape.fields[key] for shape in shapes if key in shape.fields]
         yield from _in_field([c.type for c in columns], shapes_of_field, mark, (*parent, key))
 
 
-def _in_field(types: Sequence[Type], shapes: Sequence[FieldShape], mark: str, path: Path) -> Iterator[Path]:
+def _in_field(
+    types: Sequence[Type], shapes: Sequence[FieldShape], mark: str, path: Path
+) -> Iterator[tuple[Path, str]]:
+    if VARIANT in types:
+        yield path, "is a variant"
     objects = [profile for shape in shapes for facet, profile in shape.facets.items() if not facet.dim]
     records = [profile.record for profile in objects if profile.record is not None]
     values = [profile.value for profile in objects if profile.value is not None]
     is_object = bool(records or values or any(map(_has_fields, types)))
     if is_object and any(isinstance(t, List) and _has_fields(peel(t)[1]) for t in types):
-        yield path
+        yield path, "has both objects and lists of objects, which share a column"
     for type_ in types:
         if isinstance(type_, Struct):
             yield from _found(type_, records, mark, path)
