@@ -95,7 +95,7 @@ def folded(changes: list[tuple[str, Record | None]]) -> Any:
     return not_null(made)
 
 
-KEYS = st.sampled_from(["a", "b", "c.`"])
+KEYS = st.sampled_from(["a", "b", "c.`", ""])
 LEAVES = st.none() | st.integers(0, 9) | st.lists(st.integers(0, 3), max_size=1)
 RECORDS = st.dictionaries(
     KEYS,

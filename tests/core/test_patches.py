@@ -96,3 +96,12 @@ def test_fields_that_cannot_be_merged(columns: str, refused: tuple[str, ...] | N
     found = not_mergeable(schema(columns).struct, RecordShape(), MARK)
 
     assert (None if found is None else found[0]) == refused
+
+
+def test_a_field_that_is_excluded_later_stays(tmp_path: Path) -> None:
+    table = FilesTable(tmp_path)
+    table.ingest([{"id": 1, "w": 1, "n": {"x": 1, "y": 1}}], from_properties(as_properties(PATCH)))
+    settings = from_properties(as_properties({**PATCH, "exclude": ["w", "n.x"]}))
+    table.ingest([{"id": 1, "w": 2, "n": {"x": 2, "y": 2}}], settings)
+
+    assert [(row["w"], row["n"]) for row in table.rows()] == [(1, {"x": 1, "y": 2})]

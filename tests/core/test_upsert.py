@@ -18,6 +18,7 @@ import pytest
 
 from core.test_convert_rules import Lines
 from driftline.convert import arrow_schema
+from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError
@@ -114,7 +115,8 @@ class FilesTable:
                         file.write(rows)
         assert settings.row_key is not None
         slices = Slices(BatchFolder(str(folder)), parts)
-        changes = Changes("t", slices, struct, settings.row_key, settings.mark)
+        excluded = list(excluded_paths(settings.contract))
+        changes = Changes("t", slices, struct, settings.row_key, settings.mark, excluded)
         return changes.settle(None, self, {}), malformed  # type: ignore[arg-type]
 
     def rows(self) -> list[Event]:

@@ -70,7 +70,7 @@ def test_a_row_that_is_not_the_merge_of_its_records_is_found(
         ["'a' is nowhere, v holds 'c'", "v holds 'c', the record has no value there"],
     )
     with pytest.raises(DataError, match="are checked from JSON and CSV alone"):
-        table.verify(lake.spark.sql("select 1L as id, 1L as seq"))
+        table.verify([{"id": 1, "seq": 1}])
 
 
 def test_undo_brings_the_rows_of_before_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
@@ -128,3 +128,27 @@ def test_what_cannot_be_merged_is_refused(lake: Lake, table_name: str, tmp_path:
         table.ingest(put(tmp_path / "2.jsonl", [{"id": 1, "seq": 2, "f": {"x": 1}}]))
     assert len(held(table)) == 1
     assert json.loads(json.dumps(held(table)[1]["f"])) == [{"x": 1}]
+
+
+def test_a_default_stands_for_null_and_in_new_rows_for_an_absent_field(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table = lake.table(table_name)
+    first = put(tmp_path / "1.jsonl", [{"id": i, "seq": 1, "v": i} for i in range(3)])
+    table.ingest(first, settings={**PATCH, **({"format_version": "3"} if database(lake) is None else {})})
+    lake.alter(f"ALTER TABLE {table_name} ADD COLUMN d bigint DEFAULT 5")
+    second = [
+        {"id": 0, "seq": 2, "v": 9},
+        {"id": 1, "seq": 2, "d": 7},
+        {"id": 2, "seq": 2, "d": None},
+        {"id": 3, "seq": 2},
+    ]
+    table.ingest(put(tmp_path / "2.jsonl", second))
+    table.ingest(put(tmp_path / "3.jsonl", [{"id": 1, "seq": 3, "v": 8}, {"id": 3, "seq": 1, "v": 3}]))
+
+    assert {key: (row["v"], row["d"]) for key, row in held(table).items()} == {
+        0: (9, 5),
+        1: (8, 7),
+        2: (2, 5),
+        3: (3, 5),
+    }
