@@ -80,7 +80,7 @@ class PatchedField:
 
     @property
     def rest(self) -> int:
-        """The source of the object's fields that no change has: there they are null, or have their defaults."""
+        """The source of the object's fields that no change has: there they are null, or defaults."""
         if ROW in self.objects and not self.emptied:
             return ROW
         return max((source for source in self.objects if source != ROW), default=NOTHING)
