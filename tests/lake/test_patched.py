@@ -152,3 +152,31 @@ def test_a_default_stands_for_null_and_in_new_rows_for_an_absent_field(
         2: (2, 5),
         3: (3, 5),
     }
+
+
+def test_a_column_that_a_csv_file_lacks_is_absent(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, files = lake.table(table_name), []
+    for number, text in enumerate(("id,a,b\n1,x,y\n2,x,y\n", "id,a\n1,\n2,7\n", "id,b,c\n2,,z\n3,y,\n")):
+        files.append(tmp_path / f"{number}.csv")
+        files[-1].write_text(text)
+        table.ingest(files[-1], settings={"key": "id", "merge": "patch"} if not number else None)
+
+    assert {key: (row["a"], row["b"], row["c"]) for key, row in held(table).items()} == {
+        1: (None, "y", None),
+        2: ("7", None, "z"),
+        3: (None, "y", None),
+    }
+    verdict = table.verify(files, exactly=True)
+    assert (verdict.ok, verdict.records, verdict.extra) == (True, 6, 0)
+
+
+def test_a_capture_patches_rows(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, folder = lake.table(table_name), tmp_path / "in"
+    folder.mkdir()
+    put(folder / "1.jsonl", [{"id": 1, "seq": 5, "b": 2}, {"id": 2, "seq": 1, "b": 1}])
+    table.capture(folder, name="patches", settings=PATCH).awaitTermination()
+    put(folder / "2.jsonl", [{"id": 1, "seq": 3, "a": 1, "b": 0}, {"id": 2, "seq": 2, "op": "d"}])
+    table.capture(folder, name="patches").awaitTermination()
+
+    assert {key: (row["a"], row["b"], row["seq"]) for key, row in held(table).items()} == {1: (1, 2, 5)}
+    assert [dict(row["_order_fields"]).keys() for row in held(table).values()] == [{"a"}]
