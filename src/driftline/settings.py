@@ -23,7 +23,7 @@ from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import RowKey, parse_condition, parse_size, parse_span
-from driftline.core.schema.definition import HARD, SOFT
+from driftline.core.schema.definition import HARD, PATCH, REPLACE, SOFT
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Primitive
@@ -84,6 +84,9 @@ SETTINGS: Mapping[str, Setting] = {
     "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
     "delete_when": Setting("The condition under which a record deletes its row: `op = 'd'`, or `value is null` in a topic."),
     "deletes": Setting("What a delete does: `hard` removes the row, `soft` keeps it with a mark.", (HARD, SOFT), HARD),
+    "merge": Setting(
+        "What a record does to its row: `replace`s it, or is a `patch` of the fields that it has.", (REPLACE, PATCH), REPLACE
+    ),
     "delete_memory": Setting(
         "How long deletes are remembered, so that changes of before that come late stay out: `7d`, `36h`.", None, "7d"
     ),
@@ -106,6 +109,7 @@ _ONCE = ("partition_by", "sort_by", "format_version")
 _DIALECT = (
     "delimiter", "quote", "encoding", "decimal", "escape", "header", "skip_lines", "comment", "thousands",
 )  # fmt: skip
+_ROW_KEY = ("key", "order_by", "delete_when", "delete_memory", "deletes", "merge", "key_cache")
 # Settings that came later than the tables that may lack them: a table that is made has them from its first
 # batch, one that was made before goes on as it did.
 NEW_TABLE = {
@@ -234,9 +238,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
     def value(name: str) -> str:
         return plain.get(name) or _BEFORE.get(name) or SETTINGS[name].default
 
-    row_key = _row_key(
-        *map(value, ("key", "order_by", "delete_when", "delete_memory", "deletes", "key_cache"))
-    )
+    row_key = _row_key({name: value(name) for name in _ROW_KEY})
     settings = Settings(
         dates=value("dates"),
         mark=value("mark"),
@@ -278,9 +280,9 @@ def _contract(
     )
 
 
-def _row_key(*settings: str) -> RowKey | None:
+def _row_key(settings: Mapping[str, str]) -> RowKey | None:
     try:
-        return RowKey.of(*settings)
+        return RowKey.of(**settings)
     except ValueError as error:
         raise UsageError(str(error)) from error
 

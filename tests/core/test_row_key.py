@@ -169,6 +169,8 @@ def test_settings_of_a_key() -> None:
     [
         ({"order_by": "at"}, "order_by needs a key"),
         ({"deletes": "soft"}, "deletes needs a key"),
+        ({"merge": "patch"}, "merge needs a key"),
+        ({"key": "id", "merge": "patch", "deletes": "soft"}, "deletes = soft does not go with merge = patch"),
         ({"key": "id, id"}, "id is named twice"),
         ({"key": "id", "order_by": "id"}, "id is named twice"),
         ({"key": "a.element"}, "no key or order is inside a list"),
@@ -200,6 +202,8 @@ def test_no_batch_changes_the_key_of_a_table() -> None:
     )
     with pytest.raises(UsageError, match="t has deletes = 'hard'"):
         check_kept("t", now, as_properties({"deletes": "soft"}))
+    with pytest.raises(UsageError, match="t has merge = 'replace'"):
+        check_kept("t", now, as_properties({"merge": "patch"}))
 
 
 class Tasks:

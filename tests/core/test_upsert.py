@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 
 from core.test_convert_rules import Lines
 from driftline.convert import arrow_schema
+from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError
@@ -131,7 +132,8 @@ class FilesTable:
                         file.write(rows)
         assert settings.row_key is not None
         slices = Slices(BatchFolder(str(folder)), parts)
-        changes = Changes("t", slices, struct, settings.row_key, settings.mark, self.cache)
+        excluded = list(excluded_paths(settings.contract))
+        changes = Changes("t", slices, struct, settings.row_key, settings.mark, excluded, self.cache)
         return changes.settle(None, self, {}), malformed  # type: ignore[arg-type]
 
     def rows(self) -> list[Event]:

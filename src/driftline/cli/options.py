@@ -57,6 +57,11 @@ class OnDelete(StrEnum):
     soft = "soft"
 
 
+class OnMerge(StrEnum):
+    replace_ = "replace"
+    patch = "patch"
+
+
 class OnConflict(StrEnum):
     fail = "fail"
     quarantine = "quarantine"
@@ -200,6 +205,14 @@ DeletesOption = Annotated[
         show_default=False,
     ),
 ]
+MergeOption = Annotated[
+    OnMerge | None,
+    typer.Option(
+        "--merge",
+        help="With a key: a record replaces its row (replace), or only the fields that it has (patch).",
+        show_default=False,
+    ),
+]
 PartitionBy = Annotated[
     str | None,
     typer.Option(
@@ -334,6 +347,7 @@ class TableOptions:
     delete_when: DeleteWhen = None
     delete_memory: DeleteMemory = None
     deletes: DeletesOption = None
+    merge: MergeOption = None
     partition_by: PartitionBy = None
     sort_by: SortBy = None
     format_version: FormatVersion = None

@@ -17,7 +17,7 @@ from driftline.core.changelog.record import of_batch
 from driftline.core.changelog.rest_since import first_seen
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.core.changes import AddColumn
-from driftline.core.planning.exclude import without_excluded
+from driftline.core.planning.exclude import excluded_paths, without_excluded
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import Plan, same_rows
 from driftline.core.schema.types import Path
@@ -388,8 +388,9 @@ def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | N
         rows = transaction.write(tasks, folder, _summary(planned))
         return Written(rows, tasks.results)
     slices = Slices.of(tasks, folder, table)
+    excluded = list(excluded_paths(planned.settings.contract))
     changes = Changes(
-        table, slices, transaction.row, row_key, planned.settings.mark, planned.batch.recent.keys
+        table, slices, transaction.row, row_key, planned.settings.mark, excluded, planned.batch.recent.keys
     )
     return Written(slices.rows, tasks.results, changes)
 

@@ -14,9 +14,10 @@ from driftline.core.changelog.record import MOVED
 from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
+from driftline.core.planning.patchable import not_mergeable
 from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey, table_property
-from driftline.core.schema.definition import DELETES_PROPERTY, HARD, ORDER_PROPERTY
-from driftline.core.schema.types import Struct, dotted
+from driftline.core.schema.definition import ORDER_PROPERTY
+from driftline.core.schema.types import Path, Struct, dotted
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
@@ -27,8 +28,10 @@ from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
 from driftline.keys.identity import BatchKeys
 from driftline.keys.memory import DeletedKeys
 from driftline.keys.order import orders
+from driftline.keys.patches import settle_patches
+from driftline.keys.patching import PatchedRowsOf, RowMerger
 from driftline.keys.settle import KeyCounts, Latest, Settled, settle
-from driftline.keys.slices import DELETE_FLAG, RowsOf, Slices
+from driftline.keys.slices import DELETE_FLAG, LiveRowMaker, RowsOf, Slices
 from driftline.keys.stored import StoredRows
 from driftline.write.positions import ROW_ID
 
@@ -54,6 +57,8 @@ def check_possible(planned: Planned) -> None:
             f"{table}: records of several types arrive in no order, and the table has no order_by",
             f"driftline alter {table_property(table, ORDER_PROPERTY, 'PATH')}; for a new table, --order-by PATH",
         )
+    if row_key.patch:
+        _check_patches(planned)
     if count := planned.seen.tally.tombstones:
         hint = (
             "set it, beside what deletes now: --delete-when 'value is null'"
@@ -63,6 +68,23 @@ def check_possible(planned: Planned) -> None:
         raise DataError(
             f"{table}: the topic has {counted(count, 'null value')}, and the table does not say that they delete rows",
             hint,
+        )
+
+
+def _check_patches(planned: Planned) -> None:
+    """Raise DataError for records that cannot be merged into rows."""
+    table = planned.batch.table.name
+    if not planned.batch.source.tells_absent:
+        raise DataError(
+            f"{table}: merge = patch, and records of Python do not tell an absent key from None here",
+            "write them to a file of JSON lines, or pass a table with columns",
+        )
+    refused = not_mergeable(planned.plan.schema.struct, planned.seen.shape, planned.settings.mark)
+    if refused is not None:
+        path, why = refused
+        raise DataError(
+            f"{table}: merge = patch, and {dotted(path)} {why}",
+            f"leave the field out: --exclude {dotted(path)}",
         )
 
 
@@ -78,6 +100,7 @@ class Changes:
     struct: Struct
     row_key: RowKey
     mark: str
+    excluded: Sequence[Path] = ()
     cache: KeyCache | None = None
 
     def settle(self, spark: SparkSession, transaction: Transaction, summary: Mapping[str, str]) -> KeyCounts:
@@ -94,7 +117,8 @@ class Changes:
             texts = orders(by_id(rows, list(chain(*order))), [values_of(columns) for columns in order])
             texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
             self._check_all(texts, "order", self.row_key.order_by)
-        latest = Latest.of(keys.own, texts, self._deletes(rows), soft=self.row_key.soft)
+        deletes, patch = self._deletes(rows), self.row_key.patch
+        latest = Latest.of(keys.own, texts, deletes, soft=self.row_key.soft)
         own = self._own()
         ids = {kind: self.struct.fields[place].id for kind, place in own.items()}
         order_id = ids.get(ORDER_KIND)
@@ -102,13 +126,21 @@ class Changes:
         if self.cache is not None:
             self.cache.begin(self.row_key.cache)
         found = transaction.find(keys, order_id, ids.get(DELETED_KIND), self.cache)
-        settled = settle(latest, found, remembered)
+        if patch:
+            settled, merged = settle_patches(latest, deletes, found, remembered)
+        else:
+            settled = settle(latest, found, remembered)
         left = transaction.remove(settled.dead, sum(part.size for part in self.slices.parts))
         if texts is not None and order_id is not None and self.row_key.remembers:
-            deletes = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
-            transaction.remember_deletes(deletes)
-        live = _as_table(settled, latest)
-        tasks = self.slices.tasks(spark, live, RowsOf(own, self._stored(settled, transaction)), left)
+            gone = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
+            transaction.remember_deletes(gone)
+        live, stored = _as_table(settled, latest), self._stored(settled, transaction)
+        made: LiveRowMaker = RowsOf(own, stored)
+        if patch:
+            for name, column in merged.columns(texts, deletes).items():
+                live = live.append_column(name, column)
+            made = PatchedRowsOf(RowMerger(self.struct, own, self.mark, self.excluded), stored)
+        tasks = self.slices.tasks(spark, live, made, left)
         if left is not None:
             summary = {**summary, MOVED: str(len(left))}
         with_ids = ROW_ID in live.column_names
@@ -138,8 +170,8 @@ class Changes:
             return None
         if transaction.row != transaction.schema.struct:
             raise DataError(
-                f"{self.table}: a soft delete writes its row anew, and Spark cannot write all of the table's columns",
-                f"driftline alter {table_property(self.table, DELETES_PROPERTY, HARD)}",
+                f"{self.table}: rows of it keep values, and Spark cannot write all of the table's columns",
+                "make the table with deletes = hard and merge = replace",
             )
         return transaction.stored()
 

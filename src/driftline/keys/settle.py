@@ -19,15 +19,20 @@ if TYPE_CHECKING:
 class Latest:
     """The latest change of each key in a batch, by the key's code: its row, its order, and if it deletes.
 
-    ``orders`` None: changes arrive in their order. ``superseded``: changes that a later one overtook.
-    ``writes``: the last write of each key, if a row that is deleted keeps its values.
+    ``orders`` None: changes arrive in their order. ``ranked``: all changes, those of a key side by side, in
+    their order. ``writes``: the last write of each key, if a row that is deleted keeps its values.
     """
 
     rows: NDArray[np.int64]
     orders: pa.Array | None
     deletes: NDArray[np.bool_]
-    superseded: int
+    ranked: NDArray[np.int64]
     writes: LastWrites | None = None
+
+    @property
+    def superseded(self) -> int:
+        """The number of changes that a later one of their key overtook."""
+        return len(self.ranked) - len(self.rows)
 
     @classmethod
     def of(
@@ -52,7 +57,7 @@ class Latest:
         rows = ranked[last].astype(np.int64)
         taken = None if orders is None else orders.take(pa.array(rows))
         writes = LastWrites.of(codes, orders, deletes) if soft else None
-        return cls(rows, taken, deletes[rows], len(code) - len(rows), writes)
+        return cls(rows, taken, deletes[rows], ranked.astype(np.int64), writes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class LastWrites:
         """The rows of the writes; -1 for those that are late against these ``orders`` of the table's rows."""
         if self.orders is None:
             return self.rows
-        return np.where(_flags(pc.less(self.orders, orders)), -1, self.rows)
+        return np.where(flags_of(pc.less(self.orders, orders)), -1, self.rows)
 
 
 def _in_order(code: NDArray[np.int64], orders: pa.Array) -> NDArray[np.bool_]:
@@ -92,7 +97,7 @@ def _in_order(code: NDArray[np.int64], orders: pa.Array) -> NDArray[np.bool_]:
     return flags
 
 
-def _flags(values: pa.Array) -> NDArray[np.bool_]:
+def flags_of(values: pa.Array) -> NDArray[np.bool_]:
     """Flags as numpy has them; false for null."""
     flags: NDArray[np.bool_] = values.fill_null(False).to_numpy(zero_copy_only=False)
     return flags
@@ -215,7 +220,7 @@ class TableRows:
         flags = np.zeros(len(self.of_key), np.bool_)
         for hits in self.found:
             if hits.deleted is not None:
-                flags[hits.codes] = _flags(hits.deleted)
+                flags[hits.codes] = flags_of(hits.deleted)
         return flags
 
 
@@ -255,7 +260,7 @@ def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Fou
     )
     remembers = latest.orders is not None and latest.writes is None
     gone = latest.rows[removes] if remembers else latest.rows[:0]
-    dead = _dead(table.found, ~late & ~ignored)
+    dead = dead_rows(table.found, ~late & ~ignored)
     return Settled(_live(latest, live, last_writes, table), np.sort(gone), counts, dead, table)
 
 
@@ -271,7 +276,7 @@ def _live(latest: Latest, live: NDArray[np.bool_], writes: NDArray[np.int64], ta
     return LiveRows(rows[codes], codes, deleted, from_table)
 
 
-def _dead(found: Iterable[Found], replaced: NDArray[np.bool_]) -> dict[str, NDArray[np.int64]]:
+def dead_rows(found: Iterable[Found], replaced: NDArray[np.bool_]) -> dict[str, NDArray[np.int64]]:
     """The positions of the rows whose key is flagged as ``replaced``, by file."""
     dead: dict[str, list[NDArray[np.int64]]] = {}
     for hits in found:
@@ -285,7 +290,7 @@ def _unchanged(latest: Latest, table: TableRows) -> NDArray[np.bool_]:
     """Flags the keys of which a delete says nothing new."""
     if latest.orders is None:
         return (table.of_key < 0) | table.deleted()
-    return table.deleted() & _flags(pc.equal(table.orders(), latest.orders))
+    return table.deleted() & flags_of(pc.equal(table.orders(), latest.orders))
 
 
 def _late(latest: Latest, found_rows: Iterable[Found]) -> NDArray[np.bool_]:
@@ -295,5 +300,5 @@ def _late(latest: Latest, found_rows: Iterable[Found]) -> NDArray[np.bool_]:
         return late
     for hits in found_rows:
         newer = pc.greater(hits.orders, latest.orders.take(pa.array(hits.codes)))
-        late[hits.codes[_flags(newer)]] = True
+        late[hits.codes[flags_of(newer)]] = True
     return late

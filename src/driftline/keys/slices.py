@@ -5,11 +5,11 @@ Of a slice only the columns that are asked for are read here; tasks make the row
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from driftline.errors import DataError
 from driftline.keys.stored import StoredRows
 from driftline.write import BatchFolder, PartTasks, Reported, RowTasks, SetAside
 from driftline.write.positions import CHANGED, ROW_ID
-from driftline.write.run import number_and_attempt
+from driftline.write.run import RowMaker, number_and_attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +39,18 @@ class RowSlice:
     name: str
     rows: int
     size: int
+
+
+# Slices of which rows live, each with the file that names these.
+LiveParts: TypeAlias = "Sequence[tuple[RowSlice, str]]"
+
+
+class LiveRowMaker(Protocol):
+    """The way in which rows of a table are made of a batch."""
+
+    def maker(self, slices: Slices, parts: LiveParts) -> RowMaker[int]:
+        """The maker of the rows that live of each part; it is sent to tasks."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,7 @@ class Slices:
         return pa.concat_tables(_columns(self.folder, part, names) for part in self.parts)
 
     def tasks(
-        self, spark: SparkSession, live: pa.Table, rows: RowsOf, left: RowsLeft | None = None
+        self, spark: SparkSession, live: pa.Table, rows: LiveRowMaker, left: RowsLeft | None = None
     ) -> PartTasks:
         """Tasks that make the rows that are ``live``: their numbers in its column ``row``, ascending, and
         what ``rows`` makes them of. ``left``: rows of the table that they write anew.
@@ -81,7 +93,8 @@ class Slices:
             most = spark.sparkContext.defaultParallelism if left.size > _ALONE else 1
             shares = left.shares(max(len(live_parts), most))
             sizes = [sum(both) for both in zip_longest(sizes, (share.size for share in shares), fillvalue=0)]
-        return PartTasks(spark, sizes, _LiveRows(self.folder, live_parts, rows, shares))
+        maker = rows.maker(self, live_parts)
+        return PartTasks(spark, sizes, _WithRowsLeft(maker, len(live_parts), shares) if shares else maker)
 
     def _live_parts(self, live: pa.Table) -> list[tuple[RowSlice, str]]:
         """The slices with rows that are ``live``, each with the file that names them."""
@@ -112,6 +125,10 @@ class RowsOf:
     columns: Mapping[str, int]
     stored: StoredRows | None = None
 
+    def maker(self, slices: Slices, parts: LiveParts) -> RowMaker[int]:
+        """The maker of rows of which each is one of the batch, or keeps the table's values."""
+        return _LiveRows(slices.folder, parts, self)
+
     def kept(self, live: pa.Table) -> pa.Table | None:
         """The rows of the table whose values stay."""
         if self.stored is None:
@@ -132,10 +149,15 @@ class RowsOf:
             )
         for name, column in self.columns.items():
             rows = rows.set_column(column, rows.schema.field(column), live[name].combine_chunks())
-        if ROW_ID in live.column_names:
-            rows = rows.append_column(ROW_ID, live[ROW_ID].combine_chunks())
-            rows = rows.append_column(CHANGED, pa.nulls(len(rows), pa.int64()))
+        return with_row_ids(rows, live)
+
+
+def with_row_ids(rows: pa.RecordBatch, live: pa.Table) -> pa.RecordBatch:
+    """Rows with their ids in the table, if ``live`` has them: the commit that writes them changes them."""
+    if ROW_ID not in live.column_names:
         return rows
+    rows = rows.append_column(ROW_ID, live[ROW_ID].combine_chunks())
+    return rows.append_column(CHANGED, pa.nulls(len(rows), pa.int64()))
 
 
 def _write(folder: BatchFolder, rows: Iterable[pa.RecordBatch]) -> RowSlice | None:
@@ -169,27 +191,34 @@ def _of_table(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class _LiveRows:
-    """Makes the rows of slices that live. ``parts``: each slice, with the file that names its rows; ``left``:
-    rows of the table, in shares of which each task writes one anew.
-    """
+class _WithRowsLeft:
+    """Makes rows of ``parts`` slices, and beside each a share of the rows that tasks write anew."""
 
-    folder: BatchFolder
-    parts: Sequence[tuple[RowSlice, str]]
-    rows_of: RowsOf
-    left: Sequence[RowsLeft] = ()
+    maker: RowMaker[int]
+    parts: int
+    left: Sequence[RowsLeft]
 
     def rows(self, number: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
         """Yield the rows of one task."""
-        del set_aside
-        if number < len(self.parts):
-            yield from self._of_slice(*self.parts[number])
+        if number < self.parts:
+            yield from self.maker.rows(number, set_aside)
         if number < len(self.left):
             yield from self.left[number].read()
         return Reported(None)
 
-    def _of_slice(self, part: RowSlice, live_file: str) -> Iterator[pa.RecordBatch]:
-        """The rows that live of one slice."""
+
+@dataclass(frozen=True, slots=True)
+class _LiveRows:
+    """Makes the rows of slices that live. ``parts``: each slice, with the file that names its rows."""
+
+    folder: BatchFolder
+    parts: LiveParts
+    rows_of: RowsOf
+
+    def rows(self, number: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
+        """Yield the rows that live of one slice."""
+        del set_aside
+        part, live_file = self.parts[number]
         with self.folder.open(live_file) as file:
             named = pa.ipc.open_file(file).read_all()
         live, kept, taken = named["row"].to_numpy(), self.rows_of.kept(named), 0
@@ -206,3 +235,4 @@ class _LiveRows:
                     yield self.rows_of.made(rows, of_batch, some)
                     taken += count
                 begin += batch.num_rows
+        return Reported(None)

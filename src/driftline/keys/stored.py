@@ -172,7 +172,7 @@ def _leaves(type_: Primitive, stored: pa.Array, where: str) -> pa.Array:
     if type_ == VARIANT or (pa.types.is_string(target) and not is_text):
         raise DataError(
             f"{where}: a {type_} is stored there as {stored.type}, which cannot be copied to another file",
-            "drop the column, or set the table's deletes to hard",
+            "drop the column, or make the table with deletes = hard and merge = replace",
         )
     return stored.cast(target)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from driftline.core.columns.folding import TEMPORARY, FieldSite, Resolution
 from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey, table_property
+from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIND, RowKey, table_property
 from driftline.core.schema.definition import KEY_PROPERTY, Definition
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.types import Path, Primitive, Schema
@@ -155,6 +155,7 @@ def check_definition(table: str, before: Definition, after: Definition) -> None:
     gone = [spelled_path(column.path) for column in needed if column.field.id not in ids_after]
     for kind, needs in (
         (ORDER_KIND, settings.order_by),
+        (ORDERS_KIND, settings.order_by),
         (DELETED_KIND, settings.deletes == before.known_by.deletes),
     ):
         column = own_column(before.schema.struct, kind)

@@ -21,7 +21,14 @@ from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.conversions import NUMBERS
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.policies.by_kind import MOMENTS, order_kind
-from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey, table_property
+from driftline.core.planning.row_key import (
+    DELETED_KIND,
+    ORDER_KIND,
+    ORDERS_KIND,
+    RowKey,
+    check_merge,
+    table_property,
+)
 from driftline.core.schema.definition import (
     DELETES_PROPERTY,
     KEY_PROPERTY,
@@ -67,6 +74,7 @@ class KeyChange:
         """The change from one definition to another. Raises DataError for one that is not possible."""
         change = cls(table, _known(before), _known(after))
         was, now = change.before, change.after
+        check_merge(table, was, now)
         if was is None or now is None:
             return change
         for property_, old, new in (
@@ -99,21 +107,22 @@ class KeyChange:
         if was is not None and now is None:
             properties = {key: value for key, value in after.properties.items() if key not in ROW_KEY}
             after = replace(after, properties=properties)
-        column = own_column(after.schema.struct, ORDER_KIND)
-        if was is None or not was.order_by or (now is not None and now.order_by) or column is None:
+        if was is None or not was.order_by or (now is not None and now.order_by):
             return after
-        if (use := after.use_of(column)) is not None:
-            raise DataError(
-                f"{self.table}: {column.name} cannot be dropped: {use.why}", f"{use.way_out} first"
-            )
-        fields = tuple(f for f in after.schema.struct.fields if f is not column)
+        columns = [own_column(after.schema.struct, kind) for kind in (ORDER_KIND, ORDERS_KIND)]
+        for column in columns:
+            if column is not None and (use := after.use_of(column)) is not None:
+                raise DataError(
+                    f"{self.table}: {column.name} cannot be dropped: {use.why}", f"{use.way_out} first"
+                )
+        fields = tuple(f for f in after.schema.struct.fields if f not in columns)
         return replace(after, schema=replace(after.schema, struct=Struct(fields)))
 
 
 def _known(definition: Definition) -> RowKey | None:
-    key, order_by, deletes = definition.known_by
+    key, order_by, deletes, merge = definition.known_by
     try:
-        return RowKey.of(key, order_by if key else "", "", deletes=deletes)
+        return RowKey.of(key, order_by if key else "", "", deletes=deletes, merge=merge)
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -20,8 +20,9 @@ class Source(ABC):
 
     ``files``: theirs, where they are; ``names``: the names of files that were copied or unpacked before, as a
     person used them, and ``originals``: the versions of those. ``columns``: those that the source fills
-    itself. ``in_order``: tasks make the rows in the order of the records. ``conf``: settings of the Spark
-    session that reading it needs.
+    itself. ``in_order``: tasks make the rows in the order of the records. ``tells_absent``: a record that
+    lacks a field is told from one that has null there. ``conf``: settings of the Spark session that reading
+    it needs.
     """
 
     files: Sequence[str] = ()
@@ -29,6 +30,7 @@ class Source(ABC):
     originals: Mapping[str, Stamp] | None = None
     columns: Sequence[Field] = ()
     in_order: bool = True
+    tells_absent: bool = True
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
     @abstractmethod

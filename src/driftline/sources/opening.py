@@ -19,7 +19,7 @@ from driftline.sources.base import Source
 from driftline.sources.column_files import ColumnFiles
 from driftline.sources.files import Stamp, expand, stamps
 from driftline.sources.frames import TypedFrames, with_texts
-from driftline.sources.given import paths_or_rows
+from driftline.sources.given import is_pandas, is_table, paths_or_rows
 from driftline.sources.hive import PathTexts, path_texts
 from driftline.sources.in_memory import written
 from driftline.sources.json_files import JsonFiles
@@ -59,7 +59,8 @@ def opened(
     room = place_of(spark, shared)
     if rows is not None:
         with told_where(spark, room), written(rows, room) as readers:
-            yield ColumnFiles(spark=spark, found=readers, in_order=len(readers) < 2)
+            has_columns = is_pandas(rows) or is_table(rows)
+            yield ColumnFiles(spark=spark, found=readers, in_order=len(readers) < 2, tells_absent=has_columns)
         return
     kind, given = expand(paths, format, shared)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):

@@ -16,8 +16,9 @@ from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.planning.row_key import RowKey
+from driftline.errors import DataError
 from driftline.verify.changes import ChangeReader, NoChange, Order
-from driftline.verify.comparison import Comparison, allow_depth
+from driftline.verify.comparison import TEXTS, Comparison, allow_depth
 from driftline.verify.difference import shown
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.left import ExtraRows, MissingRecords, apart, listed, order, packed, unpacked
@@ -107,7 +108,16 @@ class KeyedFold:
     def verdict(
         self, reads: RDD[Read], stored: RDD[dict[str, Any]], quarantined: RDD[bytes] | None
     ) -> Verdict:
-        """Compare the latest change of each key with the table's rows."""
+        """Compare the latest change of each key with the table's rows.
+
+        Raises DataError for a format of which nulls are not read, where these tell what a patch empties.
+        """
+        if self.row_key.patch and self.comparison.terms.fmt not in TEXTS:
+            raise DataError(
+                "records of a table with merge = patch are checked from JSON and CSV alone: of other sources "
+                "nulls are not read apart from absent fields",
+                "verify the table from its JSON or CSV files",
+            )
         tasks = max(1, reads.getNumPartitions(), stored.getNumPartitions())
         changes = reads.mapPartitions(self.changes)
         if quarantined is None:
@@ -202,6 +212,7 @@ class KeyedFold:
         for _, group in groupby(keyed, lambda x: x[0][:2]):
             stored: list[bytes] = []
             latest: SourceChange | None = None
+            record: Any = None
             n = 0
             for key, value in group:
                 if key[2] == _TALLY:
@@ -213,17 +224,24 @@ class KeyedFold:
                     tally.records += 1
                     tally.overtaken += latest is not None
                     latest = value
+                    if self.row_key.patch:
+                        record = None if value.deletes else _patched(record, unpacked(value.payload))
             rows = [unpacked(row) for row in stored]
             if latest is not None:
-                self._compare(latest, rows, n, tally)
+                if not self.row_key.patch:
+                    record = unpacked(latest.payload)
+                self._compare(latest, record, rows, n, tally)
             elif rows and self.comparison.terms.exactly:
                 tally.has_too_many(ExtraRows(n, shown(rows[0]), "the table", 0))
         yield tally
 
     def _compare(
-        self, latest: SourceChange, rows: Sequence[Mapping[str, Any]], n: int, tally: FoldTally
+        self, latest: SourceChange, record: Any, rows: Sequence[Mapping[str, Any]], n: int, tally: FoldTally
     ) -> None:
-        """Count a key's latest change, of which the table has ``n`` rows, the first of them in ``rows``."""
+        """Count a key's latest change, after which its row has to hold the ``record``.
+
+        The table has ``n`` rows of the key, the first of them in ``rows``.
+        """
         if latest.deletes:
             if n:
                 tally.misses(latest.missing("it deletes its row, and the table has one"))
@@ -232,7 +250,7 @@ class KeyedFold:
         elif n != 1:
             tally.misses(latest.missing(f"the table has {n} rows of its key" if n else "its key has no row"))
         else:
-            found = apart(self.comparison.meeting, rows[0], unpacked(latest.payload))
+            found = apart(self.comparison.meeting, rows[0], record)
             # A list without a value leaves nothing in a row that is older than the list's column.
             if all(d.unproven for d in found):
                 tally.found += 1
@@ -242,6 +260,18 @@ class KeyedFold:
     def _reader(self) -> ChangeReader:
         meeting = self.comparison.meeting
         return ChangeReader.of(self.row_key, meeting.record, meeting.settings)
+
+
+def _patched(value: Any, patch: Any) -> Any:
+    """A value that a patch changes: objects key by key, all else is replaced.
+
+    >>> _patched({"a": 1, "b": {"c": 1, "d": [1]}}, {"a": None, "b": {"d": [2]}})
+    {'a': None, 'b': {'c': 1, 'd': [2]}}
+    """
+    if not isinstance(patch, dict):
+        return patch
+    before = value if isinstance(value, dict) else {}
+    return {**before, **{key: _patched(before.get(key), inner) for key, inner in patch.items()}}
 
 
 def _sorted(keyed: RDD[_Keyed], tasks: int) -> RDD[_Keyed]:

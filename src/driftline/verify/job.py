@@ -157,7 +157,7 @@ def verify(
     table with a key, what the latest record of each key says, where the files came in this order.
 
     ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
-    by path.
+    by path. Raises DataError where `KeyedFold.verdict` does.
     """
     properties, dialect = table.properties, CsvDialect.of(table.properties)
     # A task has a working directory of its own.

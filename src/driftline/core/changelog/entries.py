@@ -10,7 +10,7 @@ from typing import Any
 from driftline.core.changelog.record import ChangeRecord, Rule
 from driftline.core.changes import ColumnChange, DropColumn, WidenColumn, details, diff
 from driftline.core.changes.text import direction
-from driftline.core.schema.definition import SOFT, Definition
+from driftline.core.schema.definition import PATCH, SOFT, Definition
 from driftline.core.schema.partitioning import PartitionField, SortExpression, SortKey
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
@@ -162,11 +162,16 @@ def sort_text(version: Version) -> list[str]:
 
 def key_text(version: Version) -> list[str]:
     """The fields by which the table knows and orders its rows."""
-    key, order_by, deletes = version.definition.known_by
+    key, order_by, deletes, merge = version.definition.known_by
     if not key:
         return []
     order = [f"the latest by {order_by}"] if order_by else []
-    return [key, *order, *(["soft deletes"] if deletes == SOFT else [])]
+    return [
+        key,
+        *order,
+        *(["soft deletes"] if deletes == SOFT else []),
+        *(["patches"] if merge == PATCH else []),
+    ]
 
 
 def partition_field(definition: Definition, f: PartitionField) -> str:

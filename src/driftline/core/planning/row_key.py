@@ -9,16 +9,31 @@ from dataclasses import dataclass
 from driftline.core.planning.condition import MESSAGE_KEY, Condition, asks_for_null, paths_of
 from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
-from driftline.core.schema.definition import DELETES_PROPERTY, HARD, KEY_PROPERTY, ORDER_PROPERTY, SOFT
+from driftline.core.schema.definition import (
+    DELETES_PROPERTY,
+    HARD,
+    KEY_PROPERTY,
+    MERGE_PROPERTY,
+    ORDER_PROPERTY,
+    PATCH,
+    REPLACE,
+    SOFT,
+)
 from driftline.core.schema.naming import METADATA
-from driftline.core.schema.types import BOOLEAN, STRING, Field, Path
-from driftline.errors import UsageError
+from driftline.core.schema.types import BOOLEAN, STRING, Field, Map, Path
+from driftline.errors import DataError, UsageError
 
 ORDER_KIND = "order"
 ORDER_COLUMN = Field(
     "_order",
     STRING,
     doc=f"{METADATA}{ORDER_KIND}\nthe order of the row's latest change, as a text that sorts",
+)
+ORDERS_KIND = "order_fields"
+ORDERS_COLUMN = Field(
+    "_order_fields",
+    Map(STRING, STRING),
+    doc=f"{METADATA}{ORDERS_KIND}\nthe order of fields that are older than the row, or null, by path",
 )
 
 DELETED_KIND = "deleted"
@@ -34,8 +49,9 @@ DELETED_COLUMN = Field(
 class RowKey:
     """The fields by which a table knows its rows; the latest change by ``order_by`` counts, else the last to
     arrive. A record for which ``delete_when`` is true deletes its row, and with an order that is remembered
-    for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. A capture keeps
-    ``cache`` bytes of the table's keys in memory.
+    for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. With ``patch`` a
+    record changes only the fields of its row that it has. A capture keeps ``cache`` bytes of the table's keys
+    in memory.
     """
 
     key: tuple[Path, ...]
@@ -43,21 +59,24 @@ class RowKey:
     delete_when: Condition | None = None
     delete_memory: int = 7 * 86_400
     soft: bool = False
+    patch: bool = False
     cache: int = 256 * 2**20
 
     @classmethod
     def of(
         cls,
         key: str,
-        order_by: str,
-        delete_when: str,
+        order_by: str = "",
+        delete_when: str = "",
         delete_memory: str = "7d",
         deletes: str = HARD,
-        cache: str = "256mb",
+        merge: str = REPLACE,
+        key_cache: str = "256mb",
     ) -> RowKey | None:
         """Read the settings; None without a key. Raises ValueError."""
+        soft, patch = deletes == SOFT, merge == PATCH
         if not key:
-            given = {"order_by": order_by, "delete_when": delete_when, "deletes": deletes == SOFT}
+            given = {"order_by": order_by, "delete_when": delete_when, "deletes": soft, "merge": patch}
             if needless := [name for name, value in given.items() if value]:
                 raise ValueError(f"{needless[0]} needs a key")
             return None
@@ -67,9 +86,11 @@ class RowKey:
                 raise ValueError(f"{spelled_path(path)} is named twice")
             if set(path) & {"element", "value"}:
                 raise ValueError(f"{spelled_path(path)}: no key or order is inside a list or a map")
+        if soft and patch:
+            raise ValueError("deletes = soft does not go with merge = patch")
         condition = parse_condition(delete_when) if delete_when else None
-        span, soft = parse_span(delete_memory), deletes == SOFT
-        return cls(keys, orders, condition, span, soft, parse_size(cache))
+        span, cache = parse_span(delete_memory), parse_size(key_cache)
+        return cls(keys, orders, condition, span, soft, patch, cache)
 
     @property
     def remembers(self) -> bool:
@@ -91,8 +112,10 @@ class RowKey:
     @property
     def columns(self) -> dict[str, Field]:
         """The columns of the table's own that its rows have, by kind."""
-        order = {ORDER_KIND: ORDER_COLUMN} if self.order_by else {}
-        return order | ({DELETED_KIND: DELETED_COLUMN} if self.soft else {})
+        orders = {ORDER_KIND: ORDER_COLUMN, ORDERS_KIND: ORDERS_COLUMN} if self.order_by else {}
+        if not self.patch:
+            orders.pop(ORDERS_KIND, None)
+        return orders | ({DELETED_KIND: DELETED_COLUMN} if self.soft else {})
 
     @property
     def roles(self) -> dict[Path, str]:
@@ -146,14 +169,28 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
         (KEY_PROPERTY, "key", ""),
         (ORDER_PROPERTY, "order_by", ""),
         (DELETES_PROPERTY, "deletes", HARD),
+        (MERGE_PROPERTY, "merge", REPLACE),
     ):
         kept = now.get(name) or default
         if name in requested and (requested[name] or default) != kept:
             has = f"{flag} = {kept!r}" if kept else f"no {flag}"
             raise UsageError(
                 f"{table} has {has}, and a batch does not change that",
-                f"driftline alter {table_property(table, name, requested[name])}",
+                _MERGE_STAYS
+                if name == MERGE_PROPERTY
+                else f"driftline alter {table_property(table, name, requested[name])}",
             )
+
+
+_MERGE_STAYS = "make another table with it, from the same source"
+
+
+def check_merge(table: str, before: RowKey | None, after: RowKey | None) -> None:
+    """Raise DataError where a table that exists would merge its rows in another way."""
+    merges = before is not None and before.patch
+    if after is not None and after.patch != merges:
+        has = PATCH if merges else REPLACE
+        raise DataError(f"{table} has merge = {has!r}, which is set when a table is made", _MERGE_STAYS)
 
 
 def table_property(table: str, name: str, value: str) -> str:

@@ -13,14 +13,18 @@ DISTRIBUTION = "write.distribution-mode"
 KEY_PROPERTY = "driftline.key"
 ORDER_PROPERTY = "driftline.order-by"
 DELETES_PROPERTY = "driftline.deletes"
+MERGE_PROPERTY = "driftline.merge"
 ROW_KEY = (
     KEY_PROPERTY,
     ORDER_PROPERTY,
     DELETES_PROPERTY,
+    MERGE_PROPERTY,
     "driftline.delete-when",
     "driftline.delete-memory",
+    "driftline.key-cache",
 )  # settings that come and go with the key
 HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
+REPLACE, PATCH = "replace", "patch"  # what a record does to its row: is it, or changes fields of it
 WITH_VECTORS = 3  # the version of Iceberg's format that removes rows by deletion vectors
 
 
@@ -44,14 +48,15 @@ class RowsKnownBy(NamedTuple):
     key: str
     order_by: str
     deletes: str
+    merge: str
 
 
 def known_by(properties: Mapping[str, str]) -> RowsKnownBy:
     """The settings among a table's properties by which it knows its rows."""
-    key, order, deletes = (
-        properties.get(name, "") for name in (KEY_PROPERTY, ORDER_PROPERTY, DELETES_PROPERTY)
+    key, order, deletes, merge = (
+        properties.get(name, "") for name in (KEY_PROPERTY, ORDER_PROPERTY, DELETES_PROPERTY, MERGE_PROPERTY)
     )
-    return RowsKnownBy(key, order, (deletes or HARD) if key else "")
+    return RowsKnownBy(key, order, (deletes or HARD) if key else "", (merge or REPLACE) if key else "")
 
 
 def forgets_deletes(before: Mapping[str, str], after: Mapping[str, str]) -> bool:

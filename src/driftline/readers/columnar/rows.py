@@ -18,6 +18,7 @@ from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Path, Schema, Struct, dotted
+from driftline.keys.presence import PRESENCE, presence_of_rows
 from driftline.observe.arrow import ArrowObserver, shape_of
 from driftline.observe.observation import REASONS, MalformedRecord, Observation, merge_observations
 from driftline.observe.refused import first_conflicts, having
@@ -224,12 +225,16 @@ class OpenRows:
 
 def table_rows(converter: Converter, parts: Sequence[FedRows], struct: Struct) -> pa.RecordBatch:
     """Convert the accepted rows. Raises Diverged if the table's columns do not take a value."""
+    accepted = _joined([part.accepted for part in parts])
     try:
-        rows = converter.of_arrow(_joined([part.accepted for part in parts]), struct, json=False)
+        rows = converter.of_arrow(accepted, struct, json=False)
     except Lost as error:
         raise Diverged from error
     flags = [part.deletes for part in parts if part.deletes is not None]
-    return flagged(rows, pa.concat_arrays(flags) if flags else None)
+    rows, row_key = flagged(rows, pa.concat_arrays(flags) if flags else None), converter.settings.row_key
+    if row_key is not None and row_key.patch:
+        rows = rows.append_column(PRESENCE, presence_of_rows(accepted, struct))
+    return rows
 
 
 def small_together(rows: Iterable[Rows]) -> Iterator[Sequence[Rows]]:

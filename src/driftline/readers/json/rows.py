@@ -27,6 +27,7 @@ from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Struct
 from driftline.core.values.parse import parse
+from driftline.keys.presence import PRESENCE, presence_of_lines
 from driftline.observe.decoder import FieldDecoders
 from driftline.observe.expect import ExpectedField, foreseen
 from driftline.observe.json_lines import JsonObserver, LineNumbers, Looked, Why
@@ -220,11 +221,14 @@ class LineTask:
                 raise Diverged
             self._learnt = observer.learnt
         made = self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
-        if (deletes := accepted.deletes) is None:
-            yield from made
-            return
+        row_key, deletes = self._make.settings.row_key, accepted.deletes
         for rows, places in made:
-            yield flagged(rows, deletes.take(pa.array(places, pa.int64()))), places
+            if deletes is not None:
+                rows = flagged(rows, deletes.take(pa.array(places, pa.int64())))
+            if row_key is not None and row_key.patch:
+                present = presence_of_lines(accepted.lines[place] for place in places)
+                rows = rows.append_column(PRESENCE, present)
+            yield rows, places
 
     def observed(self) -> Observation:
         """The observation of the lines since the last call."""

@@ -1,0 +1,54 @@
+"""Fields that patches cannot merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from driftline.core.planning.shape import FieldShape, RecordShape
+from driftline.core.schema.naming import by_key
+from driftline.core.schema.types import VARIANT, List, Map, Path, Struct, Type, peel
+
+
+def not_mergeable(struct: Struct, shape: RecordShape, mark: str) -> tuple[Path, str] | None:
+    """The first field that patches cannot merge, and why; None if there is none.
+
+    An object also goes into the column of its field's lists, where it looks as a list of one object does. And
+    a variant is one value, objects in it too.
+
+    Args:
+        struct: the columns of the table.
+        shape: what a batch has.
+        mark: the prefix of docs.
+    """
+    return next(_found(struct, [shape], mark, ()), None)
+
+
+def _found(
+    struct: Struct, shapes: Sequence[RecordShape], mark: str, parent: Path
+) -> Iterator[tuple[Path, str]]:
+    for key, columns in by_key(struct.fields, mark).items():
+        shapes_of_field = [shape.fields[key] for shape in shapes if key in shape.fields]
+        yield from _in_field([c.type for c in columns], shapes_of_field, mark, (*parent, key))
+
+
+def _in_field(
+    types: Sequence[Type], shapes: Sequence[FieldShape], mark: str, path: Path
+) -> Iterator[tuple[Path, str]]:
+    if VARIANT in types:
+        yield path, "is a variant"
+    objects = [profile for shape in shapes for facet, profile in shape.facets.items() if not facet.dim]
+    records = [profile.record for profile in objects if profile.record is not None]
+    values = [profile.value for profile in objects if profile.value is not None]
+    is_object = bool(records or values or any(map(_has_fields, types)))
+    if is_object and any(isinstance(t, List) and _has_fields(peel(t)[1]) for t in types):
+        yield path, "has both objects and lists of objects, which share a column"
+    for type_ in types:
+        if isinstance(type_, Struct):
+            yield from _found(type_, records, mark, path)
+    of_maps = [t.value for t in types if isinstance(t, Map)]
+    if of_maps:
+        yield from _in_field(of_maps, values, mark, (*path, "value"))
+
+
+def _has_fields(type_: Type) -> bool:
+    return isinstance(type_, (Struct, Map))

@@ -1,0 +1,255 @@
+"""The merge of patches into one row, as RFC 7396 has it, in whatever order they come.
+
+An absent key keeps the field, null empties it. Objects are merged key by key, everything else is replaced.
+Values are not known here, only which change each of them is from.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from driftline.core.planning.rest import step, steps
+
+# A change's word on a field: null (0), a value that is no object (1), or an object's fields.
+Presence: TypeAlias = "int | Mapping[str, Presence]"
+Ranks: TypeAlias = "Callable[[str | None], int]"  # of an order, or of a row's own, None
+NULL, VALUE = 0, 1
+
+# The source of all of a field, or an object that several changes have made.
+Node: TypeAlias = "int | PatchedField"
+
+ROW = 0  # the source of values that the table's row has; those of changes count from 1
+NOTHING = -1  # the source of a value that is gone
+_NEVER = -1  # a rank before all changes
+_OBJECT = "."  # behind a path: the order of the change that made an object of it, if its fields tell less
+
+
+class FieldOrder(NamedTuple):
+    """A field whose order a row may have to keep: its ``path``, and the ``source`` of its value. ``always``:
+    also where the row has the same order; ``kept_before``: only if the row has kept one.
+    """
+
+    path: str
+    source: int
+    always: bool = False
+    kept_before: bool = False
+
+
+@dataclass(slots=True)
+class PatchedField:
+    """A field after some changes.
+
+    ``written``: the rank of the last change to null or to a value that is no object, ``source`` that change.
+    ``objects``: the changes since then that had an object, each with its rank; ``fields``: those of the
+    object; ``emptied``: some of them may be gone.
+    """
+
+    written: int = _NEVER
+    source: int = NOTHING
+    null: bool = True
+    objects: dict[int, int] = field(default_factory=dict)
+    fields: dict[str, PatchedField] = field(default_factory=dict)
+    emptied: bool = False
+
+    def write(self, presence: Presence, rank: int, source: int) -> None:
+        """Merge a change; of equal ranks the later call counts."""
+        if rank < self.written:
+            return
+        if isinstance(presence, int):
+            self._forget(rank)
+            self.written, self.source, self.null = rank, source, presence == NULL
+            return
+        self.objects[source] = rank
+        for key, member in presence.items():
+            self.at(key).write(member, rank, source)
+
+    def at(self, key: str) -> PatchedField:
+        """A field of the object; a new one if it has none of this key."""
+        found = self.fields.get(key)
+        if found is None:
+            found = self.fields[key] = PatchedField()
+        return found
+
+    def member(self, key: str) -> Node | None:
+        """A field of the object: its source, or what several have made of it; None without one."""
+        member = self.fields.get(key)
+        return None if member is None else member if member.objects else member.source
+
+    @property
+    def rest(self) -> int:
+        """The source of the object's fields that no change has: there they are null, or defaults."""
+        if ROW in self.objects and not self.emptied:
+            return ROW
+        return max((source for source in self.objects if source != ROW), default=NOTHING)
+
+    @property
+    def latest(self) -> int:
+        """The source of what is no field of the object."""
+        return max(self.objects, key=self.objects.__getitem__) if self.objects else self.source
+
+    def orders(self, path: str = "") -> Iterator[FieldOrder]:
+        """The orders from which `of_row` makes this again."""
+        if path and self.written != _NEVER:
+            yield FieldOrder(path, self.source, self.null or bool(self.objects))
+        if path and self.objects:
+            source = self.latest
+            if not self.fields:
+                yield FieldOrder(path + _OBJECT, source)
+            elif self.objects[source] > max(f.rank for f in self.fields.values()):
+                yield FieldOrder(path + _OBJECT, source, always=True)
+            elif source == ROW:
+                yield FieldOrder(path + _OBJECT, source, always=True, kept_before=True)
+        for key, member in self.fields.items():
+            yield from member.orders(step(path, key))
+
+    @property
+    def rank(self) -> int:
+        """The rank of the last change."""
+        return max(self.written, *self.objects.values()) if self.objects else self.written
+
+    def _forget(self, rank: int) -> bool:
+        """Drop what changes up to a rank have made; true if something is left."""
+        self.emptied = True
+        if self.written <= rank:
+            self.written, self.source, self.null = _NEVER, NOTHING, True
+        if self.objects:
+            self.objects = {source: own for source, own in self.objects.items() if own > rank}
+            self.fields = {key: member for key, member in self.fields.items() if member._forget(rank)}
+        return self.written != _NEVER or bool(self.objects)
+
+
+@dataclass(slots=True)
+class _Orders:
+    """The orders that a row keeps, as a tree. ``own``: of a field's last value; ``object``: of its object."""
+
+    own: str | None = None
+    object: str | None = None
+    fields: dict[str, _Orders] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, orders: Mapping[str, str]) -> _Orders:
+        """Read the orders by path."""
+        root = cls()
+        for path, order in orders.items():
+            node, is_object = root, path.endswith(_OBJECT)
+            for key in steps(path.removesuffix(_OBJECT)):
+                node = node.fields.setdefault(str(key), cls())
+            if is_object:
+                node.object = order
+            else:
+                node.own = order
+        return root
+
+
+_NO_ORDERS = _Orders()
+
+
+def of_row(presence: Presence, orders: Mapping[str, str], rank: Ranks) -> PatchedField:
+    """A row of the table as its changes have left it.
+
+    ``presence``: its values that are not null; ``orders``: those that it keeps beside its own, by path;
+    ``rank``: of an order, or of the row's own, None.
+    """
+    row = PatchedField()
+    _read(row, presence, _Orders.of(orders) if orders else _NO_ORDERS, rank)
+    row.objects[ROW] = rank(None)
+    return row
+
+
+def _read(node: PatchedField, presence: Presence | None, orders: _Orders, rank: Ranks) -> int:
+    """Fill a field; returns the rank of its last change."""
+    is_object = isinstance(presence, Mapping) or (presence is None and bool(orders.fields))
+    if not is_object or orders.own is not None:
+        node.written, node.source, node.null = rank(orders.own), ROW, presence != VALUE
+    if not is_object:
+        return node.written
+    inside = presence if isinstance(presence, Mapping) else {}
+    latest = _NEVER if orders.object is None else rank(orders.object)
+    for key in dict.fromkeys((*inside, *orders.fields)):
+        latest = max(latest, _read(node.at(key), inside.get(key), orders.fields.get(key, _NO_ORDERS), rank))
+    node.objects[ROW] = rank(None) if latest == _NEVER else latest
+    return node.objects[ROW]
+
+
+class StoredRow(NamedTuple):
+    """A row of a table: ``presence``, its values that are not null; its order, and those of older fields."""
+
+    presence: Presence
+    order: str = ""
+    orders: Mapping[str, str] = {}
+
+
+class Patches(NamedTuple):
+    """Changes of a row in their order: their presences, None of one that deletes, and their orders, if they
+    have some. ``floor``: the order of a delete before them that the table remembers.
+    """
+
+    presences: Sequence[Presence | None]
+    orders: Sequence[str] = ()
+    floor: str | None = None
+
+    def rank_of(self, row: StoredRow) -> Ranks:
+        """The ranks of a row's orders among those of the changes."""
+        return _Ranks(row.order, self)
+
+
+def merged(row: StoredRow | None, patches: Patches) -> PatchedField:
+    """Merge changes into a row; their sources are numbers from 1 on."""
+    root = PatchedField() if row is None else of_row(row.presence, row.orders, patches.rank_of(row))
+    late = 0
+    if patches.floor is not None:
+        root.write(NULL, 1, NOTHING)
+        late = bisect_left(patches.orders, patches.floor)
+    for number, presence in enumerate(patches.presences[late:], 1 + late):
+        if presence is None:
+            root.write(NULL, _rank(number), NOTHING)
+        else:
+            root.write(presence, _rank(number), number)
+    return root
+
+
+def _rank(number: int) -> int:
+    """The rank of a change; each has one before it for the row's fields, the first two for a delete."""
+    return 2 * number + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranks:
+    """The ranks of a row's orders among those of changes, which win where they are equal."""
+
+    order: str
+    patches: Patches
+
+    def __call__(self, order: str | None) -> int:
+        """The rank of an order, or of the row's own."""
+        text = self.order if order is None else order
+        patches = self.patches
+        if patches.floor is not None and text < patches.floor:
+            return 0
+        return 2 + 2 * bisect_left(patches.orders, text)
+
+
+def kept_orders(node: Sequence[FieldOrder], row: StoredRow | None, patches: Patches) -> dict[str, str]:
+    """The orders that the merged row keeps, by path: those of fields that are older than the row, and of
+    fields that are null.
+    """
+    orders, before = patches.orders, StoredRow({}) if row is None else row
+    own = latest_order(row, patches)
+    orders_by_path = {}
+    for path, source, always, kept_before in node:
+        if source == ROW:
+            order = before.orders.get(path, "" if kept_before else before.order)
+        else:
+            order = orders[source - 1]
+        if order and (always or order != own):
+            orders_by_path[path] = order
+    return orders_by_path
+
+
+def latest_order(row: StoredRow | None, patches: Patches) -> str:
+    """The order of the merged row."""
+    last = patches.orders[-1] if patches.orders else ""
+    return last if row is None else max(last, row.order)

@@ -1,0 +1,179 @@
+"""The columns of rows that patches make: each value is taken from the change that `keys.merge` names.
+
+Whole columns are taken at once; entries of maps are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from driftline.core.schema.naming import data_key, is_metadata
+from driftline.core.schema.types import Field, Map, Struct, Type
+from driftline.keys.merge import NOTHING, Node, PatchedField
+from driftline.keys.presence import is_object
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Merges:
+    """Values to be made, each by one of some merges.
+
+    ``merge``: the number of each value's; ``places``: those of its sources among the values that there are,
+    -1 for a source without one: of value ``i`` from ``begins[i]`` on.
+    """
+
+    merge: NDArray[np.int64]
+    places: NDArray[np.int64]
+    begins: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, merge: Sequence[int], places: Sequence[Sequence[int]]) -> Merges:
+        """The merges of values, each with the places of its sources."""
+        begins = np.cumsum([0, *map(len, places)])[:-1]
+        flat = np.fromiter(chain.from_iterable(places), np.int64)
+        return cls(np.asarray(merge, np.int64), flat, begins.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.merge)
+
+    def from_sources(self, sources: Sequence[int]) -> NDArray[np.int64]:
+        """The place of each value, of which each merge has one of the ``sources``; -1 for none."""
+        source = np.asarray(sources, np.int64)[self.merge]
+        places = self.places[np.where(source < 0, 0, self.begins + source)]
+        return np.where(source < 0, -1, places)
+
+    def of_value(self, value: int, source: int) -> int:
+        """The place of one value."""
+        return -1 if source < 0 else int(self.places[self.begins[value] + source])
+
+
+def merged_fields(
+    fields: Sequence[Field], arrays: Sequence[pa.Array], nodes: Sequence[Node], merges: Merges, mark: str
+) -> list[pa.Array]:
+    """The columns of a table's fields, or of a struct's. ``nodes``: the object that each merge has made."""
+    of_fields: dict[str, list[Node]] = {}
+    columns = []
+    for field, array in zip(fields, arrays, strict=True):
+        if is_metadata(field.doc):
+            columns.append(_taken(array, merges.from_sources([_latest(node) for node in nodes])))
+            continue
+        key = data_key(field, mark)
+        if key not in of_fields:
+            of_fields[key] = [_inside(node, key) for node in nodes]
+        columns.append(_merged(field.type, array, of_fields[key], merges, mark))
+    return columns
+
+
+def _inside(node: Node, key: str) -> Node:
+    """A field of an object."""
+    if isinstance(node, int):
+        return node
+    member = node.member(key)
+    return node.rest if member is None else member
+
+
+def _latest(node: Node) -> int:
+    return node if isinstance(node, int) else node.latest
+
+
+def _taken(array: pa.Array, places: NDArray[np.int64]) -> pa.Array:
+    return array.take(pa.array(places, mask=places < 0))
+
+
+def _merged(type_: Type, array: pa.Array, nodes: Sequence[Node], merges: Merges, mark: str) -> pa.Array:
+    """The values of one column."""
+    if is_object(type_) and any(isinstance(node, PatchedField) for node in nodes):
+        if isinstance(type_, Struct):
+            member = merged_fields(type_.fields, array.flatten(), nodes, merges, mark)
+            valid = _is_object(array, nodes, merges)
+            return pa.StructArray.from_arrays(member, fields=list(array.type), mask=pa.array(~valid))
+        if isinstance(type_, Map):
+            return _merged_maps(type_, array, nodes, merges, mark)
+    return _taken(array, merges.from_sources([_latest(node) for node in nodes]))
+
+
+def _sources(node: Node) -> Sequence[int]:
+    return [node] if isinstance(node, int) else list(node.objects)
+
+
+def _is_object(array: pa.Array, nodes: Sequence[Node], merges: Merges) -> NDArray[np.bool_]:
+    """Flags of the values that are an object by one of their sources."""
+    has = np.append(array.is_valid().to_numpy(zero_copy_only=False), False)
+    sources = [_sources(node) for node in nodes]
+    most = max(map(len, sources), default=0)
+    valid = np.zeros(len(merges), np.bool_)
+    for nth in range(most):
+        of_merge = [some[nth] if nth < len(some) else NOTHING for some in sources]
+        valid |= has[merges.from_sources(of_merge)]
+    return valid
+
+
+def _merged_maps(type_: Map, array: pa.Array, nodes: Sequence[Node], merges: Merges, mark: str) -> pa.Array:
+    """The values of a map, those of one key merged where they are objects."""
+    valid = _is_object(array, nodes, merges)
+    entries = _Entries(array)
+    names: list[str] = []
+    ends = [0]
+    items: list[Node] = []
+    places: list[list[int]] = []
+    for value, number in enumerate(merges.merge.tolist()):
+        node = nodes[number]
+        if valid[value]:
+            for name, item, item_places in entries.of(node, value, merges):
+                names.append(name)
+                items.append(item)
+                places.append(item_places)
+        ends.append(len(names))
+    made = Merges.of(range(len(items)), places)
+    values = _merged(type_.value, array.items, items, made, mark)
+    return pa.MapArray.from_arrays(
+        pa.array(ends, pa.int32()),
+        pa.array(names, array.type.key_type),
+        values,
+        type=array.type,
+        mask=pa.array(~valid),
+    )
+
+
+class _Entries:
+    """The entries of maps by key, each with its place among all."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._offsets = array.offsets.to_numpy()
+        self._keys = array.keys
+        self._read: dict[int, dict[str, int]] = {}
+
+    def of(self, node: Node, value: int, merges: Merges) -> Iterable[tuple[str, Node, list[int]]]:
+        """The entries of one value: each key with its merge, and the places of the merge's sources."""
+        if isinstance(node, int):
+            for key, place in self._at(merges.of_value(value, node)).items():
+                yield key, 0, [place]
+            return
+        entries = {source: self._at(merges.of_value(value, source)) for source in node.objects}
+        for key, member in node.fields.items():
+            if not member.objects:
+                if key in entries.get(member.source, {}):
+                    yield key, 0, [entries[member.source][key]]
+                continue
+            item_places = [-1] * (1 + max(member.objects))
+            for source in member.objects:
+                item_places[source] = entries[source].get(key, -1)
+            if max(item_places) >= 0:
+                yield key, member, item_places
+
+    def _at(self, place: int) -> dict[str, int]:
+        if place < 0:
+            return {}
+        if place not in self._read:
+            low, high = int(self._offsets[place]), int(self._offsets[place + 1])
+            keys = self._keys.slice(low, high - low).to_pylist()
+            self._read[place] = {key: low + at for at, key in enumerate(keys)}
+        return self._read[place]

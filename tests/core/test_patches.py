@@ -1,0 +1,107 @@
+"""Batches of patches, from their lines to a table of Parquet files, against a dictionary, without Spark."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from core.patches import PatchOracle, differences, patches
+from core.shapes import schema
+from core.test_upsert import FilesTable
+from driftline.convert import arrow_schema
+from driftline.core.planning.patchable import not_mergeable
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.naming import MARK
+from driftline.keys.presence import presence_of_lines, presence_of_rows, presence_of_table
+from driftline.settings import as_properties, from_properties
+
+PATCH = {"key": "id", "merge": "patch", "delete_when": "op = 'd'"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "as they come"])
+@pytest.mark.parametrize("beyond", ["10000", "6"], ids=["columns", "rest"])
+def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: bool, beyond: str) -> None:
+    chance, table, oracle = random.Random(seed), FilesTable(tmp_path), PatchOracle(ordered=ordered)
+    given = {
+        **PATCH,
+        "order_by": "seq" if ordered else "",
+        "maps": "auto",
+        "max_columns": beyond,
+        "beyond": "rest",
+    }
+    settings = from_properties(as_properties(given))
+    stream = patches(chance, 250)
+    while stream:
+        batch, stream = stream[: (size := chance.randrange(1, 40))], stream[size:]
+        counts, malformed = table.ingest(batch, settings)
+        assert (counts, malformed, counts.total) == (oracle.take(batch), 0, len(batch))
+        rows = {row["id"]: row for row in table.rows()}
+        assert len(rows) == len(table.rows())
+        assert rows.keys() == oracle.rows.keys()
+        assert {
+            key: found for key, row in rows.items() if (found := differences(row, oracle.rows[key]))
+        } == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "presence"),
+    [
+        (b'{"b": null, "a": {"x": [1], "y": {}}}', '{"a":{"x":1,"y":{}},"b":0}'),
+        (b'{"a": 1, "a": {"x": null}}', '{"a":{"x":0}}'),
+        ('{"a": 1e999, "ü\\"": "t"}'.encode(), '{"a":1,"ü\\"":1}'),
+        (b"{}", "{}"),
+    ],
+)
+def test_the_presence_of_lines(line: bytes, presence: str) -> None:
+    assert presence_of_lines([line]).to_pylist() == [presence]
+
+
+ROW_TYPES = schema("id: long, s: {a: long, b: string}, m: map<string, {x: long}>, l: long[1]").struct
+ROWS = [
+    {"id": 1, "s": {"a": 1, "b": None}, "m": [("k", {"x": None}), ("z", None)], "l": []},
+    {"id": None, "s": None, "m": None, "l": None},
+]
+
+
+def test_the_presence_of_columns() -> None:
+    rows = pa.Table.from_pylist(ROWS, arrow_schema(ROW_TYPES))
+    (batch,) = rows.to_batches()
+
+    assert presence_of_rows(batch, ROW_TYPES).to_pylist() == [
+        '{"id":1,"l":1,"m":{"k":{"x":0},"z":0},"s":{"a":1,"b":0}}',
+        '{"id":0,"l":0,"m":0,"s":0}',
+    ]
+    assert presence_of_table(ROW_TYPES.fields, rows, MARK).to_pylist() == [
+        '{"id":1,"l":1,"m":{"k":{},"z":0},"s":{"a":1}}',
+        "{}",
+    ]
+    assert presence_of_rows(batch.slice(1), ROW_TYPES).to_pylist() == ['{"id":0,"l":0,"m":0,"s":0}']
+
+
+@pytest.mark.parametrize(
+    ("columns", "refused"),
+    [
+        ("a: {x: long}, b: {x: long}[1]", None),
+        ("a: {x: long}, a_list@a: {x: long}[1]", ("a",)),
+        ("a: {b: map<string, long>, b_list@b: map<string, long>[1]}", ("a", "b")),
+        ("a: map<string, {x: long}>, a_more@a: map<string, {x: long}[1]>", ("a", "value")),
+        ("a: variant", ("a",)),
+    ],
+)
+def test_fields_that_cannot_be_merged(columns: str, refused: tuple[str, ...] | None) -> None:
+    found = not_mergeable(schema(columns).struct, RecordShape(), MARK)
+
+    assert (None if found is None else found[0]) == refused
+
+
+def test_a_field_that_is_excluded_later_stays(tmp_path: Path) -> None:
+    table = FilesTable(tmp_path)
+    table.ingest([{"id": 1, "w": 1, "n": {"x": 1, "y": 1}}], from_properties(as_properties(PATCH)))
+    settings = from_properties(as_properties({**PATCH, "exclude": ["w", "n.x"]}))
+    table.ingest([{"id": 1, "w": 2, "n": {"x": 2, "y": 2}}], settings)
+
+    assert [(row["w"], row["n"]) for row in table.rows()] == [(1, {"x": 1, "y": 2})]
