@@ -73,7 +73,7 @@ class PatchOracle:
 
 FIELDS: Mapping[str, Sequence[Any]] = {
     "v": [1, 2.5, "text", True, [1, 2], None, {"a": 1}, {"a": None, "b": "x"}, {"c": {"d": 1}}, {}],
-    "w": [1, 2, None],
+    "w": [1, 2, None, []],
     "n": [{"x": 1}, {"x": "t", "y": None}, {"y": {"z": 1}}, {"y": {"u": [1]}}, None, 7],
     "m": [
         {"2026-01-01": 1, "2026-01-02": 2},
@@ -81,6 +81,7 @@ FIELDS: Mapping[str, Sequence[Any]] = {
         {"2026-01-03": "three", "2026-01-01": 4},
         None,
     ],
+    "l": [{"x": 1}, [{"x": 1}, {"y": 2}], {"y": "t"}, [{"x": "u"}], None, {"x": None, "z": {"a": 1}}],
     # A struct first, and a map once there are more keys.
     "q": [{"Q1": 1}, {"Q2": 2, "Q3": None}, {"Q4": 4, "Q5": 5}, {"Q6": 6, "Q1": "x", "Q7": 7}, {"Q2": None}],
     "o": [{"2026-01-01": {"a": 1}}, {"2026-01-01": {"b": 2}, "2026-01-02": {"a": None}}, {"2026-01-01": {"a": "x"}}],
@@ -89,7 +90,7 @@ FIELDS: Mapping[str, Sequence[Any]] = {
 
 def patches(chance: random.Random, count: int, keys: int = 12) -> list[Event]:
     """Changes of some rows, of which some come late, twice, or delete."""
-    made: list[Event] = []
+    made: list[Event] = [{"id": keys, "seq": 0, "l": {"x": 0}}]  # its objects have a column of their own
     for number in range(count):
         late = chance.random() < 0.4
         event: Event = {
@@ -128,10 +129,16 @@ def _by_key(columns: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
 
 
 def _add(candidates: dict[str, list[Any]], path: Sequence[str | int], value: Any) -> None:
+    """Add a value of the rest, also into the elements of lists of objects."""
     key, *below = path
+    if below and isinstance(below[0], int):
+        for elements in candidates.get(str(key), []):
+            if isinstance(elements, list) and len(elements) > below[0]:
+                for step in reversed(below[2:]):
+                    value = {step: value}
+                elements[below[0]] = {**(elements[below[0]] or {}), f"{below[1]}_rest{len(path)}": value}
+        return
     for step in reversed(below):
-        if isinstance(step, int):
-            return
         value = {step: value}
     candidates.setdefault(str(key), []).append(value)
 
@@ -141,12 +148,20 @@ def _holds(value: Any, candidates: Sequence[Any]) -> bool:
     if value is None:
         return not held
     if not isinstance(value, dict):
-        return value == [] or (bool(held) and all(_converted(c, value) for c in held))
+        if value == []:
+            return all(c == [] for c in held)
+        return bool(held) and all(_converted(c, value) for c in held)
+    # An object stands in a column of lists, too, but for those that are older than the column.
+    held = [c[0] if _wraps(c) else c for c in held]
     objects = [c for c in map(_object, held) if c is not None]
     if len(objects) < len(held):
         return False
     below = _by_key({f"{key}_{n}": [inner] for n, c in enumerate(objects) for key, inner in c.items()})
     return all(_holds(value.get(key), below.get(key, [])) for key in dict.fromkeys((*value, *below)))
+
+
+def _wraps(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict)
 
 
 def _object(value: Any) -> dict[str, Any] | None:
@@ -157,6 +172,8 @@ def _object(value: Any) -> dict[str, Any] | None:
 
 
 def _converted(held: Any, value: Any) -> bool:
+    if isinstance(value, dict):
+        return _holds(value, [held])
     if isinstance(held, list) and not isinstance(value, list):
         return len(held) == 1 and _converted(held[0], value)
     if isinstance(held, list):

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from driftline.core.planning.rest import step, steps
 
-# A change's word on a field: null (0), a value that is no object (1), or an object's fields.
+# Of a field: null (0), a value that is no object (1), or an object's fields.
 Presence: TypeAlias = "int | Mapping[str, Presence]"
 Ranks: TypeAlias = "Callable[[str | None], int]"  # of an order, or of a row's own, None
 NULL, VALUE = 0, 1
@@ -96,9 +96,9 @@ class PatchedField:
             yield FieldOrder(path, self.source, self.null or bool(self.objects))
         if path and self.objects:
             source = self.latest
-            if not self.fields:
-                yield FieldOrder(path + _OBJECT, source)
-            elif self.objects[source] > max(f.rank for f in self.fields.values()):
+            if not self.fields or self.objects[source] > max(
+                f.rank for f in self.fields.values()
+            ):  # there may be no column that has it
                 yield FieldOrder(path + _OBJECT, source, always=True)
             elif source == ROW:
                 yield FieldOrder(path + _OBJECT, source, always=True, kept_before=True)
@@ -161,7 +161,8 @@ def of_row(presence: Presence, orders: Mapping[str, str], rank: Ranks) -> Patche
 
 def _read(node: PatchedField, presence: Presence | None, orders: _Orders, rank: Ranks) -> int:
     """Fill a field; returns the rank of its last change."""
-    is_object = isinstance(presence, Mapping) or (presence is None and bool(orders.fields))
+    is_known = bool(orders.fields) or orders.object is not None
+    is_object = isinstance(presence, Mapping) or (presence is None and is_known)
     if not is_object or orders.own is not None:
         node.written, node.source, node.null = rank(orders.own), ROW, presence != VALUE
     if not is_object:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from driftline.core.schema.naming import data_key, is_metadata
-from driftline.core.schema.types import Field, Map, Struct, Type
+from driftline.core.schema.types import Field, List, Map, Struct, Type, peel
 from driftline.keys.merge import NOTHING, Node, PatchedField
 from driftline.keys.presence import is_object
 
@@ -97,7 +98,40 @@ def _merged(type_: Type, array: pa.Array, nodes: Sequence[Node], merges: Merges,
             return pa.StructArray.from_arrays(member, fields=list(array.type), mask=pa.array(~valid))
         if isinstance(type_, Map):
             return _merged_maps(type_, array, nodes, merges, mark)
-    return _taken(array, merges.from_sources([_latest(node) for node in nodes]))
+    taken = _taken(array, merges.from_sources([_latest(node) for node in nodes]))
+    if isinstance(type_, List) and is_object(peel(type_)[1]):
+        return _with_merged_objects(type_, array, nodes, merges, taken, mark)
+    return taken
+
+
+def _with_merged_objects(
+    type_: List, array: pa.Array, nodes: Sequence[Node], merges: Merges, taken: pa.Array, mark: str
+) -> pa.Array:
+    """Lists of which those that wrap an object are merged as such; null if a source lacks such a list."""
+    is_merged = np.array([isinstance(node, PatchedField) for node in nodes], np.bool_)[merges.merge]
+    values = np.flatnonzero(is_merged)
+    if not len(values):
+        return taken
+    offsets, valid = array.offsets.to_numpy(), array.is_valid().to_numpy(zero_copy_only=False)
+    wraps = valid & (np.diff(offsets) == 1)
+    items: list[Node] = []
+    places: list[list[int]] = []
+    has_all = np.zeros(len(merges), np.bool_)
+    for value in values.tolist():
+        node = nodes[merges.merge[value]]
+        of_sources = {source: merges.of_value(value, source) for source in _sources(node)}
+        has_all[value] = all(place >= 0 and wraps[place] for place in of_sources.values())
+        if has_all[value]:
+            item_places = [-1] * (1 + max(of_sources))
+            for source, place in of_sources.items():
+                item_places[source] = int(offsets[place])
+            items.append(node)
+            places.append(item_places)
+    made = Merges.of(range(len(items)), places)
+    merged = _merged(type_.element, array.values, items, made, mark)
+    ends = np.append(0, np.cumsum(has_all)).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(ends), merged, type=array.type, mask=pa.array(~has_all))
+    return pc.if_else(pa.array(is_merged), lists, taken)
 
 
 def _sources(node: Node) -> Sequence[int]:

@@ -1,7 +1,8 @@
 """The fields that records have, and which of them are null: JSON texts such as `{"a":1,"b":0,"c":{"d":1}}`.
 
 A column is null for an absent key and for null alike, so this goes beside the columns of patches. 0 stands
-for null, 1 for a value that is no object; the keys are sorted.
+for null, 1 for a value that is no object; the keys are sorted. A list without a value, which may have no
+column, counts as null.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from driftline.observe.decoder import REFUSED
 PRESENCE = "\0presence"  # the column of a slice that has it; no table has one of this name
 
 _split = json.Decoder(dict[str, Raw]).decode
-_OBJECT, _NULL = b"{n"
+_OBJECT, _NULL, _LIST = b"{n["
 
 
 @no_search()
@@ -46,9 +47,17 @@ def _of_text(text: bytes | Raw) -> bytes:
     for key in sorted(record):
         value = record[key]
         begins = memoryview(value)[0]
-        presence = _of_text(value) if begins == _OBJECT else b"0" if begins == _NULL else b"1"
+        if begins == _OBJECT:
+            presence = _of_text(value)
+        else:
+            presence = b"0" if begins == _NULL or (begins == _LIST and _is_empty(value)) else b"1"
         members.append(json.encode(key) + b":" + presence)
     return b"{%b}" % b",".join(members)
+
+
+def _is_empty(text: Raw) -> bool:
+    """True for a list of nulls, or of such lists."""
+    return not bytes(text).strip(b"[], \t\r\nnul")
 
 
 def read_presence(text: str) -> Presence:
@@ -61,7 +70,11 @@ def presence_of(value: Any) -> Presence:
     """The presence of a value of Python."""
     if isinstance(value, dict):
         return {key: presence_of(value[key]) for key in sorted(value)}
-    return NULL if value is None else VALUE
+    return NULL if value is None or (isinstance(value, list) and not any(map(_has_value, value))) else VALUE
+
+
+def _has_value(item: Any) -> bool:
+    return any(map(_has_value, item)) if isinstance(item, list) else item is not None
 
 
 def presence_of_rows(rows: pa.RecordBatch, struct: Struct) -> pa.Array:

@@ -12,8 +12,8 @@ from driftline.core.schema.types import VARIANT, List, Map, Path, Struct, Type, 
 def not_mergeable(struct: Struct, shape: RecordShape, mark: str) -> tuple[Path, str] | None:
     """The first field that patches cannot merge, and why; None if there is none.
 
-    An object also goes into the column of its field's lists, where it looks as a list of one object does. And
-    a variant is one value, objects in it too.
+    Where a field has no other column, an object goes into that of its lists, and looks as a list of one
+    object does. A variant is one value, objects in it too.
 
     Args:
         struct: the columns of the table.
@@ -39,9 +39,9 @@ def _in_field(
     objects = [profile for shape in shapes for facet, profile in shape.facets.items() if not facet.dim]
     records = [profile.record for profile in objects if profile.record is not None]
     values = [profile.value for profile in objects if profile.value is not None]
-    is_object = bool(records or values or any(map(_has_fields, types)))
-    if is_object and any(isinstance(t, List) and _has_fields(peel(t)[1]) for t in types):
-        yield path, "has both objects and lists of objects, which share a column"
+    has_lists = any(isinstance(t, List) and _has_fields(peel(t)[1]) for t in types)
+    if has_lists and (records or values) and not any(map(_has_fields, types)):
+        yield path, "has objects now, for which there is only a column of lists"
     for type_ in types:
         if isinstance(type_, Struct):
             yield from _found(type_, records, mark, path)
