@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from driftline.core.planning.contract import (
@@ -109,7 +109,7 @@ _ONCE = ("partition_by", "sort_by", "format_version")
 _DIALECT = (
     "delimiter", "quote", "encoding", "decimal", "escape", "header", "skip_lines", "comment", "thousands",
 )  # fmt: skip
-_ROW_KEY = ("key", "order_by", "delete_when", "delete_memory", "deletes", "merge", "key_cache")
+_ROW_KEY = ("key", "order_by", "delete_when", "delete_memory", "deletes", "merge")
 # Settings that came later than the tables that may lack them: a table that is made has them from its first
 # batch, one that was made before goes on as it did.
 NEW_TABLE = {
@@ -238,7 +238,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
     def value(name: str) -> str:
         return plain.get(name) or _BEFORE.get(name) or SETTINGS[name].default
 
-    row_key = _row_key({name: value(name) for name in _ROW_KEY})
+    row_key = _row_key({name: value(name) for name in _ROW_KEY}, value("key_cache"))
     settings = Settings(
         dates=value("dates"),
         mark=value("mark"),
@@ -280,9 +280,10 @@ def _contract(
     )
 
 
-def _row_key(settings: Mapping[str, str]) -> RowKey | None:
+def _row_key(settings: Mapping[str, str], cache: str) -> RowKey | None:
     try:
-        return RowKey.of(**settings)
+        row_key, size = RowKey.of(**settings), parse_size(cache)
+        return None if row_key is None else replace(row_key, cache=size)
     except ValueError as error:
         raise UsageError(str(error)) from error
 

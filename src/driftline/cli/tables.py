@@ -40,9 +40,9 @@ def _without_spark(scope: Invocation) -> Sequence[Stats] | None:
     names = scope.tables()
     if names is None:
         return None
-    found = [_in_short(scope, name) for name in sorted({name.removesuffix(QUARANTINE) for name in names})]
-    known = [summary for summary in found if summary is not None]
-    return known if len(known) == len(found) else None
+    summaries = [_in_short(scope, name) for name in sorted({name.removesuffix(QUARANTINE) for name in names})]
+    readable = [summary for summary in summaries if summary is not None]
+    return readable if len(readable) == len(summaries) else None
 
 
 def _in_short(scope: Invocation, name: str) -> Stats | None:

@@ -93,11 +93,11 @@ def _shared(
     by_size = sorted(files, key=lambda sized: -sized[0])
     if not runs_here(context):
         return [], [file for _, file in by_size]
-    here = [file for _, file in by_size if finder.cache_key(file.path) in cache]
+    read_here = [file for _, file in by_size if finder.cache_key(file.path) in cache]
     missing = [sized for sized in by_size if finder.cache_key(sized[1].path) not in cache]
     others: list[KeyFile] = []
     spare = _SMALL if cache.most or sum(size for size, _ in missing) <= _SMALL else 0
     for size, file in missing:
-        (here if size <= spare else others).append(file)
+        (read_here if size <= spare else others).append(file)
         spare -= size if size <= spare else 0
-    return here, others
+    return read_here, others

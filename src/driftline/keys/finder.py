@@ -181,7 +181,7 @@ def _all_bounds(
 ) -> dict[int, Bounds]:
     """The bounds of a row group's columns; without those that hold only nulls."""
     bounds = ((id_, _bounds(group, id_, paths, leaves, constants)) for id_ in ids)
-    return {id_: known for id_, known in bounds if known is not _NO_VALUES}
+    return {id_: column_bounds for id_, column_bounds in bounds if column_bounds is not _NO_VALUES}
 
 
 def _bounds(

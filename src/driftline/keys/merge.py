@@ -68,10 +68,10 @@ class PatchedField:
 
     def at(self, key: str) -> PatchedField:
         """A field of the object; a new one if it has none of this key."""
-        found = self.fields.get(key)
-        if found is None:
-            found = self.fields[key] = PatchedField()
-        return found
+        member = self.fields.get(key)
+        if member is None:
+            member = self.fields[key] = PatchedField()
+        return member
 
     def member(self, key: str) -> Node | None:
         """A field of the object: its source, or what several have made of it; None without one."""

@@ -127,8 +127,8 @@ def _with_merged_objects(
                 item_places[source] = int(offsets[place])
             items.append(node)
             places.append(item_places)
-    made = Merges.of(range(len(items)), places)
-    merged = _merged(type_.element, array.values, items, made, mark)
+    merges_of_items = Merges.of(range(len(items)), places)
+    merged = _merged(type_.element, array.values, items, merges_of_items, mark)
     ends = np.append(0, np.cumsum(has_all)).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(ends), merged, type=array.type, mask=pa.array(~has_all))
     return pc.if_else(pa.array(is_merged), lists, taken)
@@ -166,8 +166,8 @@ def _merged_maps(type_: Map, array: pa.Array, nodes: Sequence[Node], merges: Mer
                 items.append(item)
                 places.append(item_places)
         ends.append(len(names))
-    made = Merges.of(range(len(items)), places)
-    values = _merged(type_.value, array.items, items, made, mark)
+    merged = Merges.of(range(len(items)), places)
+    values = _merged(type_.value, array.items, items, merged, mark)
     return pa.MapArray.from_arrays(
         pa.array(ends, pa.int32()),
         pa.array(names, array.type.key_type),

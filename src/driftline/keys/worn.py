@@ -59,9 +59,9 @@ class WornFile:
 
     def positions(self) -> NDArray[np.int64]:
         """The positions of the rows that are left, ascending."""
-        left = np.ones(self.rows, np.bool_)
-        left[np.array(self.dead.to_array(), np.int64)] = False
-        return np.flatnonzero(left)
+        remaining = np.ones(self.rows, np.bool_)
+        remaining[np.array(self.dead.to_array(), np.int64)] = False
+        return np.flatnonzero(remaining)
 
 
 def worn(files: Iterable[WornFile], size: int, can_move: Callable[[str], bool]) -> list[WornFile]:

@@ -132,8 +132,8 @@ def _with_key(value: bytes, key: bytes | None, *, again: bool) -> bytes:
         if again:
             return value
         raise UnreadableError(OWN_KEY)
-    more = b"" if body[1:].lstrip()[:1] == b"}" else b","
-    return b"{%b:%b%b%b" % (_NAME, key_text(key), more, body[1:])
+    separator = b"" if body[1:].lstrip()[:1] == b"}" else b","
+    return b"{%b:%b%b%b" % (_NAME, key_text(key), separator, body[1:])
 
 
 def _has_key(text: bytes) -> bool:

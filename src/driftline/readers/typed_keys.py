@@ -56,14 +56,14 @@ class MessageKeys:
         columns, wrong = self._read(batch)
         keys = _Keys.of(columns, len(batch))
         of_nulls = _nulls(batch) if nulls else ()
-        found: list[Alike] = []
+        with_keys: list[Alike] = []
         for some in (*alike, *of_nulls):
             if any(f.name == MESSAGE_KEY for f in some.struct.fields):
                 wrong |= dict.fromkeys(some.places, OWN_KEY)
             else:
-                found += keys.beside(some, batch)
+                with_keys += keys.beside(some, batch)
         rows = {row for some in (*alike, *of_nulls) for row in some.places}
-        return found, {row: why for row, why in wrong.items() if row in rows}
+        return with_keys, {row: why for row, why in wrong.items() if row in rows}
 
     def _read(self, batch: pa.RecordBatch) -> tuple[list[KeyColumns], dict[int, str]]:
         keys = batch.column("key")
@@ -180,5 +180,5 @@ def _type_of(value: Any) -> Type:
         case str():
             return STRING
         case dict() if value:
-            return Struct(tuple(Field(name, _type_of(inner)) for name, inner in value.items()))
+            return Struct(tuple(Field(name, _type_of(member)) for name, member in value.items()))
     raise UnreadableError("the message's key has a list, nothing at all, or more digits than a column")

@@ -63,28 +63,28 @@ class WireValues:
 
         A null is neither.
         """
-        whole, left = self._whole(batch, values)
-        single, unreadable = self._single(batch, values, left)
+        whole, unread = self._whole(batch, values)
+        single, unreadable = self._single(batch, values, unread)
         return whole + single, unreadable
 
     def _whole(self, batch: pa.RecordBatch, values: pa.Array) -> tuple[list[Alike], Sequence[int]]:
         """The records that are read at once, and the rows that are not."""
         topics = batch.column(1).dictionary_encode()
         payloads, codes = Payloads.of(values), topics.indices.to_numpy()
-        left = values.is_valid().to_numpy(zero_copy_only=False).copy()
+        unread = values.is_valid().to_numpy(zero_copy_only=False).copy()
         alike = []
         kinds = payloads.schemas * len(topics.dictionary) + codes
-        for kind in np.unique(kinds[left & (payloads.schemas >= 0)]).tolist():
+        for kind in np.unique(kinds[unread & (payloads.schemas >= 0)]).tolist():
             number, code = divmod(kind, len(topics.dictionary))
-            rows = np.flatnonzero(left & (kinds == kind))
+            rows = np.flatnonzero(unread & (kinds == kind))
             with suppress(UnreadableError):  # which is said of each of them
                 read = self._decoder(number).whole(payloads.some(rows))
                 if read is not None and len(read.numbers):
                     rows = rows[read.numbers]
-                    left[rows] = False
+                    unread[rows] = False
                     key = RecordKind(topics.dictionary[code].as_py(), number, read.name)
                     alike.append(alike_of(key, read.struct, read.arrays, rows.tolist(), batch))
-        return alike, np.flatnonzero(left).tolist()
+        return alike, np.flatnonzero(unread).tolist()
 
     def _single(
         self, batch: pa.RecordBatch, values: pa.Array, rows: Sequence[int]

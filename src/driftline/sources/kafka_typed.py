@@ -97,19 +97,19 @@ class KafkaValues:
         self, alike: Sequence[Alike], batch: pa.RecordBatch
     ) -> tuple[list[Alike], Mapping[int, str]]:
         """The records without null values that delete nothing, and the reasons of these, by row."""
-        left: list[Alike] = []
+        records: list[Alike] = []
         wrong: dict[int, str] = {}
         for some in alike:
             if not some.key.null:
-                left.append(some)
+                records.append(some)
                 continue
             assert self._deletes is not None
             _, flags = self._deletes.of_message(null=True).rows(some.rows.batch, some.struct)
             arrays = some.rows.batch.filter(flags).columns
             places, deletes = np.asarray(some.places), flags.to_numpy(zero_copy_only=False)
-            left.append(alike_of(some.key, some.struct, arrays, places[deletes].tolist(), batch))
+            records.append(alike_of(some.key, some.struct, arrays, places[deletes].tolist(), batch))
             wrong |= dict.fromkeys(places[~deletes].tolist(), NULL_VALUE)
-        return left, wrong
+        return records, wrong
 
 
 def label_of(key: RecordKind) -> str:

@@ -71,7 +71,6 @@ class RowKey:
         delete_memory: str = "7d",
         deletes: str = HARD,
         merge: str = REPLACE,
-        key_cache: str = "256mb",
     ) -> RowKey | None:
         """Read the settings; None without a key. Raises ValueError."""
         soft, patch = deletes == SOFT, merge == PATCH
@@ -89,8 +88,7 @@ class RowKey:
         if soft and patch:
             raise ValueError("deletes = soft does not go with merge = patch")
         condition = parse_condition(delete_when) if delete_when else None
-        span, cache = parse_span(delete_memory), parse_size(key_cache)
-        return cls(keys, orders, condition, span, soft, patch, cache)
+        return cls(keys, orders, condition, parse_span(delete_memory), soft, patch)
 
     @property
     def remembers(self) -> bool:
@@ -100,8 +98,8 @@ class RowKey:
     @property
     def reads_messages(self) -> bool:
         """True if a field is that of a message's key: records of a topic have it then."""
-        asked = () if self.delete_when is None else paths_of(self.delete_when)
-        return any(path[0] == MESSAGE_KEY for path in (*self.key, *self.order_by, *asked))
+        conditions = () if self.delete_when is None else paths_of(self.delete_when)
+        return any(path[0] == MESSAGE_KEY for path in (*self.key, *self.order_by, *conditions))
 
     @property
     def deletes_by_null(self) -> bool:
