@@ -96,9 +96,8 @@ class PatchedField:
             yield FieldOrder(path, self.source, self.null or bool(self.objects))
         if path and self.objects:
             source = self.latest
-            if not self.fields or self.objects[source] > max(
-                f.rank for f in self.fields.values()
-            ):  # there may be no column that has it
+            rank = max((f.rank for f in self.fields.values()), default=_NEVER)
+            if self.objects[source] > rank:  # an empty object may have no column
                 yield FieldOrder(path + _OBJECT, source, always=True)
             elif source == ROW:
                 yield FieldOrder(path + _OBJECT, source, always=True, kept_before=True)

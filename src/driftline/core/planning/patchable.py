@@ -34,20 +34,27 @@ def _found(
 def _in_field(
     types: Sequence[Type], shapes: Sequence[FieldShape], mark: str, path: Path
 ) -> Iterator[tuple[Path, str]]:
-    if VARIANT in types:
-        yield path, "is a variant"
     objects = [profile for shape in shapes for facet, profile in shape.facets.items() if not facet.dim]
     records = [profile.record for profile in objects if profile.record is not None]
     values = [profile.value for profile in objects if profile.value is not None]
-    has_lists = any(isinstance(t, List) and _has_fields(peel(t)[1]) for t in types)
-    if has_lists and (records or values) and not any(map(_has_fields, types)):
-        yield path, "has objects now, for which there is only a column of lists"
+    if why := _why_not(types, has_objects=bool(records or values)):
+        yield path, why
     for type_ in types:
         if isinstance(type_, Struct):
             yield from _found(type_, records, mark, path)
     of_maps = [t.value for t in types if isinstance(t, Map)]
     if of_maps:
         yield from _in_field(of_maps, values, mark, (*path, "value"))
+
+
+def _why_not(types: Sequence[Type], *, has_objects: bool) -> str:
+    """The reason why a field of these columns cannot be merged; empty if it can."""
+    if VARIANT in types:
+        return "is a variant"
+    has_lists = any(isinstance(t, List) and _has_fields(peel(t)[1]) for t in types)
+    if has_lists and has_objects and not any(map(_has_fields, types)):
+        return "has objects now, for which there is only a column of lists"
+    return ""
 
 
 def _has_fields(type_: Type) -> bool:
