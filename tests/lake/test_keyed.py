@@ -430,7 +430,7 @@ def test_what_would_lose_track_of_rows_is_refused(lake: Lake, table_name: str) -
             ),
         ),
         (DataError, lambda: table.alter(DropColumn(("id",)))),
-        (DataError, lambda: table.resolve("id", "string")),
+        (UsageError, lambda: table.resolve("id", "string")),
     ]
     for error, act in refused:
         with pytest.raises(error, match="key"):
