@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from core.patches import PatchOracle, differences, patches
-from driftline.errors import DataError
+from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
 from lake.formats import database
 from lake.test_keyed import put, tamper
+from lake.test_keyed_change import set_, unset
 
 PATCH = {"key": "id", "order_by": "seq", "merge": "patch", "delete_when": "op = 'd'"}
 
@@ -180,3 +181,39 @@ def test_a_capture_patches_rows(lake: Lake, table_name: str, tmp_path: Path) -> 
 
     assert {key: (row["a"], row["b"], row["seq"]) for key, row in held(table).items()} == {1: (1, 2, 5)}
     assert [dict(row["_order_fields"]).keys() for row in held(table).values()] == [{"a"}]
+
+
+def test_how_records_are_merged_is_set_once(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, plain = lake.table(table_name), lake.table(f"{table_name}_plain")
+    file = put(tmp_path / "1.jsonl", [{"id": 1, "seq": 1, "v": "a"}])
+    table.ingest(file, settings=PATCH)
+    plain.ingest(file)
+    for some, settings in ((table, {"merge": "replace"}), (plain, {"key": "id", "merge": "patch"})):
+        with pytest.raises(DataError, match="which is set when a table is made"):
+            set_(some, **settings)
+    with pytest.raises(UsageError, match="deletes = soft does not go with merge = patch"):
+        set_(table, deletes="soft")
+    with pytest.raises(UsageError, match="has merge = 'patch', and a batch does not change that"):
+        table.ingest(file, settings={"merge": "replace"}, again=True)
+
+    unset(table, "key")
+    assert not {"_order", "_order_fields"} & set(table.read().columns)
+    table.ingest(file, again=True)
+    assert [row.v for row in table.read().collect()] == ["a", "a"]
+
+
+def test_rows_that_only_move_keep_what_is_said_of_their_fields(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table = lake.table(table_name)
+    rows = [{"id": i, "seq": 1, "v": "a", "w": i} for i in range(12)]
+    late = [{"id": i, "seq": 5, "w": None} for i in range(12)]
+    for number, batch in enumerate((rows, late)):
+        table.ingest(put(tmp_path / f"{number}.jsonl", batch), settings=PATCH)
+    table.ingest(put(tmp_path / "2.jsonl", [{"id": i, "seq": 9, "v": 7} for i in range(5)]))
+    table.ingest(put(tmp_path / "3.jsonl", [{"id": i, "seq": 3, "v": "b", "w": 1} for i in range(12)]))
+    found = held(table)
+    assert {i: (row["v"], row["w"]) for i, row in found.items()} == {
+        i: ("7" if i < 5 else "b", None) for i in range(12)
+    }
+    assert table.verify([tmp_path / f"{number}.jsonl" for number in range(4)], exactly=True).ok
