@@ -96,19 +96,19 @@ class Changes:
         remembered = () if order_id is None else transaction.find_deletes(keys, order_id)
         if self.cache is not None:
             self.cache.begin(self.row_key.cache)
-        found = transaction.find(keys, order_id, ids.get(DELETED_KIND), self.cache)
-        settled = settle(latest, found, remembered)
-        left = transaction.remove(settled.dead, sum(part.size for part in self.slices.parts))
+        hits = transaction.find(keys, order_id, ids.get(DELETED_KIND), self.cache)
+        settled = settle(latest, hits, remembered)
+        rows_left = transaction.remove(settled.dead, sum(part.size for part in self.slices.parts))
         if texts is not None and order_id is not None and self.row_key.remembers:
             deletes = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
             transaction.remember_deletes(deletes)
         live = _as_table(settled, latest)
-        tasks = self.slices.tasks(spark, live, RowsOf(own, self._stored(settled, transaction)), left)
-        if left is not None:
-            summary = {**summary, MOVED: str(len(left))}
+        tasks = self.slices.tasks(spark, live, RowsOf(own, self._stored(settled, transaction)), rows_left)
+        if rows_left is not None:
+            summary = {**summary, MOVED: str(len(rows_left))}
         with_ids = ROW_ID in live.column_names
         written = transaction.write(tasks, self.slices.folder, summary, with_ids=with_ids)
-        expected = len(settled.live) + (0 if left is None else len(left))
+        expected = len(settled.live) + (0 if rows_left is None else len(rows_left))
         if written != expected or settled.counts.total != self.slices.rows:
             raise DataError(
                 f"{self.table}: of {self.slices.rows} changes {settled.counts.total} were settled, and {written} of "

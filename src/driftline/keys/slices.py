@@ -69,17 +69,17 @@ class Slices:
         return pa.concat_tables(_columns(self.folder, part, names) for part in self.parts)
 
     def tasks(
-        self, spark: SparkSession, live: pa.Table, rows: RowsOf, left: RowsLeft | None = None
+        self, spark: SparkSession, live: pa.Table, rows: RowsOf, rows_left: RowsLeft | None = None
     ) -> PartTasks:
         """Tasks that make the rows that are ``live``: their numbers in its column ``row``, ascending, and
-        what ``rows`` makes them of. ``left``: rows of the table that they write anew.
+        what ``rows`` makes them of. ``rows_left``: rows of the table that they write anew.
         """
         live_parts = self._live_parts(live)
         sizes = [part.size for part, _ in live_parts]
         shares: list[RowsLeft] = []
-        if left is not None and len(left):
-            most = spark.sparkContext.defaultParallelism if left.size > _ALONE else 1
-            shares = left.shares(max(len(live_parts), most))
+        if rows_left is not None and len(rows_left):
+            most = spark.sparkContext.defaultParallelism if rows_left.size > _ALONE else 1
+            shares = rows_left.shares(max(len(live_parts), most))
             sizes = [sum(both) for both in zip_longest(sizes, (share.size for share in shares), fillvalue=0)]
         return PartTasks(spark, sizes, _LiveRows(self.folder, live_parts, rows, shares))
 
