@@ -75,12 +75,12 @@ def find_rows(
     ``files``: each with the bytes of its key columns; ``cache``: of those that were read before.
     """
     here, others = _shared(context, finder, files, cache or KeyCache())
-    found = finder.find(here, cache)
+    hits = finder.find(here, cache)
     if not others:
-        return found
+        return hits
     count = min(len(others), context.defaultParallelism)
     shares = [others[i::count] for i in range(count)]
-    return [*found, *chain.from_iterable(each(context, finder.find, shares))]
+    return [*hits, *chain.from_iterable(each(context, finder.find, shares))]
 
 
 def _shared(

@@ -125,27 +125,27 @@ class Changes:
         remembered = () if order_id is None else transaction.find_deletes(keys, order_id)
         if self.cache is not None:
             self.cache.begin(self.row_key.cache)
-        found = transaction.find(keys, order_id, ids.get(DELETED_KIND), self.cache)
+        hits = transaction.find(keys, order_id, ids.get(DELETED_KIND), self.cache)
         if patch:
-            settled, merged = settle_patches(latest, deletes, found, remembered)
+            settled, merged = settle_patches(latest, deletes, hits, remembered)
         else:
-            settled = settle(latest, found, remembered)
-        left = transaction.remove(settled.dead, sum(part.size for part in self.slices.parts))
+            settled = settle(latest, hits, remembered)
+        rows_left = transaction.remove(settled.dead, sum(part.size for part in self.slices.parts))
         if texts is not None and order_id is not None and self.row_key.remembers:
             gone = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
             transaction.remember_deletes(gone)
         live, stored = _as_table(settled, latest), self._stored(settled, transaction)
-        made: LiveRowMaker = RowsOf(own, stored)
+        row_maker: LiveRowMaker = RowsOf(own, stored)
         if patch:
             for name, column in merged.columns(texts, deletes).items():
                 live = live.append_column(name, column)
-            made = PatchedRowsOf(RowMerger(self.struct, own, self.mark, self.excluded), stored)
-        tasks = self.slices.tasks(spark, live, made, left)
-        if left is not None:
-            summary = {**summary, MOVED: str(len(left))}
+            row_maker = PatchedRowsOf(RowMerger(self.struct, own, self.mark, self.excluded), stored)
+        tasks = self.slices.tasks(spark, live, row_maker, rows_left)
+        if rows_left is not None:
+            summary = {**summary, MOVED: str(len(rows_left))}
         with_ids = ROW_ID in live.column_names
         written = transaction.write(tasks, self.slices.folder, summary, with_ids=with_ids)
-        expected = len(settled.live) + (0 if left is None else len(left))
+        expected = len(settled.live) + (0 if rows_left is None else len(rows_left))
         if written != expected or settled.counts.total != self.slices.rows:
             raise DataError(
                 f"{self.table}: {settled.counts.total} of {self.slices.rows} changes were settled, {written} of "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -29,7 +29,7 @@ from driftline.keys.merge import (
 from driftline.keys.patched import Merges, merged_fields
 from driftline.keys.patched_rest import merged_rest
 from driftline.keys.presence import PRESENCE, presence_of, presence_of_table, read_presence
-from driftline.keys.slices import LiveParts, RowSlice, Slices, with_row_ids
+from driftline.keys.slices import LiveParts, RowSlice, Slices, rows_at, with_row_ids
 from driftline.keys.stored import StoredRows, no_rows
 from driftline.write import BatchFolder, Reported, SetAside
 from driftline.write.run import RowMaker
@@ -235,17 +235,7 @@ class _PatchedRows:
         for part in self.slices:
             low, high = np.searchsorted(numbers, [begin, begin + part.rows])
             if low < high:
-                parts += self._of_slice(part, numbers[low:high] - begin)
+                chosen = rows_at(self.folder, part, numbers[low:high] - begin)
+                parts += [pa.Table.from_batches([rows]) for rows in chosen]
             begin += part.rows
         return pa.concat_tables(parts)
-
-    def _of_slice(self, part: RowSlice, numbers: Any) -> Iterable[pa.Table]:
-        with self.folder.open(part.name) as file:
-            reader, begin = pa.ipc.open_file(file), 0
-            for batch_number in range(reader.num_record_batches):
-                batch = reader.get_batch(batch_number)
-                low, high = np.searchsorted(numbers, [begin, begin + batch.num_rows])
-                if low < high:
-                    taken = batch.take(pa.array(numbers[low:high] - begin))
-                    yield pa.Table.from_batches([taken])
-                begin += batch.num_rows

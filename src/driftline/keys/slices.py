@@ -21,6 +21,7 @@ from driftline.write.positions import CHANGED, ROW_ID
 from driftline.write.run import RowMaker, number_and_attempt
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
     from driftline.keys.worn import RowsLeft
@@ -81,17 +82,17 @@ class Slices:
         return pa.concat_tables(_columns(self.folder, part, names) for part in self.parts)
 
     def tasks(
-        self, spark: SparkSession, live: pa.Table, rows: LiveRowMaker, left: RowsLeft | None = None
+        self, spark: SparkSession, live: pa.Table, rows: LiveRowMaker, rows_left: RowsLeft | None = None
     ) -> PartTasks:
         """Tasks that make the rows that are ``live``: their numbers in its column ``row``, ascending, and
-        what ``rows`` makes them of. ``left``: rows of the table that they write anew.
+        what ``rows`` makes them of. ``rows_left``: rows of the table that they write anew.
         """
         live_parts = self._live_parts(live)
         sizes = [part.size for part, _ in live_parts]
         shares: list[RowsLeft] = []
-        if left is not None and len(left):
-            most = spark.sparkContext.defaultParallelism if left.size > _ALONE else 1
-            shares = left.shares(max(len(live_parts), most))
+        if rows_left is not None and len(rows_left):
+            most = spark.sparkContext.defaultParallelism if rows_left.size > _ALONE else 1
+            shares = rows_left.shares(max(len(live_parts), most))
             sizes = [sum(both) for both in zip_longest(sizes, (share.size for share in shares), fillvalue=0)]
         maker = rows.maker(self, live_parts)
         return PartTasks(spark, sizes, _WithRowsLeft(maker, len(live_parts), shares) if shares else maker)
@@ -150,6 +151,18 @@ class RowsOf:
         for name, column in self.columns.items():
             rows = rows.set_column(column, rows.schema.field(column), live[name].combine_chunks())
         return with_row_ids(rows, live)
+
+
+def rows_at(folder: BatchFolder, part: RowSlice, numbers: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice at ``numbers``, which ascend, some at a time."""
+    with folder.open(part.name) as file:
+        reader, begin = pa.ipc.open_file(file), 0
+        for batch_number in range(reader.num_record_batches):
+            batch = reader.get_batch(batch_number)
+            low, high = np.searchsorted(numbers, [begin, begin + batch.num_rows])
+            if low < high:
+                yield batch.take(pa.array(numbers[low:high] - begin))
+            begin += batch.num_rows
 
 
 def with_row_ids(rows: pa.RecordBatch, live: pa.Table) -> pa.RecordBatch:
@@ -221,18 +234,11 @@ class _LiveRows:
         part, live_file = self.parts[number]
         with self.folder.open(live_file) as file:
             named = pa.ipc.open_file(file).read_all()
-        live, kept, taken = named["row"].to_numpy(), self.rows_of.kept(named), 0
-        with self.folder.open(part.name) as file:
-            reader, begin = pa.ipc.open_file(file), 0
-            for batch_number in range(reader.num_record_batches):
-                batch = reader.get_batch(batch_number)
-                low, high = np.searchsorted(live, [begin, begin + batch.num_rows])
-                if low < high:
-                    rows = _of_table(batch).take(pa.array(live[low:high] - begin))
-                    of_batch = named.slice(low, high - low)
-                    count = high - low - of_batch["file"].null_count
-                    some = None if kept is None else kept.slice(taken, count)
-                    yield self.rows_of.made(rows, of_batch, some)
-                    taken += count
-                begin += batch.num_rows
+        kept, done, taken = self.rows_of.kept(named), 0, 0
+        for rows in rows_at(self.folder, part, named["row"].to_numpy()):
+            of_batch = named.slice(done, len(rows))
+            count = len(rows) - of_batch["file"].null_count
+            some = None if kept is None else kept.slice(taken, count)
+            yield self.rows_of.made(_of_table(rows), of_batch, some)
+            done, taken = done + len(rows), taken + count
         return Reported(None)

@@ -248,9 +248,9 @@ def drop_worn(
         data_file = _id(connection, table, file.path)
         for place in ("ducklake_data_file", "ducklake_delete_file"):
             _end(connection, head, table, place, data_file)
-    left, size = sum(file.left for file in files), sum(file.size for file in files)
+    count, size = sum(file.left for file in files), sum(file.size for file in files)
     connection.execute(
-        f"UPDATE meta.ducklake_table_stats SET record_count = greatest(record_count - {left}, 0), "
+        f"UPDATE meta.ducklake_table_stats SET record_count = greatest(record_count - {count}, 0), "
         f"file_size_bytes = greatest(file_size_bytes - {size}, 0) WHERE table_id = {table.id}"
     )
 

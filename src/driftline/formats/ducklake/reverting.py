@@ -158,37 +158,37 @@ def copies(files: Replaced, folder: str) -> Iterator[tuple[list[DeleteFile], lis
         raise SetupError(
             f"the files of the table are in {folder}: rows can only be restored in a folder of this machine"
         )
-    made: list[str] = []
+    paths: list[str] = []
     try:
-        yield _copied(files, folder, made)
+        yield _copied(files, folder, paths)
     except UnknownError:
         raise
     except BaseException:
-        for path in made:
+        for path in paths:
             Path(str(place), path).unlink(missing_ok=True)
         raise
 
 
-def _copied(files: Replaced, folder: str, made: list[str]) -> tuple[list[DeleteFile], list[ReturningFile]]:
-    """Copy the files; ``made`` gets the paths of the copies."""
+def _copied(files: Replaced, folder: str, paths: list[str]) -> tuple[list[DeleteFile], list[ReturningFile]]:
+    """Copy the files; ``paths`` gets the paths of the copies."""
     deletes, data = [], []
     of_file = {file.data_file: file for file in files.deletes}
-    for path, (id_, kept) in files.data.items():
+    for path, (id_, positions) in files.data.items():
         inside = path.removeprefix(folder).rpartition("/")[0] if path.startswith(folder) else ""
         data.append(ReturningFile(id_, f"{inside}/{uuid4().hex}.parquet".lstrip("/")))
-        made.append(data[-1].path)
-        shutil.copyfile(str(local(path)), str(local(folder + made[-1])))
-        dead = BitMap64(kept)
+        paths.append(data[-1].path)
+        shutil.copyfile(str(local(path)), str(local(folder + paths[-1])))
+        dead = BitMap64(positions)
         if (before := of_file.pop(path, None)) is not None:
             with pa.OSFile(str(local(before.path))) as stream:
                 dead |= read_positions(stream)
         if dead:
             deletes.append(written_deletes(folder, folder + data[-1].path, dead))
-            made.append(deletes[-1].path)
+            paths.append(deletes[-1].path)
     for file in of_file.values():
         deletes.append(replace(file, path=f"{uuid4().hex}-delete.parquet"))
-        made.append(deletes[-1].path)
-        shutil.copyfile(str(local(file.path)), str(local(folder + made[-1])))
+        paths.append(deletes[-1].path)
+        shutil.copyfile(str(local(file.path)), str(local(folder + paths[-1])))
     return deletes, data
 
 
