@@ -27,6 +27,9 @@ from driftline.errors import DataError, UsageError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake, Table
+from driftline.operations.contract import ReadOptions, breaks, planned
+from driftline.operations.odcs import exported, read
+from driftline.report.findings import findings
 from driftline.settings import as_properties
 from lake.formats import database
 from lake.test_keyed import SETTINGS, held, put, remembered, rows_of, tamper
@@ -389,3 +392,29 @@ def test_a_resolve_of_the_key_and_of_the_order_is_taken_back(lake: Lake, table_n
         assert sorted(map(str, rows_of(table))) == before
     table.resolve("seq", "decimal(38, 3)")
     assert table.ingest(late).to_dict()["late"] == 3
+
+
+def test_what_is_told_of_a_table_with_a_key(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table = lake.table(table_name)
+    table.ingest([{"id": i, "seq": 1, "v": i} for i in range(4)], settings={**SETTINGS, "deletes": "soft"})
+    table.ingest(
+        [{"id": "1", "seq": 1, "v": "x"}, {"id": 2, "seq": 3, "op": "d"}, {"id": 0, "seq": 3, "v": 7}]
+    )
+    state = table.state()
+    file = tmp_path / "contract.yaml"
+    file.write_text(exported(table_name, state.schema, state.properties))
+    promise = read(file, table_name)
+    assert list(breaks(promise, state.schema, state.properties)) == []
+    data = [
+        str(
+            put(tmp_path / "new.jsonl", [{"id": 1, "seq": 5, "v": 1}, {"id": 1, "seq": 6, "op": "d", "w": 1}])
+        )
+    ]
+    assert list(findings(planned(promise, table.format, data, ReadOptions(), lambda _: None))) == []
+
+    view = table.view(make=database(lake) is None)
+    assert "_is_deleted" in view.select
+    shown = lake.sql(view.select).collect() if database(lake) is None else rows_of(table)
+    assert sorted(row["_is_deleted"] for row in shown) == [False] * 4 + [True]
+    assert table.stats(exact=True).records == 5
+    assert [t.name for t in lake.tables() if t.name.startswith(f"{table_name}_")] == []
