@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from driftline.errors import DataError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake
@@ -205,3 +206,18 @@ def test_upkeep_by_others_leaves_what_is_remembered(lake: Lake, table_name: str,
 
     assert (result["late"], result["updated"]) == (2, 1)
     assert held_by_others(table, folder) == {0: "a", 3: "b"}
+
+
+def test_a_table_of_which_only_the_newest_snapshot_is_left(ducklake: Lake, table_name: str) -> None:
+    table, peer = ducklake.table(table_name), database(ducklake)
+    for seq in (1, 2):
+        table.ingest([{"id": 1, "seq": seq, "n": seq}], settings=SETTINGS)
+    run(peer, "CALL ducklake_expire_snapshots('lk', older_than => now() + interval 1 day)")
+
+    (entry,) = table.history().entries
+    assert (entry.by, entry.after.definition.schema) == ("unknown", table.state().schema)
+    with pytest.raises(
+        DataError, match="the snapshot before 2 was expired, and the rows that the batch replaced with it"
+    ):
+        table.undo(yes=True)
+    assert list(held(table).values()) == [2]

@@ -195,6 +195,13 @@ def _versions(connection: Connection, name: str) -> Versions:
         [table.id],
     )
     dated = [(int(begin), int(version), int(at)) for begin, version, at in rows if at is not None]
+    whole = len(dated) == len(rows)
+    if not dated:  # of the present version, too, the snapshot that began it has expired
+        ((at,),) = connection.rows(
+            "SELECT epoch_ms(CAST(snapshot_time AS TIMESTAMPTZ)) FROM meta.ducklake_snapshot WHERE snapshot_id = ?",
+            [newest],
+        )
+        dated = [(newest, int(rows[-1][1]), int(at))]
     out: list[Version] = []
     for i, (begin, version, at) in enumerate(dated):
         state = state_of(connection, table, begin)
@@ -205,4 +212,4 @@ def _versions(connection: Connection, name: str) -> Versions:
         definition_ = replace(definition_, schema=replace(state.schema, id=version), properties=properties)
         out.append(Version(at, definition_, begin, record.read(dict(state.properties), before)))
     schemas = {v.definition.schema.id: v.definition.schema for v in out}
-    return Versions(tuple(out), schemas, len(dated) == len(rows))
+    return Versions(tuple(out), schemas, whole)
