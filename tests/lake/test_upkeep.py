@@ -118,18 +118,19 @@ def test_old_snapshots_of_a_table_with_a_key_go_and_clean_takes_their_delete_fil
     lake: Lake, table_name: str, folder: Path
 ) -> None:
     table = lake.table(table_name)
-    table.ingest([{"id": i, "n": 0} for i in range(3)], settings={"key": "id"})
+    table.ingest([{"id": i, "n": 0} for i in range(9)], settings={"key": "id"})
     lake.alter(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{MIN_SNAPSHOTS}' = '3', '{MAX_AGE}' = '1')")
     for n in range(1, 13):
         table.ingest([{"id": n % 3, "n": n}])
 
+    expected = {(0, 12), (1, 10), (2, 11), *((i, 0) for i in range(3, 9))}
     assert len(snapshots(table)) == 3
-    assert {(row.id, row.n) for row in table.read().collect()} == {(0, 12), (1, 10), (2, 11)}
+    assert {(row.id, row.n) for row in table.read().collect()} == expected
     assert stored(table, folder, "metadata", "*-m*.avro") == referred(table, "path", "all_manifests")
     assert any(orphan.path.endswith(".puffin") for orphan in lake.clean(0))
     files = stored(table, folder, "data", "*.parquet") | stored(table, folder, "data", "*.puffin")
     assert files == referred(table, "file_path", "all_files")
-    assert {(row.id, row.n) for row in table.read().collect()} == {(0, 12), (1, 10), (2, 11)}
+    assert {(row.id, row.n) for row in table.read().collect()} == expected
 
 
 def stored(table: Table, folder: Path, kind: str, pattern: str) -> set[str]:
