@@ -217,7 +217,7 @@ def test_a_table_of_which_only_the_newest_snapshot_is_left(ducklake: Lake, table
     (entry,) = table.history().entries
     assert (entry.by, entry.after.definition.schema) == ("unknown", table.state().schema)
     with pytest.raises(
-        DataError, match="the snapshot before 2 was expired, and the rows that the batch replaced with it"
+        DataError, match=r"the snapshot before \d+ was expired, and the rows that the batch replaced with it"
     ):
         table.undo(yes=True)
     assert list(held(table).values()) == [2]
