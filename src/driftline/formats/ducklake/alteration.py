@@ -39,21 +39,21 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.read import DuckLakeReader
 
 
-def nulls(connection: Connection, table: int, at: int, column: Field) -> NullCount:
+def nulls(connection: Connection, table: int, snapshot: int, column: Field) -> NullCount:
     """Count the nulls of a top-level column at a snapshot, in its files and in inlined rows."""
     (null_rows, older_rows, unknown_rows), *_ = connection.rows(
         f"""SELECT coalesce(sum(s.null_count), 0),
         coalesce(sum(f.record_count) FILTER (s.null_count IS NULL AND f.begin_snapshot < c.added), 0),
         coalesce(sum(f.record_count) FILTER (s.null_count IS NULL AND f.begin_snapshot >= c.added), 0)
         FROM (SELECT * FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE}) f
-        CROSS JOIN (SELECT coalesce(min(begin_snapshot), {at + 1}) AS added FROM meta.ducklake_column
+        CROSS JOIN (SELECT coalesce(min(begin_snapshot), {snapshot + 1}) AS added FROM meta.ducklake_column
                     WHERE table_id = ? AND column_id = ?) c
         LEFT JOIN meta.ducklake_file_column_stats s ON s.data_file_id = f.data_file_id AND s.column_id = ?""",
-        [table, at, at, table, column.id, column.id],
+        [table, snapshot, snapshot, table, column.id, column.id],
     )
     absent = int(older_rows)  # rows that are older than the column
     count = NullCount(int(null_rows), int(unknown_rows))
-    for rows in inlined_rows(connection, table, at):
+    for rows in inlined_rows(connection, table, snapshot):
         if column.id in {row.id for row in rows.columns}:
             count += NullCount(rows.rows.column(f"__f{column.id}").null_count)
         else:
@@ -81,10 +81,10 @@ class DuckLakeAlteration:
             raise DataError(
                 f"{self.table.name}: {dotted(path)} is nested, and DuckLake requires no nested field"
             )
-        table, at = self.state.table, self.state.snapshot
+        table, snapshot = self.state.table, self.state.snapshot
         assert table is not None
-        assert at is not None
-        return self.table.catalog.read(lambda connection: nulls(connection, table.id, at, column))
+        assert snapshot is not None
+        return self.table.catalog.read(lambda connection: nulls(connection, table.id, snapshot, column))
 
     def change(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
         """Draft the table ``after``, in one snapshot with the properties of ``record``.

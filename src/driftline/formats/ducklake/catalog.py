@@ -148,16 +148,16 @@ class CatalogDatabase:
 
         def once() -> T:
             """Do the work and commit it; an error of the commit counts only if the work did not land."""
-            done: list[T] = []
+            results: list[T] = []
             try:
                 with self._open(writes=True) as connection:
-                    done.append(work(connection))
+                    results.append(work(connection))
                     connection.execute("COMMIT")
             except duckdb.Error as error:
-                if not done:
+                if not results:
                     raise
                 self._check_landed(landed, error)
-            return done[0]
+            return results[0]
 
         return self._retried(once)
 
@@ -275,9 +275,9 @@ class Connection:
 
         names = list(rows[0])
         # DuckDB finds the local variable by its name.
-        given = pa.table({n: [row[n] for row in rows] for n in names})  # noqa: F841
+        batch = pa.table({n: [row[n] for row in rows] for n in names})  # noqa: F841
         listed = ", ".join(names)
-        self._raw.execute(f"INSERT INTO meta.{table} ({listed}) SELECT {listed} FROM given")
+        self._raw.execute(f"INSERT INTO meta.{table} ({listed}) SELECT {listed} FROM batch")
 
     def tables(self) -> set[str]:
         """Names of the catalog's tables."""

@@ -47,9 +47,9 @@ class ColumnRow:
 
 def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
     """The schema that the rows describe; ``docs`` by column id."""
-    below: dict[int | None, list[ColumnRow]] = {}
+    children_of: dict[int | None, list[ColumnRow]] = {}
     for row in sorted(rows, key=lambda r: (r.order, r.id)):
-        below.setdefault(row.parent, []).append(row)
+        children_of.setdefault(row.parent, []).append(row)
 
     def field(row: ColumnRow) -> Field:
         """The field of a row; a nested one is never required."""
@@ -64,53 +64,54 @@ def schema_of(rows: Iterable[ColumnRow], docs: Mapping[int, str]) -> Schema:
 
     def nested(row: ColumnRow) -> Type:
         """The type of a row, with the rows below it."""
-        inner = below.get(row.id, [])
+        nested_rows = children_of.get(row.id, [])
         match row.type.lower():
             case "struct":
-                return Struct(tuple(field(child) for child in inner))
+                return Struct(tuple(field(child) for child in nested_rows))
             case "list":
-                (element,) = inner
+                (element,) = nested_rows
                 return List(nested(element), element.id)
             case "map":
-                key, value = sorted(inner, key=lambda child: child.name != "key")
+                key, value = sorted(nested_rows, key=lambda child: child.name != "key")
                 return Map(nested(key), nested(value), key.id, value.id)
             case text:
                 return read_type(text)
 
-    return Schema(Struct(tuple(field(row) for row in below.get(None, []))))
+    return Schema(Struct(tuple(field(row) for row in children_of.get(None, []))))
 
 
-def rows_of(schema: Schema, before: Schema, known: Sequence[ColumnRow], table: str) -> list[ColumnRow]:
-    """The rows that describe ``schema``; those that did not change since ``before`` are taken from ``known``.
+def rows_of(schema: Schema, before: Schema, current_rows: Sequence[ColumnRow], table: str) -> list[ColumnRow]:
+    """The rows that describe ``schema``; those that did not change since ``before`` are those of
+    ``current_rows``.
 
     Raises DataError for a schema that DuckLake cannot have: a type, a promotion that loses values, a name
     twice.
     """
-    rows = {row.id: row for row in known}
+    rows = {row.id: row for row in current_rows}
     fields = {f.id: f for _, f in before.walk()}
     out: list[ColumnRow] = []
 
     def add(type_: Type, path: Path, parent: int | None) -> None:
         """Append the rows of the fields inside a type."""
-        below = children(type_)
-        _unique(below, fields, path, table)
-        orders = _orders([f.id for f in below], rows)
-        for child, order in zip(below, orders, strict=True):
-            inner = (*path, child.name)
-            where = f"{table}: {dotted(inner)}"
+        nested_fields = children(type_)
+        _unique(nested_fields, fields, path, table)
+        orders = _orders([f.id for f in nested_fields], rows)
+        for child, order in zip(nested_fields, orders, strict=True):
+            child_path = (*path, child.name)
+            where = f"{table}: {dotted(child_path)}"
             out.append(_row(child, fields.get(child.id), rows.get(child.id), order, parent, where))
-            add(child.type, inner, child.id)
+            add(child.type, child_path, child.id)
 
     add(schema.struct, (), None)
     return out
 
 
 def _row(
-    field: Field, old: Field | None, known: ColumnRow | None, order: int, parent: int | None, where: str
+    field: Field, old: Field | None, current: ColumnRow | None, order: int, parent: int | None, where: str
 ) -> ColumnRow:
     type_ = _kind(field.type, where)
     top = parent is None
-    if known is None or old is None:
+    if current is None or old is None:
         plain = isinstance(field.type, Primitive)
         return ColumnRow(
             field.id,
@@ -123,12 +124,12 @@ def _row(
             to_text(field.write_default, field.type, where) or "NULL",
             _default_type(field.write_default) if plain else "",
         )
-    if type_ != _kind(old.type, where) and not promotes(known.type.lower(), type_):
+    if type_ != _kind(old.type, where) and not promotes(current.type.lower(), type_):
         raise DataError(
-            f"{where}: a DuckLake column of type {known.type} cannot become {type_} without loss",
+            f"{where}: a DuckLake column of type {current.type} cannot become {type_} without loss",
             hint="see docs/ducklake.md for the promotions",
         )
-    row = replace(known, name=field.name, order=order, parent=parent)
+    row = replace(current, name=field.name, order=order, parent=parent)
     if type_ != _kind(old.type, where):
         row = replace(row, type=type_)
     if top:
@@ -160,16 +161,16 @@ def _kind(type_: Type, where: str) -> str:
 
 def _orders(ids: list[int], rows: Mapping[int, ColumnRow]) -> list[int]:
     """A position for each sibling: its present one if they are still in that order; new ones come last."""
-    own = [rows[i].order if i in rows else i for i in ids]
-    return own if own == sorted(own) else sorted(own)
+    positions = [rows[i].order if i in rows else i for i in ids]
+    return positions if positions == sorted(positions) else sorted(positions)
 
 
-def _unique(fields: Sequence[Field], known: Mapping[int, Field], path: Path, table: str) -> None:
+def _unique(fields: Sequence[Field], before: Mapping[int, Field], path: Path, table: str) -> None:
     """Check that no new name repeats another; existing duplicates may stay."""
-    seen: dict[str, Field] = {}
+    by_name: dict[str, Field] = {}
     for field in fields:
-        twin = seen.setdefault(caseless(field.name), field)
-        as_before = all(f.id in known and known[f.id].name == f.name for f in (field, twin))
+        twin = by_name.setdefault(caseless(field.name), field)
+        as_before = all(f.id in before and before[f.id].name == f.name for f in (field, twin))
         if twin is not field and not as_before:
             raise DataError(
                 f"{table}: {dotted((*path, field.name))} and {dotted((*path, twin.name))} differ only in case",

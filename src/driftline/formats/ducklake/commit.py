@@ -73,10 +73,10 @@ def commit(connection: Connection, intents: Sequence[TableCommit], message: Comm
 
 def landed(connection: Connection, message: CommitMessage) -> bool:
     """True if the catalog has the snapshot of a commit with this message."""
-    found = connection.one(
+    snapshot = connection.one(
         "SELECT 1 FROM meta.ducklake_snapshot_changes WHERE commit_extra_info LIKE ?", [f"%{message.id}%"]
     )
-    return found is not None
+    return snapshot is not None
 
 
 def rename(connection: Connection, name: str, to: str, message: CommitMessage) -> None:
@@ -255,19 +255,19 @@ def _namespace(connection: Connection, head: LatestSnapshot, namespace: str) -> 
         [namespace, head.snapshot, head.snapshot],
     )
     if rows:
-        known, name = rows[0]
+        schema_id, name = rows[0]
         if name != namespace:
             raise DataError(f"there is a namespace {name}: DuckLake takes {namespace} for the same name")
-        return int(known)
-    given = head.catalog_id
+        return int(schema_id)
+    new_id = head.catalog_id
     head.catalog_id += 1
     connection.execute(
         "INSERT INTO meta.ducklake_schema (schema_id, schema_uuid, begin_snapshot, schema_name, path, path_is_relative) "
         "VALUES (?, ?, ?, ?, ?, true)",
-        [given, str(uuid.uuid4()), head.snapshot, namespace, table_path(namespace)],
+        [new_id, str(uuid.uuid4()), head.snapshot, namespace, table_path(namespace)],
     )
     head.changes_made.append(f"created_schema:{quoted(namespace)}")
-    return given
+    return new_id
 
 
 def folder_of(connection: Connection, name: str) -> str:

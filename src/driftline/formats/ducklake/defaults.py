@@ -127,6 +127,6 @@ def defaults_ever(connection: Connection, table: int) -> dict[int, frozenset[Lit
     fields = []
     for column, kind, initial, later, sort, dialect in rows:
         type_ = read_type(str(kind))
-        given = from_text(initial, type_), write_default(later, sort, dialect, type_)
-        fields.append(Field(str(column), type_, int(column), False, None, *given))
+        defaults = from_text(initial, type_), write_default(later, sort, dialect, type_)
+        fields.append(Field(str(column), type_, int(column), False, None, *defaults))
     return defaults_of([Schema(Struct(tuple(fields)))])

@@ -96,11 +96,11 @@ class RowDeletes:
         """A reader of rows that were found, with these columns."""
         assert self._scan is not None
         inlined = {
-            kept.table: (
-                np.asarray(kept.ids.to_numpy(), np.int64),
-                as_table(kept.rows, struct, lambda f: int(f.name.removeprefix(_ID)), kept.table),
+            group.table: (
+                np.asarray(group.ids.to_numpy(), np.int64),
+                as_table(group.rows, struct, lambda f: int(f.name.removeprefix(_ID)), group.table),
             )
-            for kept in self._scan.inlined
+            for group in self._scan.inlined
         }
         return StoredRows(struct, _opened, inlined)
 

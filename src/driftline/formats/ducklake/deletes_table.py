@@ -48,18 +48,18 @@ _ENDLESS = 2**62  # bytes: no file is divided
 class DeletesTable:
     """The table of deletes beside the table ``name``, as a transaction reads and writes it.
 
-    ``uuid``: of the table; ``at``: the snapshot that the transaction began on, None for a new table. Raises
+    ``uuid``: of the table; ``snapshot``: the one that the transaction began on, None for a new table. Raises
     DataError where another table has its name.
     """
 
     def __init__(
-        self, spark: SparkSession, catalog: CatalogDatabase, name: str, uuid: str, at: int | None
+        self, spark: SparkSession, catalog: CatalogDatabase, name: str, uuid: str, snapshot: int | None
     ) -> None:
         self._spark = spark
         self._catalog = catalog
         self._name = name + DELETES_SUFFIX
         self._uuid = uuid
-        self._state, self._folder = catalog.read(lambda connection: self._loaded(connection, at))
+        self._state, self._folder = catalog.read(lambda connection: self._loaded(connection, snapshot))
         self._rows: RowDeletes | None = None
         self.commit: TableCommit | None = None
         owner = self._state.properties.get(DELETES_OF)
@@ -70,12 +70,12 @@ class DeletesTable:
             )
         self._is_of_another = owner not in (None, uuid)  # of a table that was dropped
 
-    def _loaded(self, connection: Connection, at: int | None) -> tuple[LakeState, str]:
-        at = latest(connection) if at is None else at
-        table = find(connection, self._name, at)
+    def _loaded(self, connection: Connection, snapshot: int | None) -> tuple[LakeState, str]:
+        snapshot = latest(connection) if snapshot is None else snapshot
+        table = find(connection, self._name, snapshot)
         if table is None:
-            return LakeState(Schema(), {}, at, False), folder_of(connection, self._name)
-        return state_of(connection, table, at), table.folder
+            return LakeState(Schema(), {}, snapshot, False), folder_of(connection, self._name)
+        return state_of(connection, table, snapshot), table.folder
 
     def find(self, keys: BatchKeys) -> list[Found]:
         """Find the deletes of keys of the batch."""

@@ -110,10 +110,10 @@ def _described(connection: Any, folder: str, paths: Sequence[str], schema: Schem
     for row in connection.execute(_CHUNKS, [full]).fetchall():
         name, path, size, values, nulls, lows, highs = row
         id_, type_ = columns[path]
-        known = ColumnStats(size, values - (nulls or 0), nulls)
+        column_stats = ColumnStats(size, values - (nulls or 0), nulls)
         if type_.name in BOUNDED:
-            known = ColumnStats(size, values - (nulls or 0), nulls, *_bounds(lows, highs, type_))
-        stats[name][id_] = known
+            column_stats = ColumnStats(size, values - (nulls or 0), nulls, *_bounds(lows, highs, type_))
+        stats[name][id_] = column_stats
     return [
         DataFile(path, rows, size, footer, stats[folder + path])
         for path in paths

@@ -30,9 +30,9 @@ def hive_values(paths: Mapping[str, str], columns: Mapping[str, ColumnRow], zone
     columns_of_values: dict[str, Any] = {"path": list(paths.values())}
     for key, row in columns.items():
         columns_of_values[f"__h{row.id}"] = pa.array(
-            [_text(at.get(key), row.type) for at in keys], pa.string()
+            [_text(partition.get(key), row.type) for partition in keys], pa.string()
         )
-    given = pa.table(columns_of_values)  # noqa: F841  DuckDB finds the local variable by its name
+    texts = pa.table(columns_of_values)  # noqa: F841  DuckDB finds the local variable by its name
     casts = ", ".join(
         f"{for_spark(f'CAST(__h{row.id} AS {duckdb_type(row, {})})', row, {})} AS __h{row.id}"
         for row in columns.values()
@@ -40,7 +40,7 @@ def hive_values(paths: Mapping[str, str], columns: Mapping[str, ColumnRow], zone
     with instance() as connection:
         connection.execute(f"SET TimeZone = {literal(zone)}")
         try:
-            return connection.execute(f"SELECT path, {casts} FROM given").to_arrow_table()
+            return connection.execute(f"SELECT path, {casts} FROM texts").to_arrow_table()
         except duckdb.Error as error:
             raise DataError(
                 f"{table}: a value in the path of a file does not fit its column: {str(error).splitlines()[0]}",

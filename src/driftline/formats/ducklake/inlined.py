@@ -44,21 +44,21 @@ class EndedRows:
     rows: tuple[int, ...]
 
 
-def inlined_rows(connection: Connection, table: int, at: int) -> list[InlinedRows]:
+def inlined_rows(connection: Connection, table: int, snapshot: int) -> list[InlinedRows]:
     """The rows that the catalog itself keeps of a table, at a snapshot."""
     out = []
     for name, version in connection.rows(
         "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
     ):
-        live = f"begin_snapshot <= {at} AND (end_snapshot IS NULL OR end_snapshot > {at})"
+        live = f"begin_snapshot <= {snapshot} AND (end_snapshot IS NULL OR end_snapshot > {snapshot})"
         if not connection.rows(f"SELECT 1 FROM meta.{quoted(name)} WHERE {live} LIMIT 1"):
             continue
         began = connection.one(
             "SELECT max(begin_snapshot) FROM meta.ducklake_schema_versions WHERE table_id = ? AND schema_version <= ?",
             [table, version],
         )
-        columns = columns_of(connection, table, int(began[0]) if began and began[0] is not None else at)
-        below = _below(columns)
+        columns = columns_of(connection, table, int(began[0]) if began and began[0] is not None else snapshot)
+        children_of = _below(columns)
         types = dict(
             connection.rows(
                 "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = 'meta' AND table_name = ?",
@@ -66,7 +66,8 @@ def inlined_rows(connection: Connection, table: int, at: int) -> list[InlinedRow
             )
         )
         selected = ", ".join(
-            f"{_read(row, below, connection.kind, types[row.name])} AS __f{row.id}" for row in below[None]
+            f"{_read(row, children_of, connection.kind, types[row.name])} AS __f{row.id}"
+            for row in children_of[None]
         )
         rows = connection.arrow(
             f"SELECT row_id, {selected} FROM meta.{quoted(name)} WHERE {live} ORDER BY row_id"
@@ -75,50 +76,51 @@ def inlined_rows(connection: Connection, table: int, at: int) -> list[InlinedRow
     return out
 
 
-def _read(row: ColumnRow, below: dict[int | None, list[ColumnRow]], kind: str, stored: str) -> str:
+def _read(row: ColumnRow, children_of: dict[int | None, list[ColumnRow]], kind: str, stored: str) -> str:
     x = quoted(row.name)
     if stored == "BLOB" and row.type.lower() in ("varchar", "json"):
         x = f"decode({x})"
     if kind != "duckdb":
-        x = f"CAST({x} AS {duckdb_type(row, below)})"
-    return for_spark(x, row, below)
+        x = f"CAST({x} AS {duckdb_type(row, children_of)})"
+    return for_spark(x, row, children_of)
 
 
-def for_spark(x: str, row: ColumnRow, below: dict[int | None, list[ColumnRow]], depth: int = 0) -> str:
+def for_spark(x: str, row: ColumnRow, children_of: dict[int | None, list[ColumnRow]], depth: int = 0) -> str:
     """SQL of DuckDB for the value ``x`` of a column, with fields named by id; text where Spark reads text.
 
-    ``below``: the rows of columns by their parent; ``depth``: of lambdas around ``x``.
+    ``children_of``: the rows of columns by their parent; ``depth``: of lambdas around ``x``.
     """
-    inner = below.get(row.id, [])
+    nested = children_of.get(row.id, [])
     e = f"e{depth}"
     match row.type.lower():
         case "struct":
             fields = ", ".join(
-                f"'__f{f.id}': {for_spark(f'{x}.{quoted(f.name)}', f, below, depth + 1)}" for f in inner
+                f"'__f{f.id}': {for_spark(f'{x}.{quoted(f.name)}', f, children_of, depth + 1)}"
+                for f in nested
             )
             return f"CASE WHEN {x} IS NULL THEN NULL ELSE {{{fields}}} END"
         case "list":
-            return f"list_transform({x}, lambda {e}: {for_spark(e, inner[0], below, depth + 1)})"
+            return f"list_transform({x}, lambda {e}: {for_spark(e, nested[0], children_of, depth + 1)})"
         case "map":
-            key, value = sorted(inner, key=lambda f: f.name != "key")
-            entry = f"{{'key': {for_spark(f'{e}.key', key, below, depth + 1)}, 'value': {for_spark(f'{e}.value', value, below, depth + 1)}}}"
+            key, value = sorted(nested, key=lambda f: f.name != "key")
+            entry = f"{{'key': {for_spark(f'{e}.key', key, children_of, depth + 1)}, 'value': {for_spark(f'{e}.value', value, children_of, depth + 1)}}}"
             return f"map_from_entries(list_transform(map_entries({x}), lambda {e}: {entry}))"
         case name:
             taken_as = handed_over_as(name)
             return x if taken_as is None else f"CAST({x} AS {taken_as})"
 
 
-def duckdb_type(row: ColumnRow, below: dict[int | None, list[ColumnRow]]) -> str:
+def duckdb_type(row: ColumnRow, children_of: dict[int | None, list[ColumnRow]]) -> str:
     """The column's type in DuckDB's SQL."""
-    inner = below.get(row.id, [])
+    nested = children_of.get(row.id, [])
     match row.type.lower():
         case "struct":
-            return f"STRUCT({', '.join(f'{quoted(f.name)} {duckdb_type(f, below)}' for f in inner)})"
+            return f"STRUCT({', '.join(f'{quoted(f.name)} {duckdb_type(f, children_of)}' for f in nested)})"
         case "list":
-            return f"{duckdb_type(inner[0], below)}[]"
+            return f"{duckdb_type(nested[0], children_of)}[]"
         case "map":
-            key, value = sorted(inner, key=lambda f: f.name != "key")
-            return f"MAP({duckdb_type(key, below)}, {duckdb_type(value, below)})"
+            key, value = sorted(nested, key=lambda f: f.name != "key")
+            return f"MAP({duckdb_type(key, children_of)}, {duckdb_type(value, children_of)})"
         case name:
             return duckdb_name(name)
 
@@ -136,11 +138,15 @@ def renew_inlined_table(
                 [table, old],
             )
             connection.execute(f"DROP TABLE IF EXISTS meta.{quoted(name)}")
-    below = _below(columns)
-    if not _wanted(connection, table, schema) or not _possible(connection.kind, columns, len(below[None])):
+    children_of = _below(columns)
+    if not _wanted(connection, table, schema) or not _possible(
+        connection.kind, columns, len(children_of[None])
+    ):
         return
     name = f"ducklake_inlined_data_{table}_{version}"
-    listed = ", ".join(f"{quoted(row.name)} {_stored(row, below, connection.kind)}" for row in below[None])
+    listed = ", ".join(
+        f"{quoted(row.name)} {_stored(row, children_of, connection.kind)}" for row in children_of[None]
+    )
     connection.execute(
         f"CREATE TABLE meta.{quoted(name)}(row_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT, {listed})"
     )
@@ -174,11 +180,11 @@ def _possible(kind: str, columns: Sequence[ColumnRow], width: int) -> bool:
     )
 
 
-def _stored(row: ColumnRow, below: dict[int | None, list[ColumnRow]], kind: str) -> str:
+def _stored(row: ColumnRow, children_of: dict[int | None, list[ColumnRow]], kind: str) -> str:
     """The type in which a catalog of this kind keeps the column."""
     if kind == "duckdb":
-        return duckdb_type(row, below)
-    if row.id in below:
+        return duckdb_type(row, children_of)
+    if row.id in children_of:
         return "VARCHAR"
     return stored_name(row.type.lower(), kind)
 

@@ -35,8 +35,8 @@ def orphans(spark: SparkSession, catalog: CatalogDatabase, older_than: float) ->
     # Listed first: what is registered after that is younger than any file of the list.
     folder = catalog.read(data_path)
     ours = [f for f in listed(spark, folder, time.time() - older_than) if _OURS.search(f.path)]
-    known = {bare(path) for path in catalog.read(_registered)}
-    return [f for f in ours if _of(bare(f.path)) not in known]
+    registered = {bare(path) for path in catalog.read(_registered)}
+    return [f for f in ours if _of(bare(f.path)) not in registered]
 
 
 def clean(spark: SparkSession, catalog: CatalogDatabase, older_than: float) -> list[Orphan]:

@@ -51,34 +51,36 @@ class CatalogLayout:
         )
 
 
-def layout(connection: Connection, table: int, at: int, schema: Schema) -> CatalogLayout:
-    """The layout of the table's new files at snapshot ``at``."""
-    current = next(iter(_specs(connection, table, schema, f"AND {live('i')}", [at, at]).items()), None)
+def layout(connection: Connection, table: int, snapshot: int, schema: Schema) -> CatalogLayout:
+    """The layout of the table's new files at a snapshot."""
+    current = next(
+        iter(_specs(connection, table, schema, f"AND {live('i')}", [snapshot, snapshot]).items()), None
+    )
     keys = tuple(
         key_of(str(expression), direction == "DESC", nulls == "NULLS_FIRST", schema)
         for expression, direction, nulls in connection.rows(
             "SELECT e.expression, e.sort_direction, e.null_order FROM meta.ducklake_sort_info i "
             "JOIN meta.ducklake_sort_expression e ON e.sort_id = i.sort_id AND e.table_id = i.table_id "
             f"WHERE i.table_id = ? AND {live('i')} ORDER BY e.sort_key_index",
-            [table, at, at],
+            [table, snapshot, snapshot],
         )
     )
     spec, partition = current or (None, ())
     return CatalogLayout(partition, keys, spec, _expressions(keys, schema, str(table)))
 
 
-def laid(connection: Connection, table: int, at: int, schema: Schema) -> list[Laid]:
+def laid(connection: Connection, table: int, snapshot: int, schema: Schema) -> list[Laid]:
     """The table's data files by partition spec; spec 0: not partitioned. Specs without files are left out,
     but for the current one. Rows that are in the catalog itself are in no file.
     """
     specs: dict[int, tuple[PartitionField, ...]] = {0: (), **_specs(connection, table, schema)}
-    current = layout(connection, table, at, schema).partition_id or 0
+    current = layout(connection, table, snapshot, schema).partition_id or 0
     counts = {
         int(spec): (int(files), int(records), int(size))
         for spec, files, records, size in connection.rows(
             "SELECT coalesce(partition_id, 0), count(*), sum(record_count), sum(file_size_bytes) "
             f"FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE} GROUP BY 1",
-            [table, at, at],
+            [table, snapshot, snapshot],
         )
     }
     return [

@@ -35,9 +35,9 @@ def mapping_of(
         "SELECT value FROM meta.ducklake_tag WHERE object_id = ? AND key = ? AND end_snapshot IS NULL",
         [table, MAPPING],
     ):
-        known, _, fingerprint = str(value).partition(":")
+        mapping, _, fingerprint = str(value).partition(":")
         if fingerprint == print_:
-            return int(known), free
+            return int(mapping), free
     connection.execute(
         f"UPDATE meta.ducklake_tag SET end_snapshot = {snapshot} "
         f"WHERE object_id = {table} AND key = '{MAPPING}' AND end_snapshot IS NULL"

@@ -75,12 +75,12 @@ def _foreign(catalog: CatalogDatabase, name: tuple[str, ...], kind: str) -> None
     parts = _short(name)
     if len(parts) != 2 or not catalog.exists():
         return
-    at = catalog.read(latest)
+    snapshot = catalog.read(latest)
     rows = catalog.read(
         lambda c: c.rows(
             f"SELECT 1 FROM meta.ducklake_{kind} v JOIN meta.ducklake_schema s ON s.schema_id = v.schema_id "
             f"WHERE lower(s.schema_name) = lower(?) AND lower(v.{kind}_name) = lower(?) AND {live('v')} AND {live('s')}",
-            [*parts, at, at, at, at],
+            [*parts, snapshot, snapshot, snapshot, snapshot],
         )
     )
     if rows:
@@ -102,12 +102,13 @@ def namespaces(catalog: CatalogDatabase) -> list[str]:
     """The namespaces of the lake."""
     if not catalog.exists():
         return []
-    at = catalog.read(latest)
+    snapshot = catalog.read(latest)
     return [
         name
         for (name,) in catalog.read(
             lambda c: c.rows(
-                f"SELECT schema_name FROM meta.ducklake_schema WHERE {LIVE} ORDER BY schema_name", [at, at]
+                f"SELECT schema_name FROM meta.ducklake_schema WHERE {LIVE} ORDER BY schema_name",
+                [snapshot, snapshot],
             )
         )
     ]
@@ -117,7 +118,7 @@ def tables(catalog: CatalogDatabase) -> list[tuple[str, str]]:
     """The tables of the lake, each with its namespace before it, without those of remembered deletes."""
     if not catalog.exists():
         return []
-    at = catalog.read(latest)
+    snapshot = catalog.read(latest)
     return [
         (str(namespace), str(name))
         for namespace, name in catalog.read(
@@ -125,7 +126,7 @@ def tables(catalog: CatalogDatabase) -> list[tuple[str, str]]:
                 "SELECT s.schema_name, t.table_name FROM meta.ducklake_table t JOIN meta.ducklake_schema s "
                 f"ON s.schema_id = t.schema_id WHERE {live('t')} AND {live('s')} AND t.table_id NOT IN "
                 f"(SELECT object_id FROM meta.ducklake_tag WHERE key = ? AND {LIVE}) ORDER BY 1, 2",
-                [at, at, at, at, DELETES_OF, at, at],
+                [snapshot, snapshot, snapshot, snapshot, DELETES_OF, snapshot, snapshot],
             )
         )
     ]
@@ -180,13 +181,13 @@ def _relations(node: Any) -> Iterator[_Relation]:
     """The names of tables in a parsed statement, wherever they stand."""
     kind = node.getClass().getSimpleName()
     if kind == "RelationTimeTravel":
-        (inner,) = _relations(node.relation())
+        (relation,) = _relations(node.relation())
         version, time, span = node.version(), node.timestamp(), _span(node)
         if time.isDefined():
-            yield _Relation(inner.parts, inner.start, inner.stop, span, time=str(time.get().sql()))
+            yield _Relation(relation.parts, relation.start, relation.stop, span, time=str(time.get().sql()))
             return
         if version.isDefined() and str(version.get()).isdecimal():
-            yield _Relation(inner.parts, inner.start, inner.stop, span, int(str(version.get())))
+            yield _Relation(relation.parts, relation.start, relation.stop, span, int(str(version.get())))
             return
         raise ParseException("a DuckLake table is read at a snapshot: VERSION AS OF and its number")
     if kind in _NAMES:

@@ -113,8 +113,8 @@ class Columns:
             )
             if not has_value:
                 return self.missing(f)
-            inner = name(names[f.id].name) if names is not None else f"__f{f.id}"
-            return self.rebuilt(f.type, f"{x}.{inner}", missing, names, f"{where}.{f.name}", has)
+            field_name = name(names[f.id].name) if names is not None else f"__f{f.id}"
+            return self.rebuilt(f.type, f"{x}.{field_name}", missing, names, f"{where}.{f.name}", has)
 
         if why := self.refused(type_, where):
             return f"raise_error({literal(why)})"
@@ -403,8 +403,8 @@ def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
     def said(path: str) -> str:
         """A path in the form of Spark's column of file names."""
         java = jvm.org.apache.hadoop.fs.Path(path)
-        whole = str(java.getFileSystem(conf).makeQualified(java).toUri().toString())
-        return re.sub(_SCHEME, "/", whole)
+        qualified = str(java.getFileSystem(conf).makeQualified(java).toUri().toString())
+        return re.sub(_SCHEME, "/", qualified)
 
     return said
 
@@ -484,8 +484,8 @@ class DuckLakeReader:
             first, last = (scan(connection, load(connection, self.name, s.snapshot)) for s in (before, now))
             return last.beyond(first)
 
-        found = self.catalog.read(look)
-        return None if found is None else read(self.spark, found, self.name)
+        added = self.catalog.read(look)
+        return None if added is None else read(self.spark, added, self.name)
 
     def holds(self, paths: Sequence[str]) -> bool:
         """True if the table has all of these files now."""

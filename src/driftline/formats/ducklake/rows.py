@@ -46,9 +46,9 @@ def add_statistics(
 ) -> int:
     """Add the files to the table's statistics; returns the row id that their first row gets."""
     rows, size = sum(f.rows for f in files), sum(f.size for f in files)
-    known = connection.one("SELECT next_row_id FROM meta.ducklake_table_stats WHERE table_id = ?", [table])
+    totals = connection.one("SELECT next_row_id FROM meta.ducklake_table_stats WHERE table_id = ?", [table])
     types = dict(columns.values())
-    if known is None:
+    if totals is None:
         connection.insert(
             "ducklake_table_stats",
             [{"table_id": table, "record_count": rows, "next_row_id": rows, "file_size_bytes": size}],
@@ -77,10 +77,10 @@ def add_statistics(
     # Of a column without a row DuckDB believes nothing; it adds none by itself.
     connection.execute(f"DELETE FROM meta.ducklake_table_column_stats WHERE table_id = {table}")
     _insert(connection, table, after)
-    return int(known[0])
+    return int(totals[0])
 
 
-def _insert(connection: Connection, table: int, known: Mapping[int, ColumnBounds]) -> None:
+def _insert(connection: Connection, table: int, bounds: Mapping[int, ColumnBounds]) -> None:
     connection.insert(
         "ducklake_table_column_stats",
         [
@@ -91,7 +91,7 @@ def _insert(connection: Connection, table: int, known: Mapping[int, ColumnBounds
                 "min_value": k.low,
                 "max_value": k.high,
             }
-            for i, k in known.items()
+            for i, k in bounds.items()
         ],
     )
 
@@ -101,10 +101,10 @@ def of_files(files: Sequence[DataFile], column: int, type_: Primitive) -> Column
     out = ColumnBounds(False, None, None)
     for file in files:
         stats = file.stats.get(column)
-        known = None if stats is None else _of(stats)
-        if known is None:
+        bounds = None if stats is None else _of(stats)
+        if bounds is None:
             return None
-        out = both(out, known, type_)
+        out = both(out, bounds, type_)
     return out
 
 

@@ -182,14 +182,14 @@ class Scan:
 
         None if the rows of that one are no longer here unchanged.
         """
-        kept = first.files.keys()
+        paths = first.files.keys()
         same = (
             first.files.items() <= self.files.items()
-            and first.deletes == {path: file for path, file in self.deletes.items() if path in kept}
-            and first.deleted == {path: rows for path, rows in self.deleted.items() if path in kept}
+            and first.deletes == {path: file for path, file in self.deletes.items() if path in paths}
+            and first.deleted == {path: rows for path, rows in self.deleted.items() if path in paths}
             and first.inlined == self.inlined
         )
-        return self.of(self.files.keys() - kept) if same else None
+        return self.of(self.files.keys() - paths) if same else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,21 +212,21 @@ class _File:
 
 def scan(connection: Connection, state: LakeState) -> Scan:
     """Everything there is to read. Raises DataError for files that Spark cannot read."""
-    table, at = state.table, state.snapshot
+    table, snapshot = state.table, state.snapshot
     assert table is not None
-    assert at is not None
-    files = _files(connection, table, at)
+    assert snapshot is not None
+    files = _files(connection, table, snapshot)
     sizes = {file.id: (file.path, file.size, file.begin) for file in files}
     types = earlier_types(connection, state, sizes)
     lacking = _lacking(connection, state, sizes, {file.id: file.mapping for file in files})
-    own = own_mappings(connection, table.id)
-    deleted_rows = inlined_deletes(connection, table.id, at)
+    own_mapping_ids = own_mappings(connection, table.id)
+    deleted_rows = inlined_deletes(connection, table.id, snapshot)
     shelves: dict[ScanGroup, list[str]] = {}
     for file in files:
         shelf = ScanGroup(
-            None if file.mapping in own else file.mapping,
+            None if file.mapping in own_mapping_ids else file.mapping,
             lacking.get(file.id, frozenset()),
-            file.partial is not None and file.partial > at,
+            file.partial is not None and file.partial > snapshot,
             file.delete is not None or file.id in deleted_rows,
             types.get(file.id, frozenset()),
         )
@@ -240,11 +240,11 @@ def scan(connection: Connection, state: LakeState) -> Scan:
         {file.path: file.delete for file in files if file.delete is not None},
         {file.path: deleted_rows[file.id] for file in files if file.id in deleted_rows},
         {mapping: _mapping(connection, mapping) for mapping in foreign},
-        inlined_rows(connection, table.id, at),
+        inlined_rows(connection, table.id, snapshot),
     )
 
 
-def _files(connection: Connection, table: TableRow, at: int) -> list[_File]:
+def _files(connection: Connection, table: TableRow, snapshot: int) -> list[_File]:
     """The table's data files at a snapshot. Raises DataError for one that Spark cannot read."""
     rows = connection.rows(
         f"""SELECT f.data_file_id, f.begin_snapshot, f.path, CAST(f.path_is_relative AS BOOLEAN), f.file_size_bytes, f.record_count,
@@ -253,7 +253,7 @@ def _files(connection: Connection, table: TableRow, at: int) -> list[_File]:
                 SELECT * FROM meta.ducklake_delete_file WHERE table_id = ? AND {LIVE}) d
             ON d.data_file_id = f.data_file_id
             WHERE f.table_id = ? AND {live("f")} ORDER BY f.data_file_id""",
-        [table.id, at, at, table.id, at, at],
+        [table.id, snapshot, snapshot, table.id, snapshot, snapshot],
     )
     files = []
     for (
@@ -327,9 +327,9 @@ def _lacking(
     ):
         mapped.setdefault(int(mapping), set()).add(int(column))
     # Statistics of a column say that the file has it; whoever wrote none is asked.
-    asked = [i for i in files if mappings[i] is None and not defaulted <= has.get(i, set())]
-    unchanged({path: size for path, size, _ in map(files.__getitem__, asked)}, f"table {table}")
-    footers = ids_in([files[i][0] for i in asked])
+    to_open = [i for i in files if mappings[i] is None and not defaulted <= has.get(i, set())]
+    unchanged({path: size for path, size, _ in map(files.__getitem__, to_open)}, f"table {table}")
+    footers = ids_in([files[i][0] for i in to_open])
     out = {}
     for i, (path, *_) in files.items():
         mapping = mappings[i]
@@ -339,14 +339,14 @@ def _lacking(
     return out
 
 
-def inlined_deletes(connection: Connection, table: int, at: int) -> dict[int, list[int]]:
+def inlined_deletes(connection: Connection, table: int, snapshot: int) -> dict[int, list[int]]:
     """The deleted rows that the catalog itself keeps of a table at a snapshot, by the ids of data files."""
     name = f"ducklake_inlined_delete_{table}"
     if name not in connection.tables():
         return {}
     out: dict[int, list[int]] = {}
     for file, row in connection.rows(
-        f"SELECT file_id, row_id FROM meta.{name} WHERE begin_snapshot <= ?", [at]
+        f"SELECT file_id, row_id FROM meta.{name} WHERE begin_snapshot <= ?", [snapshot]
     ):
         out.setdefault(int(file), []).append(int(row))
     return out

@@ -70,43 +70,44 @@ def load(connection: Connection, name: str, snapshot: int | None = None) -> Lake
     return LakeState(Schema(), {}, at, False) if table is None else state_of(connection, table, at)
 
 
-def state_of(connection: Connection, table: TableRow, at: int) -> LakeState:
+def state_of(connection: Connection, table: TableRow, snapshot: int) -> LakeState:
     """The table at a snapshot, whatever it was named then."""
-    columns = columns_of(connection, table.id, at)
+    columns = columns_of(connection, table.id, snapshot)
     docs = {
         int(column): str(text)
         for column, text in connection.rows(
             f"SELECT column_id, value FROM meta.ducklake_column_tag WHERE table_id = ? AND key = ? AND {LIVE}",
-            [table.id, COMMENT, at, at],
+            [table.id, COMMENT, snapshot, snapshot],
         )
     }
     properties = {
         str(key): str(value)
         for key, value in connection.rows(
-            f"SELECT key, value FROM meta.ducklake_tag WHERE object_id = ? AND {LIVE}", [table.id, at, at]
+            f"SELECT key, value FROM meta.ducklake_tag WHERE object_id = ? AND {LIVE}",
+            [table.id, snapshot, snapshot],
         )
         if key != MAPPING
     }
     last = connection.one("SELECT max(column_id) FROM meta.ducklake_column WHERE table_id = ?", [table.id])
     version = connection.one(
         "SELECT max(schema_version) FROM meta.ducklake_schema_versions WHERE table_id = ? AND begin_snapshot <= ?",
-        [table.id, at],
+        [table.id, snapshot],
     )
     schema = schema_of(columns, docs)
     return LakeState(
         Schema(schema.struct, int(version[0] or 0) if version else 0),
         properties,
-        at,
+        snapshot,
         True,
         table.uuid,
         int(last[0] or 0) if last else 0,
-        str(at),
+        str(snapshot),
         table,
         tuple(columns),
     )
 
 
-def find(connection: Connection, name: str, at: int) -> TableRow | None:
+def find(connection: Connection, name: str, snapshot: int) -> TableRow | None:
     """The table of this name; None if there is none."""
     namespace, table = split(name)
     rows = connection.rows(
@@ -116,7 +117,7 @@ def find(connection: Connection, name: str, at: int) -> TableRow | None:
             WHERE lower(s.schema_name) = lower(?) AND lower(t.table_name) = lower(?)
             AND {live("t")}
             AND {live("s")}""",
-        [namespace, table, at, at, at, at],
+        [namespace, table, snapshot, snapshot, snapshot, snapshot],
     )
     if not rows:
         return None
@@ -137,14 +138,14 @@ def data_path(connection: Connection) -> str:
     return path if path.endswith("/") else path + "/"
 
 
-def columns_of(connection: Connection, table: int, at: int) -> list[ColumnRow]:
+def columns_of(connection: Connection, table: int, snapshot: int) -> list[ColumnRow]:
     """The table's columns at a snapshot, nested ones included."""
     rows = connection.rows(
         f"""SELECT column_id, column_order, column_name, column_type, parent_column,
             CAST(nulls_allowed AS BOOLEAN), initial_default, default_value, default_value_type,
             default_value_dialect
             FROM meta.ducklake_column WHERE table_id = ? AND {LIVE} ORDER BY column_order, column_id""",
-        [table, at, at],
+        [table, snapshot, snapshot],
     )
     return [
         ColumnRow(

@@ -83,10 +83,12 @@ def check(key: SortExpression, schema: Schema, rows: Sequence[ColumnRow], table:
     """Check that DuckDB can compute the expression. ``rows``: the columns. Raises DataError."""
     import duckdb
 
-    below: dict[int | None, list[ColumnRow]] = {}
+    children_of: dict[int | None, list[ColumnRow]] = {}
     for row in rows:
-        below.setdefault(row.parent, []).append(row)
-    nulls = ", ".join(f"CAST(NULL AS {duckdb_type(row, below)}) AS {quoted(row.name)}" for row in below[None])
+        children_of.setdefault(row.parent, []).append(row)
+    nulls = ", ".join(
+        f"CAST(NULL AS {duckdb_type(row, children_of)}) AS {quoted(row.name)}" for row in children_of[None]
+    )
     expression = expression_of(key, schema, table)
     try:
         with instance() as engine:  # only bound, not run

@@ -194,22 +194,22 @@ def _versions(connection: Connection, name: str) -> Versions:
         "WHERE v.table_id = ? ORDER BY v.begin_snapshot",
         [table.id],
     )
-    dated = [(int(begin), int(version), int(at)) for begin, version, at in rows if at is not None]
-    whole = len(dated) == len(rows)
+    dated = [(int(begin), int(version), int(time)) for begin, version, time in rows if time is not None]
+    is_complete = len(dated) == len(rows)
     if not dated:  # of the present version, too, the snapshot that began it has expired
-        ((at,),) = connection.rows(
+        ((time,),) = connection.rows(
             "SELECT epoch_ms(CAST(snapshot_time AS TIMESTAMPTZ)) FROM meta.ducklake_snapshot WHERE snapshot_id = ?",
             [newest],
         )
-        dated = [(newest, int(rows[-1][1]), int(at))]
+        dated = [(newest, int(rows[-1][1]), int(time))]
     out: list[Version] = []
-    for i, (begin, version, at) in enumerate(dated):
+    for i, (begin, version, time) in enumerate(dated):
         state = state_of(connection, table, begin)
         definition_ = definition(state, layout(connection, table.id, begin, state.schema))
         before = dict(state_of(connection, table, begin - 1).properties) if begin else {}
         end = dated[i + 1][0] - 1 if i + 1 < len(dated) else newest
         properties = dict(state_of(connection, table, end).properties)
         definition_ = replace(definition_, schema=replace(state.schema, id=version), properties=properties)
-        out.append(Version(at, definition_, begin, record.read(dict(state.properties), before)))
+        out.append(Version(time, definition_, begin, record.read(dict(state.properties), before)))
     schemas = {v.definition.schema.id: v.definition.schema for v in out}
-    return Versions(tuple(out), schemas, whole)
+    return Versions(tuple(out), schemas, is_complete)

@@ -44,29 +44,31 @@ def table_statistics(connection: Connection, name: str, schema: Schema) -> Table
     state = load(connection, name)
     if state.table is None or state.snapshot is None:
         raise no_table(name)
-    table, at = state.table.id, state.snapshot
+    table, snapshot = state.table.id, state.snapshot
     snapshots = tuple(_snapshots(connection, table))
-    counts_of = _counts(connection, table, at, snapshots)
-    inlined = sum(rows.rows.num_rows for rows in inlined_rows(connection, table, at))
+    counts_of = _counts(connection, table, snapshot, snapshots)
+    inlined = sum(rows.rows.num_rows for rows in inlined_rows(connection, table, snapshot))
     if inlined:
         counts_of[RECORDS][None] = Count(values=inlined, files=1, foreign=inlined, rewritten=inlined)
-    files, size = connection.rows(f"SELECT count(*), sum(file_size_bytes) FROM {_FILES}", [table, at, at])[0]
+    files, size = connection.rows(
+        f"SELECT count(*), sum(file_size_bytes) FROM {_FILES}", [table, snapshot, snapshot]
+    )[0]
     plain = {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
     defaulted = frozenset(f.id for _, f in schema.walk() if f.initial_default is not None)
     newest = connection.rows(
         "SELECT epoch_ms(CAST(snapshot_time AS TIMESTAMPTZ)) FROM meta.ducklake_snapshot WHERE snapshot_id = ?",
-        [at],
+        [snapshot],
     )
     counts = Counts(snapshots, counts_of, _ids(connection, table), defaulted)
-    deleted = _deleted(connection, table, at)
+    deleted = _deleted(connection, table, snapshot)
     return TableStatistics(
         int(newest[0][0]),
         int(files),
         int(size or 0),
         deleted,
         counts,
-        _bounds(connection, table, at, plain, counts),
-        _firsts(connection, table, at, plain),
+        _bounds(connection, table, snapshot, plain, counts),
+        _firsts(connection, table, snapshot, plain),
         counts.records - deleted,
     )
 
@@ -74,7 +76,7 @@ def table_statistics(connection: Connection, name: str, schema: Schema) -> Table
 def _snapshots(connection: Connection, table: int) -> Iterator[KnownSnapshot]:
     """The snapshots that brought files, oldest first."""
     snapshots = []
-    for id_, at, changes_made, extra, added, version, rewritten in connection.rows(
+    for id_, time, changes_made, extra, added, version, rewritten in connection.rows(
         "SELECT s.snapshot_id, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)), c.changes_made, c.commit_extra_info, f.n, "
         "(SELECT max(v.schema_version) FROM meta.ducklake_schema_versions v "
         "WHERE v.table_id = ? AND v.begin_snapshot <= s.snapshot_id), "
@@ -86,21 +88,21 @@ def _snapshots(connection: Connection, table: int) -> Iterator[KnownSnapshot]:
     ):
         changes = str(changes_made).split(",")
         message = told(extra)
-        author, own = message.get(BATCH), int(added) - int(message.get(MOVED, 0))
-        batch = CommittedBatch(int(at), None if author is None else str(author), own)
+        author, own_rows = message.get(BATCH), int(added) - int(message.get(MOVED, 0))
+        batch = CommittedBatch(int(time), None if author is None else str(author), own_rows)
         deletes = f"deleted_from_table:{table}" in changes
         # A batch of changes by key deletes rows of older files, and has none of them in its own.
         by_key = batch.id is not None and not rewritten
         born = f"inserted_into_table:{table}" in changes and (by_key or not deletes)
-        known = KnownSnapshot(int(id_), None if version is None else int(version), batch, born)
-        snapshots.append(replace(known, moved=MOVED in message))
+        snapshot = KnownSnapshot(int(id_), None if version is None else int(version), batch, born)
+        snapshots.append(replace(snapshot, moved=MOVED in message))
     last = [i for i, s in enumerate(snapshots) if s.born][-TREND:]
     for i, s in enumerate(snapshots):
         yield replace(s, slot=last.index(i)) if i in last else s
 
 
 def _counts(
-    connection: Connection, table: int, at: int, snapshots: tuple[KnownSnapshot, ...]
+    connection: Connection, table: int, snapshot: int, snapshots: tuple[KnownSnapshot, ...]
 ) -> dict[int, dict[int | None, Count]]:
     places = {s.id: i for i, s in enumerate(snapshots)}
     versions = [
@@ -111,7 +113,7 @@ def _counts(
         )
     ]
     out: dict[int, dict[int | None, Count]] = defaultdict(dict)
-    parameters = [table, at, at]
+    parameters = [table, snapshot, snapshot]
     for column, begin, merged, values, files in connection.rows(
         f"SELECT {RECORDS}, begin_snapshot, partial_max IS NOT NULL, sum(record_count), count(*) FROM {_FILES} "
         f"GROUP BY ALL UNION ALL "
@@ -160,22 +162,22 @@ def _ids(connection: Connection, table: int) -> dict[int, frozenset[int]]:
     return {version: frozenset(ids) for version, ids in ids_of.items()}
 
 
-def _deleted(connection: Connection, table: int, at: int) -> int:
+def _deleted(connection: Connection, table: int, snapshot: int) -> int:
     """Rows that are deleted, and that the files' statistics still count."""
     ((rows,),) = connection.rows(
         f"SELECT coalesce(sum(delete_count), 0) FROM meta.ducklake_delete_file WHERE table_id = ? AND {LIVE}",
-        [table, at, at],
+        [table, snapshot, snapshot],
     )
     name = f"ducklake_inlined_delete_{table}"
     if name in connection.tables():
-        rows += connection.rows(f"SELECT count(*) FROM meta.{quoted(name)} WHERE begin_snapshot <= ?", [at])[
-            0
-        ][0]
+        rows += connection.rows(
+            f"SELECT count(*) FROM meta.{quoted(name)} WHERE begin_snapshot <= ?", [snapshot]
+        )[0][0]
     return int(rows)
 
 
 def _bounds(
-    connection: Connection, table: int, at: int, plain: Mapping[int, Primitive], counts: Counts
+    connection: Connection, table: int, snapshot: int, plain: Mapping[int, Primitive], counts: Counts
 ) -> dict[int, Numbers]:
     """The bounds of whole columns.
 
@@ -187,18 +189,18 @@ def _bounds(
         "AND min_value IS NOT NULL AND max_value IS NOT NULL",
         [table],
     )
-    known = {int(column) for column, _, _ in stored}
+    with_bounds = {int(column) for column, _, _ in stored}
     ranges: dict[int, list[tuple[str | None, str | None]]] = defaultdict(list)
     for column, low, high in connection.rows(
         "SELECT DISTINCT s.column_id, s.min_value, s.max_value FROM meta.ducklake_file_column_stats s "
         f"JOIN {_FILES} f ON f.data_file_id = s.data_file_id WHERE s.value_count > 0 AND s.column_id NOT IN "
         "(SELECT column_id FROM meta.ducklake_table_column_stats WHERE table_id = ? AND min_value IS NOT NULL)",
-        [table, at, at, table],
+        [table, snapshot, snapshot, table],
     ):
         ranges[int(column)].append((low, high))
     for column, pairs in ranges.items():
         type_ = plain.get(column)
-        is_told = type_ is not None and type_.name in BOUNDED and column not in known | counts.defaulted
+        is_told = type_ is not None and type_.name in BOUNDED and column not in with_bounds | counts.defaulted
         if type_ is not None and is_told and counts.numbers(column).values is not None:
             lows, highs = ([b for b in bounds if b is not None] for bounds in zip(*pairs, strict=True))
             if len(lows) == len(highs) == len(pairs):
@@ -208,7 +210,7 @@ def _bounds(
 
 
 def _firsts(
-    connection: Connection, table: int, at: int, plain: Mapping[int, Primitive]
+    connection: Connection, table: int, snapshot: int, plain: Mapping[int, Primitive]
 ) -> dict[int, Numbers]:
     """The bounds of each column in one file of the snapshot that brought its first value."""
     return _numbers(
@@ -216,7 +218,7 @@ def _firsts(
             "SELECT s.column_id, arg_min(s.min_value, f.data_file_id), arg_min(s.max_value, f.data_file_id) "
             f"FROM {_FILES} f JOIN meta.ducklake_file_column_stats s ON s.data_file_id = f.data_file_id "
             "WHERE s.value_count > 0 GROUP BY s.column_id",
-            [table, at, at],
+            [table, snapshot, snapshot],
         ),
         plain,
     )

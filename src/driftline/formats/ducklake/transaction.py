@@ -177,12 +177,12 @@ def values_of(schema: Schema, zone: str) -> dict[int, Default]:
     """
     import duckdb
 
-    asked = [f for _, f in schema.walk() if isinstance(f.write_default, Expression)]
-    if not asked:
+    computed = [f for _, f in schema.walk() if isinstance(f.write_default, Expression)]
+    if not computed:
         return {}
     out: dict[int, Default] = {}
     with duckdb.connect(config=_ALONE) as connection:
-        for field in asked:
+        for field in computed:
             try:
                 values = _values(connection, field, zone)
             except (duckdb.Error, DataError):
@@ -384,16 +384,16 @@ class DuckLakeTransaction:
         """
         if not rows:
             return None
-        found, intent = self._found, self._intent
-        assert found is not None
-        intent.deletes, intent.ended, intent.worn = found.files, found.ended, found.worn
-        return found.remove(rows, size, self.row, can_write=writes_in_tasks(intent))
+        lookup, intent = self._found, self._intent
+        assert lookup is not None
+        intent.deletes, intent.ended, intent.worn = lookup.files, lookup.ended, lookup.worn
+        return lookup.remove(rows, size, self.row, can_write=writes_in_tasks(intent))
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         """Find the deletes that the table remembers of keys of the batch."""
         table, base = self.table, self.base
-        uuid, at = (self._intent.uuid, None) if base is None else (base.uuid or "", base.snapshot)
-        self._deletes = DeletesTable(table.spark, table.catalog, table.name, uuid, at)
+        uuid, snapshot = (self._intent.uuid, None) if base is None else (base.uuid or "", base.snapshot)
+        self._deletes = DeletesTable(table.spark, table.catalog, table.name, uuid, snapshot)
         return self._deletes.find(keys)
 
     def remember_deletes(self, deletes: DeletedKeys) -> None:
@@ -427,9 +427,9 @@ class DuckLakeTransaction:
         """Record that the table takes these source files, by their fingerprints."""
         self._intent.sources = tuple(files)
 
-    def include(self, other: DuckLakeTransaction) -> bool:
+    def include(self, transaction: DuckLakeTransaction) -> bool:
         """True: the other transaction, of the same lake, is committed with this one, and not by itself."""
-        self._with.append(other)
+        self._with.append(transaction)
         return True
 
     def commit(self) -> None:
@@ -465,30 +465,30 @@ class DuckLakeTransaction:
             raise Moved(f"{self.table.name} has changed since the batch was planned")
         if self._found is not None:
             raise Moved(f"{self.table.name} has changed since its rows were looked up")
-        other = DuckLakeTransaction.on(self.table, now)
+        fresh_transaction = DuckLakeTransaction.on(self.table, now)
         if intent.replaces:
-            self._carry_over(other)
+            self._carry_over(fresh_transaction)
             return
-        other.evolve(self._changes, self._after)
-        if other._intent.keys.partition_id != intent.keys.partition_id:
+        fresh_transaction.evolve(self._changes, self._after)
+        if fresh_transaction._intent.keys.partition_id != intent.keys.partition_id:
             raise Moved(f"{self.table.name} was partitioned otherwise since the batch was written")
-        written, fresh = intent.schema, other._intent.schema
+        written, fresh = intent.schema, fresh_transaction._intent.schema
         # The files' mapping has the names of the columns.
         if not (refits(written, fresh) and extends(written, fresh)):
             raise Moved(f"the columns of {self.table.name} have changed since the batch was written")
         for part in self._with:
             part.again(part.table.load())
-        self.base = intent.base = other.base
+        self.base = intent.base = fresh_transaction.base
         intent.schema = fresh
 
-    def _carry_over(self, other: DuckLakeTransaction) -> None:
+    def _carry_over(self, transaction: DuckLakeTransaction) -> None:
         """Move the replacing rows to a transaction on the present table, with the rows appended since.
 
         Both tables have the same schema.
         """
         assert self.base is not None
-        assert other.base is not None
-        appended = self.table.appended(self.base, other.base)
+        assert transaction.base is not None
+        appended = self.table.appended(self.base, transaction.base)
         schema, self._intent.schema = self._intent.schema, self._intent.written or self._intent.schema
         files, folders = list(self._intent.files), list(self._folders)
         try:
@@ -500,7 +500,7 @@ class DuckLakeTransaction:
             raise
         finally:
             self._intent.schema = schema
-        self.base = self._intent.base = other.base
+        self.base = self._intent.base = transaction.base
 
     def abandon(self) -> None:
         """Delete the files that were written, unless they are the table's, or may be."""

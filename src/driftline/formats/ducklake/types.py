@@ -136,8 +136,8 @@ def read_type(text: str) -> Primitive:
     text = SYNONYMS.get(text.lower(), text.lower())
     if match := _DECIMAL.fullmatch(text):
         return decimal(int(match[1]), int(match[2]))
-    known = TYPES.get(text)
-    return (known and known.ours) or Primitive(_OTHER.get(text, text))
+    entry = TYPES.get(text)
+    return (entry and entry.ours) or Primitive(_OTHER.get(text, text))
 
 
 def write_type(type_: Primitive, where: str) -> str:
@@ -168,13 +168,13 @@ def spark_name(type_: Primitive, where: str) -> str:
     if type_.name == "decimal":
         return f"decimal({type_.args[0]},{type_.args[1]})"
     theirs = _theirs(type_)
-    known = TYPES.get(theirs)
-    if known is None or known.refused:
+    entry = TYPES.get(theirs)
+    if entry is None or entry.refused:
         raise DataError(
-            f"{where}: Spark cannot read DuckLake's {theirs}: {known.refused if known else 'unknown to it'}",
+            f"{where}: Spark cannot read DuckLake's {theirs}: {entry.refused if entry else 'unknown to it'}",
             hint="change the column's type with DuckDB, or read the table with it",
         )
-    return known.spark or spark_name(read_type(known.held_as), where)
+    return entry.spark or spark_name(read_type(entry.held_as), where)
 
 
 def _theirs(type_: Primitive) -> str:
@@ -207,14 +207,22 @@ def readable(schema: Schema) -> Schema:
         """The type without unreadable parts; None if nothing is left."""
         match type_:
             case Struct(fields):
-                inside = tuple(replace(f, type=inner) for f in fields if (inner := of(f.type)) is not None)
+                inside = tuple(
+                    replace(f, type=readable_type)
+                    for f in fields
+                    if (readable_type := of(f.type)) is not None
+                )
                 return Struct(inside) if inside or not fields else None
             case List(element):
-                inner = of(element)
-                return None if inner is None else replace(type_, element=inner)
+                readable_type = of(element)
+                return None if readable_type is None else replace(type_, element=readable_type)
             case Map(key, value):
-                one, other = of(key), of(value)
-                return None if one is None or other is None else replace(type_, key=one, value=other)
+                new_key, new_value = of(key), of(value)
+                return (
+                    None
+                    if new_key is None or new_value is None
+                    else replace(type_, key=new_key, value=new_value)
+                )
             case Primitive():
                 return None if why_unreadable(type_) else type_
 
@@ -225,8 +233,8 @@ def readable(schema: Schema) -> Schema:
 
 def why_unreadable(type_: Primitive) -> str | None:
     """The reason Spark cannot read the type; None if it can."""
-    known = TYPES.get(_theirs(type_))
-    return (known and known.refused) or None
+    entry = TYPES.get(_theirs(type_))
+    return (entry and entry.refused) or None
 
 
 def duckdb_name(name: str) -> str:
@@ -235,8 +243,8 @@ def duckdb_name(name: str) -> str:
     >>> duckdb_name("int8"), duckdb_name("timestamp_us"), duckdb_name("decimal(9,2)")
     ('TINYINT', 'TIMESTAMP', 'DECIMAL(9,2)')
     """
-    known = _known(name)
-    return known.duckdb if known else name.upper()
+    entry = _known(name)
+    return entry.duckdb if entry else name.upper()
 
 
 def stored_name(name: str, kind: str) -> str:
@@ -245,9 +253,9 @@ def stored_name(name: str, kind: str) -> str:
     >>> stored_name("int8", "postgres"), stored_name("int8", "sqlite")
     ('SMALLINT', 'TINYINT')
     """
-    known = _known(name)
-    own = "" if known is None else known.sqlite if kind == "sqlite" else known.postgres
-    return own or duckdb_name(name)
+    entry = _known(name)
+    stored = "" if entry is None else entry.sqlite if kind == "sqlite" else entry.postgres
+    return stored or duckdb_name(name)
 
 
 def handed_over_as(name: str) -> str | None:
@@ -256,10 +264,10 @@ def handed_over_as(name: str) -> str | None:
     >>> handed_over_as("uint8"), handed_over_as("interval"), handed_over_as("int8")
     ('SMALLINT', 'VARCHAR', None)
     """
-    known = _known(name)
-    if known is None or not (known.refused or known.held_as):
+    entry = _known(name)
+    if entry is None or not (entry.refused or entry.held_as):
         return None
-    return duckdb_name(known.held_as or "varchar")
+    return duckdb_name(entry.held_as or "varchar")
 
 
 def _known(name: str) -> DuckLakeType | None:
@@ -275,5 +283,5 @@ def promotes(old: str, new: str) -> bool:
     before, after = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
     if before and after:
         return before[2] == after[2] and int(after[1]) >= int(before[1])
-    known = TYPES.get(old)
-    return known is not None and new in known.promotions
+    entry = TYPES.get(old)
+    return entry is not None and new in entry.promotions

@@ -84,12 +84,12 @@ def _identified(frame: DataFrame, target: StructType, helpers: Sequence[str]) ->
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StringType, StructField, StructType
 
-    whole = StructType([*target.fields, *(StructField(helper, StringType()) for helper in helpers)])
+    with_helpers = StructType([*target.fields, *(StructField(helper, StringType()) for helper in helpers)])
     spark = frame.sparkSession
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     jdf: Any = frame._jdf
-    schema = jvm.org.apache.spark.sql.types.DataType.fromJson(whole.json())
+    schema = jvm.org.apache.spark.sql.types.DataType.fromJson(with_helpers.json())
     return DataFrame(session.internalCreateDataFrame(jdf.queryExecution().toRdd(), schema, False), spark)
 
 
