@@ -56,7 +56,7 @@ def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], obj
     source = JsonFiles(spark=spark, files=sorted(map(str, folder.iterdir())))
     observed = source.open(Schema(), Settings()).guess(None)
     assert observed is not None, "there are too few records for one go"
-    planned = plan(Schema(), observed.seen.shape)
+    planned = plan(Schema(), observed.observation.shape)
     go = observed.tasks(planned, planned.schema.struct)
     modes = {f.id: "truncate(16)" for _, f in planned.schema.walk()}
     files = FilePlan(planned.schema, modes, FileSettings(), 2**30)

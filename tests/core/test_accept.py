@@ -65,7 +65,7 @@ class Taken:
 def take(schema: Schema, lines: Sequence[bytes], given: Settings, tasks: int = 1) -> Taken:
     scan: Any = Lines(lines, schema, given, tasks=tasks)
     observed, planned = accepted(scan, RecentBatches(), lambda _: None)
-    scan, tally = observed.scan, observed.seen.tally
+    scan, tally = observed.scan, observed.observation.tally
     kept = scan.verdicts()
     assert sum(kept) == tally.records
     assert tally.records + tally.malformed == len(lines)

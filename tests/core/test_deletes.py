@@ -76,13 +76,13 @@ def test_lines_of_a_file_that_delete_are_flagged_in_their_rows(tmp_path: Path) -
     terms = AdmissionTerms(expect(Schema(), SETTINGS), SETTINGS)
     _, _, reported = run(SplitReader([share], terms), 0)
     (part,) = reported.observed
-    planned = plan(Schema(), part.seen.shape, SETTINGS)
-    make = JsonRows.of(planned, planned.schema.struct, terms, part.seen)
+    planned = plan(Schema(), part.observation.shape, SETTINGS)
+    make = JsonRows.of(planned, planned.schema.struct, terms, part.observation)
     rows, rejects, reported = run(SplitReader([share], terms, make), 0)
     made = pa.Table.from_batches(rows).to_pylist()
 
     assert [(row["k"]["at"], row[DELETE_FLAG]) for row in made] == [(1, False), (1, True), (2, False)]
-    assert "op" not in part.seen.shape.fields
+    assert "op" not in part.observation.shape.fields
     assert (len(rejects), reported.diverged) == (1, False)
 
 

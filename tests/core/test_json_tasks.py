@@ -113,7 +113,7 @@ def test_what_the_first_lines_of_a_task_hold_has_its_place_though_its_lines_are_
         observe_splits(expect(Schema(), Settings()), Settings(), [(1, second), (2, Split(str(short), 0, 18))])
     )
     assert [part.first for part in parts] == [1, 2]
-    whole = merge_observations([parts[0].seen.shifted(10), parts[1].seen])
+    whole = merge_observations([parts[0].observation.shifted(10), parts[1].observation])
     assert {key: (Path(f.place.source).name, f.place.line) for key, f in whole.shape.fields.items()} == {
         "b": ("a.jsonl", 11),
         "c": ("b.jsonl", 2),
@@ -135,13 +135,13 @@ def test_files_together_are_what_each_is_alone(
     assert parts[0].lines == {
         number: lines for _, _, some in alone for number, lines in some[0].lines.items()
     }
-    merged = merge_observations(part.seen for _, _, some in alone for part in some)
-    assert parts[0].seen.tally == merged.tally
-    assert parts[0].seen.shape == RecordShape(
+    merged = merge_observations(part.observation for _, _, some in alone for part in some)
+    assert parts[0].observation.tally == merged.tally
+    assert parts[0].observation.shape == RecordShape(
         # That a key is missing counts for required columns alone, of which there is none.
         {key: replace(field, missing=False) for key, field in merged.shape.fields.items()}
     )
-    assert parts[0].seen.shape.fields["late"].place.line == 2
+    assert parts[0].observation.shape.fields["late"].place.line == 2
 
 
 def made(
@@ -161,7 +161,7 @@ def made(
 
 def whole(splits: list[Split], settings: Settings) -> Observation:
     parts = observe_splits(expect(Schema(), settings), settings, list(enumerate(splits)))
-    return merge_observations(part.seen for part in parts)
+    return merge_observations(part.observation for part in parts)
 
 
 def test_a_task_that_meets_more_than_its_plan_covers_says_so_and_observes_to_the_end(
@@ -182,7 +182,7 @@ def test_a_task_that_meets_more_than_its_plan_covers_says_so_and_observes_to_the
     assert [row for batch in rows for row in batch.to_pylist()] == [{"a": 1}]
     assert reported.diverged
     assert sum(map(len, rejects)) == 2
-    assert [part.seen for part in reported.observed] == [whole(splits, settings)]
+    assert [part.observation for part in reported.observed] == [whole(splits, settings)]
 
 
 def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> None:

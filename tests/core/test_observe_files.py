@@ -30,8 +30,8 @@ def observed(splits: list[Split]) -> Observation:
     """As a batch is observed: split by split, lines numbered afterwards."""
     parts, line = [], 1
     for part in observe_splits(ExpectedField(), Settings(), list(enumerate(splits))):
-        parts.append(part.seen.shifted(line - 1))
-        line += part.seen.lines
+        parts.append(part.observation.shifted(line - 1))
+        line += part.observation.lines
     return merge_observations(parts)
 
 
@@ -230,13 +230,13 @@ def test_lines_that_are_too_long_are_cut(
     file.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
     (split,) = splits_of(str(file))
     (part,) = observe_splits(ExpectedField(), Settings(max_record_bytes=2000), [(0, split)])
-    seen = part.seen
+    seen = part.observation
     assert (seen.tally.records, seen.tally.malformed, seen.lines) == (2, 4, 6)
     reasons = {reason.place.line: str(reason.reason) for reason in seen.tally.reasons}
     assert set(reasons) == {2, 3, 4, 6}
     assert set(reasons.values()) == {"longer than 2000 bytes, which the setting max_record_bytes allows"}
     (part,) = observe_splits(ExpectedField(), Settings(), [(0, split)])
-    assert part.seen.tally.malformed == 2
+    assert part.observation.tally.malformed == 2
 
 
 def test_a_line_of_any_length_takes_little_memory(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_line_of_any_length_takes_little_memory(tmp_path: Path) -> None:
     (part,) = observe_splits(ExpectedField(), Settings(max_record_bytes=2**23), [(0, split)])
     assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
     tracemalloc.stop()
-    seen = part.seen
+    seen = part.observation
     assert (seen.tally.records, seen.tally.malformed) == (1, 1)
 
 
@@ -300,7 +300,9 @@ def test_what_is_excluded_is_counted_in_its_own_split(tmp_path: Path) -> None:
     splits = [split for name in "abc" for split in splits_of(str(tmp_path / f"{name}.jsonl"))]
     hidden = Settings(contract=contract(paths=OfPaths(exclude=[("pin",)])))
     numbered = list(enumerate(splits))
-    parts = [part.seen for split in numbered for part in observe_splits(ExpectedField(), hidden, [split])]
+    parts = [
+        part.observation for split in numbered for part in observe_splits(ExpectedField(), hidden, [split])
+    ]
     assert [part.tally.excluded for part in parts] == [{"pin": 2}, {"pin": 3}, {"pin": 1}]
     (part,) = observe_splits(ExpectedField(), hidden, numbered)
-    assert part.seen.tally.excluded == merge_observations(parts).tally.excluded == {"pin": 6}
+    assert part.observation.tally.excluded == merge_observations(parts).tally.excluded == {"pin": 6}

@@ -107,7 +107,7 @@ def numbers(rows: Iterable[pa.RecordBatch]) -> list[int]:
 
 def written(observed: Observed) -> tuple[RowTasks, list[int]]:
     """The tasks by a plan for an observation, and the rows that they made."""
-    planned = plan(Schema(), observed.seen.shape)
+    planned = plan(Schema(), observed.observation.shape)
     tasks = observed.tasks(planned, planned.schema.struct)
     return tasks, sorted(number for part in tasks.run(numbers, None) for number in part)
 
@@ -117,14 +117,14 @@ def written(observed: Observed) -> tuple[RowTasks, list[int]]:
 def test_tasks_report_what_observing_alone_sees(tmp_path: Path, put: Put) -> None:
     scan = put(tmp_path).open(Schema(), Settings())
     observed = scan.observe()
-    assert observed.seen.tally.records == 4
+    assert observed.observation.tally.records == 4
     assert observed.answers(scan.request)
     tasks, rows = written(observed)
     assert rows == [1, 2, 3, 4]
     assert tasks.results is not None and not any(result.diverged for result in tasks.results)
     merged = observed.scan.merged(tasks.results)
-    assert merged.seen.tally == observed.seen.tally
-    assert plan(Schema(), merged.seen.shape) == plan(Schema(), observed.seen.shape)
+    assert merged.observation.tally == observed.observation.tally
+    assert plan(Schema(), merged.observation.shape) == plan(Schema(), observed.observation.shape)
 
 
 @pytest.mark.usefixtures("_small")
@@ -135,7 +135,7 @@ def test_changes_by_key_come_in_the_order_of_their_files(
     settings = from_properties(as_properties({"key": "b"}))
     with opened(SPARK, put(tmp_path)) as source:
         observed = source.open(Schema(), settings).observe()
-    planned = plan(Schema(), observed.seen.shape)
+    planned = plan(Schema(), observed.observation.shape)
     parts = observed.tasks(planned, planned.schema.struct).run(numbers, None)
     rows = [number for part in parts for number in part]
     assert rows == list(range(1, 1 + len(rows)))
@@ -151,7 +151,7 @@ def test_nan_is_no_key_and_no_order(tmp_path: Path) -> None:
         observed, planned = accepted(source.open(Schema(), settings), RecentBatches(), lambda _: None)
 
     assert written(observed)[1] == [2]
-    assert observed.seen.tally.malformed == 3
+    assert observed.observation.tally.malformed == 3
     assert {str(conflict) for conflict in planned.conflicts} == {"a.id: key: no value", "at: order: no value"}
     assert planned.schema.find(("v",)).type == DOUBLE
 
@@ -162,13 +162,13 @@ def test_a_speculated_plan_that_does_not_hold_is_in_the_results(tmp_path: Path) 
     scan = source.open(Schema(), Settings())
     likely = scan.observe()
     Path(source.files[1]).write_text('{"a": "drifted"}\n{"a": 4}\n')
-    guessed = source.open(Schema(), Settings()).guess(likely.seen)
+    guessed = source.open(Schema(), Settings()).guess(likely.observation)
     assert guessed is not None
     tasks, rows = written(guessed)
     assert tasks.results is not None and any(result.diverged for result in tasks.results)
     assert len(rows) < 4
     merged = guessed.scan.merged(tasks.results)
-    assert (merged.seen.tally.records, merged.seen.tally.malformed) == (4, 1)
+    assert (merged.observation.tally.records, merged.observation.tally.malformed) == (4, 1)
     assert not merged.answers(scan.request), "the file is another one"
     assert written(merged)[1] == [1, 2, 4]
 
@@ -177,7 +177,7 @@ def test_refusing_gives_another_scan(tmp_path: Path) -> None:
     scan = json_files(tmp_path).open(Schema(), Settings())
     refusing = scan.refusing(AdmissionCheck((Schema(),), (), Settings(), frozenset()), ())
     assert refusing.terms.refuse and not scan.terms.refuse
-    assert refusing.observe().seen.tally.malformed > scan.observe().seen.tally.malformed == 1
+    assert refusing.observe().observation.tally.malformed > scan.observe().observation.tally.malformed == 1
     assert not refusing.observe().answers(scan.request)
 
 
@@ -185,7 +185,7 @@ def test_files_are_cut_once_for_all_states_of_a_table(tmp_path: Path) -> None:
     source = json_files(tmp_path)
     scan = source.open(Schema(), Settings())
     observed = scan.observe()
-    again = source.open(plan(Schema(), observed.seen.shape).schema, Settings(), observed.scan)
+    again = source.open(plan(Schema(), observed.observation.shape).schema, Settings(), observed.scan)
     assert getattr(again, "splits") is getattr(observed.scan, "splits")  # noqa: B009
     Path(source.files[0]).write_text('{"a": 1}\n')
     now = source.open(Schema(), Settings(), again)
@@ -195,6 +195,6 @@ def test_files_are_cut_once_for_all_states_of_a_table(tmp_path: Path) -> None:
 def test_reports_name_files_as_a_person_did(tmp_path: Path) -> None:
     file = str(tmp_path / "0.jsonl")
     source = json_files(tmp_path, names={file: "zip/0.jsonl"})
-    (reason,) = source.open(Schema(), Settings()).observe().seen.tally.reasons
+    (reason,) = source.open(Schema(), Settings()).observe().observation.tally.reasons
     assert reason.place.source == "zip/0.jsonl"
     assert reason.place.line == 2

@@ -115,7 +115,7 @@ class FilesTable:
         observed, planned = accepted(scan, RecentBatches(), lambda _: None)
         terms = replace(terms, judge=observed.scan.judge)  # type: ignore[attr-defined]
         self.schema, struct = planned.schema, planned.schema.struct
-        make = JsonRows.of(planned, struct, terms, observed.seen)
+        make = JsonRows.of(planned, struct, terms, observed.observation)
         folder = self.folder / f"batch{self.batches}"
         folder.mkdir()
         self.batches += 1

@@ -59,8 +59,8 @@ def _within(values: pa.Array, low: int, high: int) -> pa.Array:
 
 
 def _boolean_decimal(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:
-    one, zero = (pa.scalar(Decimal(n), arrow_type(target)) for n in (1, 0))
-    return pc.if_else(values, one, zero)
+    true, false = (pa.scalar(Decimal(n), arrow_type(target)) for n in (1, 0))
+    return pc.if_else(values, true, false)
 
 
 def _boolean_number(values: pa.Array, source: Primitive, target: Primitive, unit: str | None) -> pa.Array:

@@ -98,9 +98,9 @@ def carried(
     """
     if appended is None or carry is None:
         raise Moved(f"the rows of {name} have changed meanwhile")
-    written, there = write(carry(appended)), appended.count()
-    if written != there:
-        raise Moved(f"{name}: others appended {there} rows, {written} were written")
+    written, present = write(carry(appended)), appended.count()
+    if written != present:
+        raise Moved(f"{name}: others appended {present} rows, {written} were written")
 
 
 class Added(NamedTuple):
@@ -274,7 +274,7 @@ class Transaction(Protocol):
         """
         ...
 
-    def include(self, other: Self) -> bool:
+    def include(self, transaction: Self) -> bool:
         """Commit another transaction of the same lake with this one.
 
         Returns False if the format cannot: the other is then to be committed by itself.

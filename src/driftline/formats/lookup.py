@@ -74,8 +74,8 @@ def find_rows(
 
     ``files``: each with the bytes of its key columns; ``cache``: of those that were read before.
     """
-    here, others = _shared(context, finder, files, cache or KeyCache())
-    hits = finder.find(here, cache)
+    read_here, others = _shared(context, finder, files, cache or KeyCache())
+    hits = finder.find(read_here, cache)
     if not others:
         return hits
     count = min(len(others), context.defaultParallelism)

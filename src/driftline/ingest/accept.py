@@ -47,24 +47,26 @@ def accepted(
             progress("observing")
         observed, before = before or scan.observe(), None
         recent.remember(observed)
-        seen = replace(observed.seen, shape=without_excluded(observed.seen.shape, settings.contract))
-        refused.observed(seen)
+        observation = replace(
+            observed.observation, shape=without_excluded(observed.observation.shape, settings.contract)
+        )
+        refused.observed(observation)
         progress("planning")
-        planned = recent.plan(schema, seen.shape, settings, refused.not_rewritten)
-        while more := frozenset(lossy(planned)) - refused.not_rewritten:
-            refused.not_rewritten |= more
-            planned = plan(schema, seen.shape, settings, refused.not_rewritten)
+        planned = recent.plan(schema, observation.shape, settings, refused.not_rewritten)
+        while lossy_now := frozenset(lossy(planned)) - refused.not_rewritten:
+            refused.not_rewritten |= lossy_now
+            planned = plan(schema, observation.shape, settings, refused.not_rewritten)
         if settings.on_conflict == "fail":
-            _fail(seen, planned)
+            _fail(observation, planned)
         if not planned.conflicts:
             return observed, replace(planned, conflicts=tuple(refused.conflicts))
         if refused.stuck:
             # No record is to blame alone: the table, as it becomes, takes each.
-            again = plan(planned.schema, seen.shape, settings, refused.not_rewritten)
+            again = plan(planned.schema, observation.shape, settings, refused.not_rewritten)
             if not (again.conflicts or again.changes):
                 return observed, replace(planned, route=again.route, conflicts=tuple(refused.conflicts))
         _frozen_without_columns(schema, planned, settings)
-        refused.add(seen, planned)
+        refused.add(observation, planned)
         scan = scan.refusing(refused.judge(), refused.last)
     conflict = refused.last[0]
     raise DataError(
@@ -92,20 +94,20 @@ class _Refused:
     count: int = -1
     rounds: int = 0
 
-    def observed(self, seen: Observation) -> None:
+    def observed(self, observation: Observation) -> None:
         """Take in the observation of the batch without the last conflicts."""
-        self.stuck, self.count = self.count == seen.tally.malformed, seen.tally.malformed
+        self.stuck, self.count = self.count == observation.tally.malformed, observation.tally.malformed
         self.rounds += 1
         if not self.stuck:
             self.conflicts += self.last
 
-    def add(self, seen: Observation, planned: Plan) -> None:
+    def add(self, observation: Observation, planned: Plan) -> None:
         """Refuse the conflicts of the policies, or, if there are none, those of the limits.
 
         Of the limits, that is the first record beyond them, and all that need more columns than the records
         before it left room for. Raises DataError for a limit under ``beyond = "fail"``.
         """
-        free = plan(self.schema, seen.shape, without_limits(self.settings), self.not_rewritten)
+        free = plan(self.schema, observation.shape, without_limits(self.settings), self.not_rewritten)
         if free.conflicts:
             self.schemas, self.last = (*self.schemas, free.schema), free.conflicts
         else:
@@ -133,11 +135,13 @@ def _record(conflict: Conflict) -> tuple[str, int]:
     return conflict.place.source, conflict.place.line
 
 
-def _fail(seen: Observation, planned: Plan) -> None:
+def _fail(observation: Observation, planned: Plan) -> None:
     """Raise the error under which nothing of a batch with refused or malformed records is written."""
-    if seen.tally.malformed:
-        worst = min(seen.tally.reasons, default=None)
-        raise DataError(f"{seen.tally.malformed} malformed records; {worst or 'of another length'}", _MEND)
+    if observation.tally.malformed:
+        worst = min(observation.tally.reasons, default=None)
+        raise DataError(
+            f"{observation.tally.malformed} malformed records; {worst or 'of another length'}", _MEND
+        )
     _fail_of(planned.conflicts[0] if planned.conflicts else None)
 
 

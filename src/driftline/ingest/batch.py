@@ -94,9 +94,9 @@ class BatchRequest:
     def _new(self, state: State) -> Mapping[str, str]:
         return {} if state.exists else NEW_TABLE
 
-    def with_own(self, planned: Plan, seen: Observation) -> Plan:
+    def with_own(self, planned: Plan, observation: Observation) -> Plan:
         """The plan with the columns that the source fills itself, if there are records."""
-        return with_own(planned, self.source.columns) if seen.tally.records else planned
+        return with_own(planned, self.source.columns) if observation.tally.records else planned
 
     def made_as(self, state: State, planned: Plan) -> Definition | None:
         """The definition of the table that the batch creates.
@@ -132,9 +132,9 @@ class Planned:
     counts: KeyCounts | None = None
 
     @property
-    def seen(self) -> Observation:
+    def observation(self) -> Observation:
         """The contents of the batch."""
-        return self.observed.seen
+        return self.observed.observation
 
     @property
     def settings(self) -> Settings:
@@ -144,13 +144,13 @@ class Planned:
     @property
     def is_empty(self) -> bool:
         """True if a capture's micro-batch has no records, and needs no commit."""
-        tally = self.seen.tally
+        tally = self.observation.tally
         return self.batch.token is not None and not tally.records + tally.malformed
 
     @property
     def notes(self) -> Sequence[str]:
         """Notes for a person on how the batch was read."""
-        return self.observed.scan.notes(self.seen)
+        return self.observed.scan.notes(self.observation)
 
     def on(self, now: State) -> Planned:
         """Rebase the planned batch on the table as it is ``now``.
@@ -161,8 +161,8 @@ class Planned:
             return replace(self, state=now)
         settings = self.batch.settings(now)
         if now.exists and self.state.exists and settings == self.settings and not self.plan.conflicts:
-            shape = without_excluded(self.seen.shape, settings.contract)
-            planned = self.batch.with_own(plan(self.batch.open(now), shape, settings), self.seen)
+            shape = without_excluded(self.observation.shape, settings.contract)
+            planned = self.batch.with_own(plan(self.batch.open(now), shape, settings), self.observation)
             same = (planned.changes, planned.route) == (self.plan.changes, self.plan.route)
             # What a column demands of values was looked for only where one
             # of them did when the batch was observed.

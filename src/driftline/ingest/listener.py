@@ -38,24 +38,24 @@ class Listeners:
 
     def begins(self, table: str, batch: str) -> None:
         """Notify each listener that a batch begins."""
-        self._each(lambda one: one.begins(table, batch))
+        self._each(lambda listener: listener.begins(table, batch))
 
     def ended(self, result: Result) -> None:
         """Notify each listener that the batch ended."""
-        self._each(lambda one: one.ended(result))
+        self._each(lambda listener: listener.ended(result))
 
     def failed(self, error: BaseException) -> None:
         """Notify each listener that the batch failed."""
-        self._each(lambda one: one.failed(error))
+        self._each(lambda listener: listener.failed(error))
 
     def _each(self, tell: Callable[[Listener], None]) -> None:
-        for one in tuple(self._listeners):
+        for listener in tuple(self._listeners):
             try:
-                tell(one)
+                tell(listener)
             except Exception as error:
-                self._listeners.remove(one)
+                self._listeners.remove(listener)
                 # What others say may have a secret in it.
-                name, cause = type(one).__name__.lower(), type(error).__name__
+                name, cause = type(listener).__name__.lower(), type(error).__name__
                 _LOG.warning("%s ends: %s; batches go on", name, cause)
 
 

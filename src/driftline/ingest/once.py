@@ -35,8 +35,8 @@ class Once:
     def check(self, table: CatalogTable, state: State) -> None:
         """Raise DataError if the table has one of the files."""
         if not self.allowed and (taken := self._taken(table, state)):
-            more = len(taken) - _NAMED
-            listed = ", ".join(taken[:_NAMED]) + (f", and {more} more" if more > 0 else "")
+            unnamed = len(taken) - _NAMED
+            listed = ", ".join(taken[:_NAMED]) + (f", and {unnamed} more" if unnamed > 0 else "")
             raise DataError(
                 f"{table.name}: {self._count(taken)} in the table already: {listed}",
                 hint="leave them out, or pass --again (again=True in Python) to ingest them again as new rows",

@@ -27,7 +27,7 @@ def outcome(
     values that went there, by path.
     """
     batch, state = planned.batch, planned.state
-    counted = result(batch.table.name, batch.id, planned.seen, planned.plan, written, quarantined)
+    counted = result(batch.table.name, batch.id, planned.observation, planned.plan, written, quarantined)
     counted = counted.with_rest(rest, planned.settings.contract)
     made_as = batch.made_as(state, planned.plan) if batch.creation else None
     differences: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | No
         rows = transaction.read_written()
         if rows is not None:
             values = waiting(rows, planned.plan.schema, planned.settings.mark)
-            return {one.path: one.values for one in values}
+            return {path_values.path: path_values.values for path_values in values}
     return paths_of_rest(planned.plan)
 
 

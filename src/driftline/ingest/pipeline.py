@@ -149,7 +149,7 @@ class _Attempts:
         before = self.observed if self.observed and self.observed.answers(scan.request) else None
         observed, plan = accepted(scan, batch.recent, batch.progress, partial(_lossy, table), before)
         self.observed = observed
-        planned = Planned(batch, state, observed, batch.with_own(plan, observed.seen))
+        planned = Planned(batch, state, observed, batch.with_own(plan, observed.observation))
         batch.made_as(state, planned.plan)  # that it can be
         check_possible(planned)
         if self.dry_run:
@@ -192,9 +192,9 @@ def _speculated(batch: BatchRequest, state: State, scan: BatchScan) -> Planned |
 
 
 def _plan_of(batch: BatchRequest, observed: Observed) -> Plan:
-    scan, seen = observed.scan, observed.seen
-    shape = without_excluded(seen.shape, scan.settings.contract)
-    return batch.with_own(batch.recent.plan(scan.schema, shape, scan.settings), seen)
+    scan, observation = observed.scan, observed.observation
+    shape = without_excluded(observation.shape, scan.settings.contract)
+    return batch.with_own(batch.recent.plan(scan.schema, shape, scan.settings), observation)
 
 
 def _confirmed(guessed: Planned, written: Written) -> Planned:
@@ -206,7 +206,7 @@ def _confirmed(guessed: Planned, written: Written) -> Planned:
     batch, scan = guessed.batch, guessed.observed.scan
     observed = scan.observe() if written.results is None else scan.merged(written.results)
     batch.recent.remember(observed)
-    planned, tally = _plan_of(batch, observed), observed.seen.tally
+    planned, tally = _plan_of(batch, observed), observed.observation.tally
     if written.diverged or planned.conflicts or (tally.malformed and guessed.settings.on_conflict == "fail"):
         raise SpeculationFailed(observed)
     if planned.schema != guessed.plan.schema or not same_rows(planned.route, guessed.plan.route):
@@ -333,7 +333,7 @@ def _data(
             if written.changes is not None:
                 counts = written.changes.settle(batch.table.spark, transaction, _summary(planned))
             planned = replace(planned, counts=counts)
-        if not planned.seen.tally.malformed:
+        if not planned.observation.tally.malformed:
             return planned, written.rows, None
         # If tasks reported no rejects, the whole batch is read again for them.
         scan, results = planned.observed.scan, written.results
@@ -342,7 +342,7 @@ def _data(
 
 
 def _check_counts(planned: Planned, written: int, quarantined: int) -> None:
-    tally = planned.seen.tally
+    tally = planned.observation.tally
     observed = tally.records + tally.malformed
     if written + quarantined != observed:
         raise _Misread(
@@ -377,7 +377,7 @@ def _ids_after(planned: Planned) -> int:
 
 def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> Written:
     """Have the source's tasks write the batch's rows, through the ``folder``."""
-    plan, tally = planned.plan, planned.seen.tally
+    plan, tally = planned.plan, planned.observation.tally
     if rewrites(plan.changes):
         return Written(_rewritten(transaction, planned))
     if not tally.records + tally.malformed:
@@ -421,19 +421,19 @@ def _rewritten(transaction: Transaction, planned: Planned) -> int:
 
 def _lossy(table: CatalogTable, planned: Plan) -> list[Path]:
     """The columns that cannot be rewritten: a value would change, or the table's layout is made of them."""
-    asked = rewrites(planned.changes)
-    if not asked:
+    to_rewrite = rewrites(planned.changes)
+    if not to_rewrite:
         return []
     definition = table.definition()
-    columns = {change.path: planned.before.find(change.path) for change in asked}
+    columns = {change.path: planned.before.find(change.path) for change in to_rewrite}
     needed = [path for path, column in columns.items() if column and definition.use_of(column)]
     return needed + lossy_rewrites(table.read(), planned.before, planned.changes)
 
 
 def _no_columns(planned: Planned) -> Result:
     """A table cannot be made without a column: the records wait in quarantine (2.4)."""
-    batch, seen, quarantined = planned.batch, planned.seen, 0
-    if seen.tally.records + seen.tally.malformed:
+    batch, observation, quarantined = planned.batch, planned.observation, 0
+    if observation.tally.records + observation.tally.malformed:
         rejected = planned.observed.scan.rejected(everything="no columns yet")
         rejects = quarantine.stage(batch.table, rejected, batch.id, batch.token)
         batch.progress("quarantining")
@@ -447,7 +447,7 @@ def _no_columns(planned: Planned) -> Result:
 def _without_rows(planned: Planned, quarantined: int = 0) -> Result:
     """The result of a batch that the table gets no rows of."""
     batch, by_key = planned.batch, planned.settings.row_key is not None
-    ended = result(batch.table.name, batch.id, planned.seen, planned.plan, 0, quarantined)
+    ended = result(batch.table.name, batch.id, planned.observation, planned.plan, 0, quarantined)
     return replace(ended, by_key=KeyCounts() if by_key else None)
 
 

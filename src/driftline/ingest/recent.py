@@ -38,8 +38,8 @@ class RecentBatches:
     def remember(self, observed: Observed) -> None:
         """Keep the observation of a batch that has records, if the next one is likely to be like it."""
         scan = observed.scan
-        if scan.repeats and observed.seen.tally.records:
-            self._observations.put((scan.schema, scan.settings), observed.seen)
+        if scan.repeats and observed.observation.tally.records:
+            self._observations.put((scan.schema, scan.settings), observed.observation)
 
     def plan(
         self,

@@ -154,13 +154,13 @@ class Result(Shown):
 
 
 def result(
-    table: str, batch: str, seen: Observation, plan: Plan, written: int = 0, quarantined: int = 0
+    table: str, batch: str, observation: Observation, plan: Plan, written: int = 0, quarantined: int = 0
 ) -> Result:
-    """The result of a batch: its counts from ``seen``, and the schema's changes from ``plan``.
+    """The result of a batch: its counts from ``observation``, and the schema's changes from ``plan``.
 
     ``written``, ``quarantined``: numbers of records.
     """
-    tally = seen.tally
+    tally = observation.tally
     return Result(
         table,
         batch,

@@ -59,7 +59,7 @@ def check_possible(planned: Planned) -> None:
         )
     if row_key.patch:
         _check_patches(planned)
-    if count := planned.seen.tally.tombstones:
+    if count := planned.observation.tally.tombstones:
         hint = (
             "set it, beside what deletes now: --delete-when 'value is null'"
             if any(path[0] == MESSAGE_KEY for path in row_key.key)
@@ -79,7 +79,7 @@ def _check_patches(planned: Planned) -> None:
             f"{table}: merge = patch, and records of Python do not tell an absent key from None here",
             "write them to a file of JSON lines, or pass a table with columns",
         )
-    refused = not_mergeable(planned.plan.schema.struct, planned.seen.shape, planned.settings.mark)
+    refused = not_mergeable(planned.plan.schema.struct, planned.observation.shape, planned.settings.mark)
     if refused is not None:
         path, why = refused
         raise DataError(

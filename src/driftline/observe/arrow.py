@@ -28,7 +28,7 @@ _NEAR = (0, 7_258_118_400_000_000 - 1)  # microseconds of the years 1970 to 2199
 
 
 class ArrowObserver:
-    """Observes batches of columns against what a table has (``known``).
+    """Observes batches of columns against what a table has (``expected``).
 
     ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column
     counts even if it holds only nulls, except one marked `driftline.convert.leaf_readings.OVERFLOW`.
@@ -36,9 +36,9 @@ class ArrowObserver:
     """
 
     def __init__(
-        self, struct: Struct, known: ExpectedField, source: str, *, empty_names: bool = False
+        self, struct: Struct, expected: ExpectedField, source: str, *, empty_names: bool = False
     ) -> None:
-        self._struct, self._known, self._empty_names = struct, known, empty_names
+        self._struct, self._known, self._empty_names = struct, expected, empty_names
         self._shape = shape_of(struct, Place(source), empty_names=empty_names)
         self._dropped: Counter[Path] = Counter()
         self._records = 0
@@ -74,40 +74,42 @@ def shape_of(struct: Struct, place: Place, *, empty_names: bool = False) -> Reco
 
 
 def _field_shape(type_: Type, place: Place, empty_names: bool) -> FieldShape:
-    dim, inner = peel(type_)
+    dim, leaf_type = peel(type_)
     shape = FieldShape(place)
-    seen = Profile(place, typed=True)
-    match inner:
+    profile = Profile(place, typed=True)
+    match leaf_type:
         case Struct():
-            if inner.fields:
-                seen.record = shape_of(inner, place, empty_names=empty_names)
-                shape.add(Facet(dim, RECORD), seen)
+            if leaf_type.fields:
+                profile.record = shape_of(leaf_type, place, empty_names=empty_names)
+                shape.add(Facet(dim, RECORD), profile)
             else:
                 shape.empty_record = True
         case Map(key=Primitive() as key):
-            seen.value = _field_shape(inner.value, place, empty_names)
-            shape.add(Facet(dim, MapOf(key)), seen)
-        case Primitive() if inner != VOID:
-            shape.add(Facet(dim, inner), seen)
+            profile.value = _field_shape(leaf_type.value, place, empty_names)
+            shape.add(Facet(dim, MapOf(key)), profile)
+        case Primitive() if leaf_type != VOID:
+            shape.add(Facet(dim, leaf_type), profile)
         case _:
             shape.empty_lists = dim
     return shape
 
 
 def _mark_record(
-    arrays: Sequence[pa.Array], struct: Struct, shape: RecordShape, known: ExpectedField
+    arrays: Sequence[pa.Array], struct: Struct, shape: RecordShape, expected: ExpectedField
 ) -> None:
     by_key: dict[str, list[tuple[Type, pa.Array]]] = {}
     for f, array in zip(struct.fields, arrays, strict=True):
         by_key.setdefault(f.name, []).append((f.type, array))
     for key, columns in by_key.items():
         if key or key in shape.fields:
-            below, seen = known.fields.get(key, UNKNOWN), shape.fields[key]
-            if below.required and _some_missing([array for _, array in columns], nan=below.needed):
-                seen.missing = True
+            expected_field, field_shape = expected.fields.get(key, UNKNOWN), shape.fields[key]
+            if expected_field.required and _some_missing(
+                [array for _, array in columns], nan=expected_field.needed
+            ):
+                field_shape.missing = True
             for type_, array in columns:
-                _mark_field(array, type_, seen, below)
-    for key in known.required_keys:
+                _mark_field(array, type_, field_shape, expected_field)
+    for key in expected.required_keys:
         if key not in shape.fields:
             shape.fields[key] = FieldShape(Place(), absent=True, missing=True)
 
@@ -117,45 +119,45 @@ def _some_missing(arrays: Sequence[pa.Array], *, nan: bool) -> bool:
     return bool(np.logical_and.reduce([array.is_null(nan_is_null=nan) for array in arrays]).any())
 
 
-def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, known: ExpectedField) -> None:
-    inner = peel(type_)[1]
+def _mark_field(values: pa.Array, type_: Type, shape: FieldShape, expected: ExpectedField) -> None:
+    leaf_type = peel(type_)[1]
     leaves = flattened(values).drop_null()
     if not len(leaves):
         return
     facet = facet_of(type_)
-    if facet not in shape.facets and inner != VOID:
-        shape.facets[facet] = Profile(shape.place, typed=True, digits=inner == STRING)
-    match inner:
+    if facet not in shape.facets and leaf_type != VOID:
+        shape.facets[facet] = Profile(shape.place, typed=True, digits=leaf_type == STRING)
+    match leaf_type:
         case Struct(fields) if fields:
             record = shape.facets[facet].record
             assert record is not None
-            _mark_record([leaves.field(i) for i in range(len(fields))], inner, record, known)
+            _mark_record([leaves.field(i) for i in range(len(fields))], leaf_type, record, expected)
         case Map():
             value = shape.facets[facet].value
             assert value is not None
             items = entries_of(leaves).flatten().field(1)
-            _mark_field(items, inner.value, value, known.value or UNKNOWN)
-        case Primitive() if inner != VOID:
-            _mark(leaves, inner, shape.facets[facet])
+            _mark_field(items, leaf_type.value, value, expected.value or UNKNOWN)
+        case Primitive() if leaf_type != VOID:
+            _mark(leaves, leaf_type, shape.facets[facet])
 
 
-def _mark(leaves: pa.Array, type_: Primitive, seen: Profile) -> None:
+def _mark(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:
     """Mark the values of a type that other columns may not hold exactly."""
-    if not seen.sample and type_ != VARIANT:
-        seen.sample = sample(_text(leaves.slice(0, 1), type_))
+    if not profile.sample and type_ != VARIANT:
+        profile.sample = sample(_text(leaves.slice(0, 1), type_))
     match type_.name:
         case "int" | "long":
             low, high = (bound.as_py() for bound in pc.min_max(leaves).values())
-            seen.wide = seen.wide or low < -EXACT or high > EXACT
-            seen.lossy = seen.lossy or (max(-low, high) > 2**24 and not _all_single(leaves))
+            profile.wide = profile.wide or low < -EXACT or high > EXACT
+            profile.lossy = profile.lossy or (max(-low, high) > 2**24 and not _all_single(leaves))
         case "binary":
-            seen.lossy = seen.lossy or not _all_text(leaves)
+            profile.lossy = profile.lossy or not _all_text(leaves)
         case "date" | "timestamp" | "timestamp_ntz":
             micros = _micros(leaves, type_)
-            seen.far = seen.far or bool((micros < _NEAR[0]).any() or (micros > _NEAR[1]).any())
+            profile.far = profile.far or bool((micros < _NEAR[0]).any() or (micros > _NEAR[1]).any())
             for digits, finer in ((6, 1_000), (3, 1_000_000)):
-                if seen.fraction < digits and bool((micros % finer != 0).any()):
-                    seen.fraction = digits
+                if profile.fraction < digits and bool((micros % finer != 0).any()):
+                    profile.fraction = digits
 
 
 def _text(leaf: pa.Array, type_: Primitive) -> str:

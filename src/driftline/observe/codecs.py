@@ -128,8 +128,8 @@ class Unpacked:
         if codec not in _ENCODINGS.values():
             head = self._checked(partial(self._stream.read, _OF_ENCODING))
             begun = _Begun(head, self._stream)
-            inner = _encoding_of(head)
-            self._stream = begun if inner is None else _READERS[inner](begun)
+            inner_codec = _encoding_of(head)
+            self._stream = begun if inner_codec is None else _READERS[inner_codec](begun)
 
     def read(self, size: int = -1, /) -> bytes:
         """Read this many bytes, fewer only at the end; all that is left if negative."""
@@ -171,11 +171,11 @@ class _Joined:
 
     def read(self, size: int) -> bytes:
         """Read ``size`` bytes; fewer only at the end."""
-        some, length = [self._left], len(self._left)
+        texts, length = [self._left], len(self._left)
         while length < size and (text := next(self._texts, None)) is not None:
-            some.append(text)
+            texts.append(text)
             length += len(text)
-        data = b"".join(some)
+        data = b"".join(texts)
         self._left = data[size:]
         return data[:size]
 
@@ -217,14 +217,14 @@ def _chunks(file: IO[bytes]) -> bytes:
 def _blocks(codec: str, file: IO[bytes]) -> Iterator[bytes]:
     """The text of a file of Hadoop's blocks, packed by ``codec`` in Arrow's spelling."""
     while head := file.read(4):
-        left = int.from_bytes(_whole(head, 4), "big")
-        while left:
+        remaining = int.from_bytes(_whole(head, 4), "big")
+        while remaining:
             packed = _exactly(file, int.from_bytes(_exactly(file, 4), "big"))
-            size = cramjam.snappy.decompress_raw_len(packed) if codec == "snappy" else left
-            if size > min(left, _LARGEST):
+            size = cramjam.snappy.decompress_raw_len(packed) if codec == "snappy" else remaining
+            if size > min(remaining, _LARGEST):
                 raise ValueError("a block is larger than it says, or may be")
             yield pa.Codec(codec).decompress(packed, decompressed_size=size, asbytes=True)
-            left -= size
+            remaining -= size
 
 
 def _begins_block(head: bytes) -> bool:
@@ -233,7 +233,7 @@ def _begins_block(head: bytes) -> bool:
     >>> _begins_block(bytes.fromhex("0000000a0000000c")), _begins_block(b'{"a": 1}')
     (True, False)
     """
-    size, packed = (int.from_bytes(head[at : at + 4], "big") for at in (0, 4))
+    size, packed = (int.from_bytes(head[offset : offset + 4], "big") for offset in (0, 4))
     return len(head) >= 8 and size <= _LARGEST and 0 < packed <= size + size // 6 + 64
 
 

@@ -85,8 +85,8 @@ def types_of(texts: pa.Array, among: Types = ALL, signs: Signs = JSON_SIGNS) -> 
         return among
     numbers = as_json(texts, signs)
     likely = among & ((_likely(texts[0].as_py()) - _NUMBERS) | (_likely(numbers[0].as_py()) & _NUMBERS))
-    if LONG in likely and (whole := _longs(numbers)) is not None:
-        least, most = (bound.as_py() for bound in pc.min_max(whole).values())
+    if LONG in likely and (integers := _longs(numbers)) is not None:
+        least, most = (bound.as_py() for bound in pc.min_max(integers).values())
         return likely if least >= -EXACT and most <= EXACT else frozenset((LONG,))
     shown = {type_: numbers if type_ == DOUBLE else texts for type_ in likely - {LONG}}
     return frozenset(type_ for type_, texts in shown.items() if _are(texts, type_))
@@ -115,7 +115,7 @@ def numbers_of(texts: pa.Array, among: Types, signs: Signs = JSON_SIGNS) -> Type
     if not (len(texts) and among):
         return among
     texts = as_json(texts, signs)
-    numbers = all(_all(pc.match_substring_regex(some, _NUMBER)) for some in (texts[:1], texts))
+    numbers = all(_all(pc.match_substring_regex(sample, _NUMBER)) for sample in (texts[:1], texts))
     return frozenset(type_ for type_ in among if numbers and _holds(texts, type_))
 
 

@@ -53,17 +53,17 @@ _Rule = tuple[Mapping[type, Callable[[object], object]], object, FieldShape | No
 class FieldDecoders(dict[str, Decode]):
     """Decoders by key, each built on first use; an unknown key has one that takes nothing.
 
-    ``types``: of the values, by key; ``below``: the decoders for the records of a field, by its key.
+    ``types``: of the values, by key; ``inside``: the decoders for the records of a field, by its key.
     """
 
     def __init__(
         self,
         types: Callable[[], Mapping[str, Any]],
         decoder: Callable[[Any], Decode],
-        below: Callable[[str], FieldDecoders],
+        inside: Callable[[str], FieldDecoders],
     ) -> None:
         super().__init__()
-        self.types, self._decoder, self.below = cache(types), decoder, cache(below)
+        self.types, self._decoder, self.below = cache(types), decoder, cache(inside)
 
     @classmethod
     def none(cls, _: str = "") -> FieldDecoders:
@@ -105,35 +105,35 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
 
     def check(kind: type, value: object) -> object:
         """The hook for values without a type: by a pattern if it is certain, else as they would be walked."""
-        sure, checked, seen, known = rules[kind]
+        sure, checked, field_shape, expected = rules[kind]
         match = sure.get(type(value))
         if match is not None and match(value):
             return checked
-        if value is None or seen is None:
+        if value is None or field_shape is None:
             raise ShapeChanged
-        fallback(value, seen, known)
+        fallback(value, field_shape, expected)
         return checked
 
     def decoder(type_: Any) -> Decode:
         return json.Decoder(type_, dec_hook=check, float_hook=Number).decode
 
-    def fields_of(shape: RecordShape, known: ExpectedField) -> FieldDecoders:
+    def fields_of(shape: RecordShape, expected: ExpectedField) -> FieldDecoders:
         def types() -> Mapping[str, Any]:
-            return {key: type_ for key, type_, _ in builder.keys(shape, known)}
+            return {key: type_ for key, type_, _ in builder.keys(shape, expected)}
 
         def below(key: str) -> FieldDecoders:
             field = shape.fields.get(key)
-            seen = None if field is None else field.facets.get(Facet(0, RECORD))
-            if seen is None or seen.record is None:
+            profile = None if field is None else field.facets.get(Facet(0, RECORD))
+            if profile is None or profile.record is None:
                 return FieldDecoders.none()
-            return fields_of(seen.record, known.fields.get(key, UNKNOWN))
+            return fields_of(profile.record, expected.fields.get(key, UNKNOWN))
 
         return FieldDecoders(types, decoder, below)
 
     fields = fields_of(walker.shape, walker.known)
     if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, walker.shape.fields)):
         fields.types()  # before it is asked for doubles among them
-        missing = {key for key, seen in walker.shape.fields.items() if seen.missing}
+        missing = {key for key, field_shape in walker.shape.fields.items() if field_shape.missing}
         must = [key for key in walker.known.required_keys if key not in missing]
         return Decoder(_wide(fields, must), builder.doubles, fields)
     whole = decoder(builder.field(walker.root, walker.known))
@@ -162,92 +162,98 @@ class _DecoderBuilder:
         self.doubles = False
         self.rules: dict[type, _Rule] = {}
 
-    def record(self, shape: RecordShape, known: ExpectedField) -> Any:
+    def record(self, shape: RecordShape, expected: ExpectedField) -> Any:
         fields: list[Any] = []
         names: dict[str, str] = {}
-        for key, type_, must in self.keys(shape, known):
+        for key, type_, must in self.keys(shape, expected):
             name = f"f{len(fields)}"
             names[name] = key
             fields.append((name, type_) if must else (name, type_, None))
         return defstruct("Record", fields, rename=names, kw_only=True, forbid_unknown_fields=True, gc=False)
 
-    def keys(self, shape: RecordShape, known: ExpectedField) -> Iterator[tuple[str, Any, bool]]:
+    def keys(self, shape: RecordShape, expected: ExpectedField) -> Iterator[tuple[str, Any, bool]]:
         """The keys of a record, the types of their values, and True for a key that must be there and not
         null.
         """
-        for key, seen in shape.fields.items():
+        for key, field_shape in shape.fields.items():
             # The first record that has a key is walked; and where empty ones are counted, each that has one.
-            if seen.absent or not (key or self.walker.empty_names):
+            if field_shape.absent or not (key or self.walker.empty_names):
                 continue
-            below = known.fields.get(key, UNKNOWN)
-            type_ = self.field(seen, below)
-            if below.required and not seen.missing:
+            expected_field = expected.fields.get(key, UNKNOWN)
+            type_ = self.field(field_shape, expected_field)
+            if expected_field.required and not field_shape.missing:
                 yield key, _NO_INTEGER if type_ is None else type_, True
             else:
                 yield key, _or_null(type_), False
         # No record has had these yet: whether one has them or lacks them, it is walked.
-        for key in known.required_keys:
+        for key in expected.required_keys:
             if key not in shape.fields:
                 yield key, _NO_INTEGER, True
 
-    def field(self, seen: FieldShape, known: ExpectedField) -> Any:
+    def field(self, field_shape: FieldShape, expected: ExpectedField) -> Any:
         """The type of a field's values, null aside; None if it has no others, or they are to be walked."""
-        dims = {facet.dim for facet in seen.facets if facet.dim}
-        deepest = max(*dims, seen.empty_lists, 0)
-        if len(dims) > 1 or self.untypable(seen, known):
-            return self.checked(seen, known)
+        dims = {facet.dim for facet in field_shape.facets if facet.dim}
+        deepest = max(*dims, field_shape.empty_lists, 0)
+        if len(dims) > 1 or self.untypable(field_shape, expected):
+            return self.checked(field_shape, expected)
         type_: Any = None
         for level in range(deepest, -1, -1):
-            parts, pattern = self.level(seen, known, level)
+            parts, pattern = self.level(field_shape, expected, level)
             if level < deepest:
                 parts.append(list[_or_null(type_)])  # type: ignore[misc]
             if pattern is not None and (parts or not level):
-                return self.checked(seen, known, None if level else pattern)
+                return self.checked(field_shape, expected, None if level else pattern)
             if pattern is not None:
-                parts = [self.checked(None, known, pattern)]
+                parts = [self.checked(None, expected, pattern)]
             type_ = reduce(or_, parts) if parts else None
         return type_
 
-    def checked(self, seen: FieldShape | None, known: ExpectedField, pattern: str | None = None) -> Any:
-        """A type whose values are checked: strings by the pattern, all others, if ``seen``, by the field's
-        shape.
+    def checked(
+        self, field_shape: FieldShape | None, expected: ExpectedField, pattern: str | None = None
+    ) -> Any:
+        """A type whose values are checked: strings by the pattern, all others by the field's shape if it is
+        known.
         """
         sure: dict[type, Any] = {str: re.compile(pattern).match} if pattern else {}
-        fractions, simple = simple_fractions(known.types)
-        if seen is not None and Facet(0, fractions) in seen.facets:
+        fractions, simple = simple_fractions(expected.types)
+        if field_shape is not None and Facet(0, fractions) in field_shape.facets:
             sure[Number] = re.compile(simple).match
         kind = type("Checked", (), {})
-        self.rules[kind] = (sure, kind(), seen, known)
+        self.rules[kind] = (sure, kind(), field_shape, expected)
         return kind
 
-    def untypable(self, seen: FieldShape, known: ExpectedField) -> bool:
+    def untypable(self, field_shape: FieldShape, expected: ExpectedField) -> bool:
         """True if msgspec's types cannot express what is known of the field, or not with certainty."""
-        bases = {facet.base for facet in seen.facets}
-        if known.beside is not None or bases >= {RECORD, _MAP}:
+        bases = {facet.base for facet in field_shape.facets}
+        if expected.beside is not None or bases >= {RECORD, _MAP}:
             return True
-        if any(s.ragged for s in seen.facets.values()) or BIG_INTEGER in bases:
+        if any(s.ragged for s in field_shape.facets.values()) or BIG_INTEGER in bases:
             return True
-        if not known.plain_fractions and bases & {DOUBLE, BIG_DECIMAL}:
+        if not expected.plain_fractions and bases & {DOUBLE, BIG_DECIMAL}:
             return True
         if any(
             isinstance(b, Primitive) and b.name in ("float", "decimal") and b != BIG_DECIMAL for b in bases
         ):
             return True
-        for facet in seen.facets:
+        for facet in field_shape.facets:
             # Where there is an int column, a long is one that is too large for it.
-            small = known.small_integers and (facet.base == INT or Facet(facet.dim, INT) in seen.facets)
-            if facet.base in (INT, LONG) and not (known.plain_integers or small):
+            small = expected.small_integers and (
+                facet.base == INT or Facet(facet.dim, INT) in field_shape.facets
+            )
+            if facet.base in (INT, LONG) and not (expected.plain_integers or small):
                 return True
-        for record in (s.record.fields for s in seen.facets.values() if s.record is not None):
+        for record in (s.record.fields for s in field_shape.facets.values() if s.record is not None):
             if len(record) > _WIDEST or any(map(_UNSPEAKABLE.search, record)):
                 return True
         return self.exact and bool(bases & {DOUBLE, BIG_DECIMAL, NUMBER_TEXT})
 
-    def level(self, seen: FieldShape, known: ExpectedField, level: int) -> tuple[list[Any], str | None]:
+    def level(
+        self, field_shape: FieldShape, expected: ExpectedField, level: int
+    ) -> tuple[list[Any], str | None]:
         """The types, lists removed, of values inside ``level`` lists, and the pattern of strings if not all
         may occur.
         """
-        facets = {facet.base: s for facet, s in seen.facets.items() if facet.dim == level}
+        facets = {facet.base: s for facet, s in field_shape.facets.items() if facet.dim == level}
         parts: list[Any] = [bool] if BOOLEAN in facets else []
         if LONG in facets:
             parts.append(_LONG if facets[LONG].wide else _EXACT_INTEGER)
@@ -256,19 +262,19 @@ class _DecoderBuilder:
         if DOUBLE in facets:
             self.doubles = True
             parts += [_DOUBLE] if facets.keys() & {LONG, INT} else [_NO_INTEGER, _DOUBLE]
-        pattern = self.pattern({base: s for base, s in facets.items() if base in _STRINGS}, known)
+        pattern = self.pattern({base: s for base, s in facets.items() if base in _STRINGS}, expected)
         if STRING in facets and pattern is None:
             parts.append(str)
         for base, s in facets.items():
             if base == RECORD and s.record is not None:
-                parts.append(self.record(s.record, known))
+                parts.append(self.record(s.record, expected))
             elif isinstance(base, MapOf) and s.value is not None:
-                parts.append(dict[str, _or_null(self.field(s.value, known.value or UNKNOWN))])  # type: ignore[misc]
-        if seen.empty_record and not facets.keys() & {RECORD, _MAP}:
+                parts.append(dict[str, _or_null(self.field(s.value, expected.value or UNKNOWN))])  # type: ignore[misc]
+        if field_shape.empty_record and not facets.keys() & {RECORD, _MAP}:
             parts.append(_EMPTY)
         return parts, pattern
 
-    def pattern(self, strings: Mapping[Any, Profile], known: ExpectedField) -> str | None:
+    def pattern(self, strings: Mapping[Any, Profile], expected: ExpectedField) -> str | None:
         """The pattern of strings of these types, no finer and no further than ``strings`` are.
 
         None for all or none.
@@ -276,7 +282,9 @@ class _DecoderBuilder:
         if not strings:
             return None
         mode = self.walker.dates
-        typed_patterns = other_patterns(known.types, mode if known.dated or STRING not in strings else "off")
+        typed_patterns = other_patterns(
+            expected.types, mode if expected.dated or STRING not in strings else "off"
+        )
         if STRING in strings and not typed_patterns:
             return None
         kinds = [

@@ -34,8 +34,8 @@ class Excluded:
 
 def _has_value(value: object, path: Path) -> bool:
     if isinstance(value, list):
-        below = path[1:] if path[:1] == ("element",) else path
-        return any(_has_value(item, below) for item in value)
+        inside = path[1:] if path[:1] == ("element",) else path
+        return any(_has_value(item, inside) for item in value)
     if not path:
         return value is not None
     if not isinstance(value, dict):

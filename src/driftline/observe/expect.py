@@ -90,7 +90,7 @@ class ExpectedField:
         self.small_integers = INT in self.types and not narrow and LONG not in self.types
         self.plain_strings = not self.types & {UUID, TIME}
         self.dated = bool(self.types & set(DATELIKE))
-        self.required_keys = tuple(key for key, known in self.fields.items() if known.required)
+        self.required_keys = tuple(key for key, expected in self.fields.items() if expected.required)
 
 
 UNKNOWN = ExpectedField()
@@ -105,29 +105,29 @@ def expect(schema: Schema, settings: Settings | None = None) -> ExpectedField:
 
 def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) -> dict[str, ExpectedField]:
     keys = by_key(columns, settings.mark)
-    for key, inner in contract.fields.items():
-        if inner.hint is not None or inner.fields or inner.needed:
+    for key, field_contract in contract.fields.items():
+        if field_contract.hint is not None or field_contract.fields or field_contract.needed:
             keys.setdefault(key, [])
-    return {key: _expect(inner, contract.of(key), settings) for key, inner in keys.items()}
+    return {key: _expect(field_contract, contract.of(key), settings) for key, field_contract in keys.items()}
 
 
 def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) -> ExpectedField:
     declared = [Field("", contract.hint)] if contract.hint is not None else []
     peeled = [peel(column.type) for column in [*columns, *declared]]
-    below = contract.inside(max((dim for dim, _ in peeled), default=0))
-    inner = [type_ for _, type_ in peeled]
-    values = [Field("value", t.value) for t in inner if isinstance(t, Map) and t.key == STRING]
-    structs = [t for t in inner if isinstance(t, Struct)]
-    fields = _expected([f for t in structs for f in t.fields], below, settings)
+    inside = contract.inside(max((dim for dim, _ in peeled), default=0))
+    leaf_types = [type_ for _, type_ in peeled]
+    values = [Field("value", t.value) for t in leaf_types if isinstance(t, Map) and t.key == STRING]
+    structs = [t for t in leaf_types if isinstance(t, Struct)]
+    fields = _expected([f for t in structs for f in t.fields], inside, settings)
     beside = (
-        BesideMap(frozenset(fields), words_apart(inner, contract, settings.mark))
+        BesideMap(frozenset(fields), words_apart(leaf_types, contract, settings.mark))
         if structs and values
         else None
     )
     return ExpectedField(
-        frozenset(t for t in inner if isinstance(t, Primitive)),
+        frozenset(t for t in leaf_types if isinstance(t, Primitive)),
         fields,
-        _expect(values, below.of("value"), settings) if values else None,
+        _expect(values, inside.of("value"), settings) if values else None,
         contract.needed or any(column.required for column in columns),
         contract.needed,
         _sole(columns, contract, settings.dates),
@@ -139,42 +139,46 @@ def _sole(columns: Sequence[Field], contract: Contract, dates: str) -> Facet | N
     if len(columns) != 1 or contract.hint is not None or contract.excluded or contract.needed:
         return None
     (column,) = columns
-    dim, inner = peel(column.type)
-    is_known = inner in (BOOLEAN, LONG, DOUBLE, STRING) or isinstance(inner, Struct)
-    is_known = is_known or (inner in DATELIKE and dates == "on")
+    dim, leaf_type = peel(column.type)
+    is_known = leaf_type in (BOOLEAN, LONG, DOUBLE, STRING) or isinstance(leaf_type, Struct)
+    is_known = is_known or (leaf_type in DATELIKE and dates == "on")
     # Of what is required it matters whether it was there.
     if not is_known or any(f.required for _, f in Schema(Struct((column,))).walk()):
         return None
-    return Facet(dim, RECORD if isinstance(inner, Struct) else inner)  # type: ignore[arg-type]
+    return Facet(dim, RECORD if isinstance(leaf_type, Struct) else leaf_type)  # type: ignore[arg-type]
 
 
-def steady(known: ExpectedField) -> RecordShape:
+def steady(expected: ExpectedField) -> RecordShape:
     """The shape of records that fill the columns of all fields with a single type."""
     shape = RecordShape()
-    for position, (key, below) in enumerate(known.fields.items()):
-        if below.sole is not None:
+    for position, (key, inside) in enumerate(expected.fields.items()):
+        if inside.sole is not None:
             place = Place("", 0, position)
-            record = steady(below) if below.sole.base == RECORD else None
-            shape.fields[key] = FieldShape(place, {below.sole: Profile(place, record=record)})
+            record = steady(inside) if inside.sole.base == RECORD else None
+            shape.fields[key] = FieldShape(place, {inside.sole: Profile(place, record=record)})
     return shape
 
 
-def foreseen(known: ExpectedField, shape: RecordShape) -> ExpectedField:
+def foreseen(expected: ExpectedField, shape: RecordShape) -> ExpectedField:
     """Add the maps whose many keys were forgotten while a batch of this ``shape`` was observed."""
-    fields = {key: _foreseen(known.fields.get(key, UNKNOWN), field) for key, field in shape.fields.items()}
-    more = {key: below for key, below in fields.items() if below is not known.fields.get(key, UNKNOWN)}
-    return replace(known, fields={**known.fields, **more}) if more else known
+    fields = {key: _foreseen(expected.fields.get(key, UNKNOWN), field) for key, field in shape.fields.items()}
+    changed = {
+        key: field_expected
+        for key, field_expected in fields.items()
+        if field_expected is not expected.fields.get(key, UNKNOWN)
+    }
+    return replace(expected, fields={**expected.fields, **changed}) if changed else expected
 
 
-def _foreseen(known: ExpectedField, field: FieldShape) -> ExpectedField:
-    for seen in field.facets.values():
-        if seen.record is not None and not seen.typed:
-            known = foreseen(known, seen.record)
-    for facet, seen in field.facets.items():
-        if facet.base == MAP and seen.value is not None and not seen.typed:
-            value = _foreseen(known.value or UNKNOWN, seen.value)
-            if known.value is None and Facet(facet.dim, RECORD) in field.facets:
-                known = replace(known, beside=BesideMap())
-            if value is not known.value:
-                known = replace(known, value=value)
-    return known
+def _foreseen(expected: ExpectedField, field: FieldShape) -> ExpectedField:
+    for profile in field.facets.values():
+        if profile.record is not None and not profile.typed:
+            expected = foreseen(expected, profile.record)
+    for facet, profile in field.facets.items():
+        if facet.base == MAP and profile.value is not None and not profile.typed:
+            value = _foreseen(expected.value or UNKNOWN, profile.value)
+            if expected.value is None and Facet(facet.dim, RECORD) in field.facets:
+                expected = replace(expected, beside=BesideMap())
+            if value is not expected.value:
+                expected = replace(expected, value=value)
+    return expected

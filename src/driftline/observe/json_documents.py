@@ -38,7 +38,7 @@ def is_document(head: bytes, *, whole: bool) -> bool:
     True
     """
     text = head.decode(errors="replace").removeprefix("\ufeff").lstrip()
-    first, _, rest = text.partition("\n")
+    first, _, others = text.partition("\n")
     if not text.startswith(("{", "[")):
         return False
     end = _begins(first, whole=whole or len(first) < len(text))
@@ -47,7 +47,7 @@ def is_document(head: bytes, *, whole: bool) -> bool:
     if len(first) == len(text) and not whole:
         return text.startswith("[")
     if _begins(first, whole=True) == len(first):
-        return text.startswith("[") and not rest.strip()
+        return text.startswith("[") and not others.strip()
     end = _begins(text, whole=whole)
     # Behind a record over several lines there may be others.
     return end == len(text) or (
@@ -209,6 +209,6 @@ class _Pieces:
         return bool(data)
 
 
-def _end_of(blanks: re.Pattern[str], chars: str, at: int) -> int:
-    match = blanks.match(chars, at)
-    return at if match is None else match.end()
+def _end_of(blanks: re.Pattern[str], chars: str, start: int) -> int:
+    match = blanks.match(chars, start)
+    return start if match is None else match.end()

@@ -70,7 +70,7 @@ class ObservedSplits:
     ``lines``: the number of lines of each, by its number, in their order.
     """
 
-    seen: Observation
+    observation: Observation
     lines: Mapping[int, int]
 
     @property
@@ -150,10 +150,10 @@ def with_members(line: bytes, split: Split) -> bytes:
         with suppress(ValueError, RecursionError):
             written = json.loads(text)
     for _, key, value in beside:
-        own, other = written.get(key), str(json.loads(value))
-        if own is not None and not str(own).startswith(other):  # a day may begin a moment
+        in_record, in_path = written.get(key), str(json.loads(value))
+        if in_record is not None and not str(in_record).startswith(in_path):  # a day may begin a moment
             raise DataError(
-                f"{split.path}: {key} is {own} in a record, and {other} in the path",
+                f"{split.path}: {key} is {in_record} in a record, and {in_path} in the path",
                 hint="--set hive=off ignores the values in paths",
             )
     members = b",".join(name + b":" + value for name, key, value in beside if written.get(key) is None)
@@ -164,13 +164,13 @@ def with_members(line: bytes, split: Split) -> bytes:
 def gathered(groups: Iterable[Sequence[bytes]], size: int) -> Iterator[list[bytes]]:
     """Join groups of records until they have at least ``size`` bytes."""
     records: list[bytes] = []
-    held = 0
+    size_so_far = 0
     for group in groups:
         records += group
-        held += sum(map(len, group))
-        if held >= size:
+        size_so_far += sum(map(len, group))
+        if size_so_far >= size:
             yield records
-            records, held = [], 0
+            records, size_so_far = [], 0
     if records:
         yield records
 

@@ -38,8 +38,8 @@ _REMEMBERED = 10_000  # shapes whose verdict is kept: most records that do not f
 class AdmissionByShape:
     """Asks the judge about each record; records of one shape share a verdict."""
 
-    def __init__(self, judge: AdmissionCheck, known: ExpectedField, dates: str) -> None:
-        self._judge, self._known, self._dates = judge, known, dates
+    def __init__(self, judge: AdmissionCheck, expected: ExpectedField, dates: str) -> None:
+        self._judge, self._known, self._dates = judge, expected, dates
         self._verdicts: dict[object, Conflict | None] = {}
 
     def conflict(self, record: Mapping[str, object], source: str, line: int) -> Conflict | None:
@@ -66,11 +66,11 @@ def _field(field: FieldShape) -> object:
     facets: list[Any] = [
         (
             facet,
-            (seen.wide, seen.fraction, seen.far, seen.ragged, seen.digits),
-            None if seen.record is None else _signature(seen.record),
-            None if seen.value is None else _field(seen.value),
+            (profile.wide, profile.fraction, profile.far, profile.ragged, profile.digits),
+            None if profile.record is None else _signature(profile.record),
+            None if profile.value is None else _field(profile.value),
         )
-        for facet, seen in field.facets.items()
+        for facet, profile in field.facets.items()
     ]
     return field.empty_lists, field.empty_record, field.missing, field.absent, tuple(facets)
 
@@ -88,7 +88,7 @@ Looked: TypeAlias = (
 
 
 class JsonObserver:
-    """Observes the lines it is fed, against what a table has (``known``).
+    """Observes the lines it is fed, against what a table has (``expected``).
 
     A decoder, typed by the lines so far, reads them. It takes only lines that would add nothing; any other is
     walked, and the decoder is rebuilt once the walks have cost as much as building it did.
@@ -96,7 +96,7 @@ class JsonObserver:
 
     def __init__(
         self,
-        known: ExpectedField,
+        expected: ExpectedField,
         settings: Settings,
         judge: AdmissionCheck | None = None,
         usual: Callable[[RecordShape], RecordShape] | None = None,
@@ -109,11 +109,11 @@ class JsonObserver:
         number of an object's keys that are kept apart before they are checked for data. ``before``: the shape
         of earlier lines, or of the first of these; it counts as observed.
         """
-        self._known, self._settings = known, settings
+        self._known, self._settings = expected, settings
         self._folds_at = many if settings.contract.folds else None
         self._before = RecordShape() if before is None or judge is not None else before
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
-        self._court = None if judge is None else AdmissionByShape(judge, known, settings.dates)
+        self._court = None if judge is None else AdmissionByShape(judge, expected, settings.dates)
         self._fast = _Adaptive(exact=False, cost=0.0, part=usual)
         self._exact = _Adaptive(exact=True, cost=0.002)
         self._done = Observation()
@@ -121,12 +121,12 @@ class JsonObserver:
 
     def _begin(self) -> None:
         # What the table has, costs no look; but each record before the judge is looked at.
-        known = steady(self._known) if self._court is None else RecordShape()
-        known.fields.update(copied(self._before).fields)
+        shape = steady(self._known) if self._court is None else RecordShape()
+        shape.fields.update(copied(self._before).fields)
         self._walker = Walker(
             self._known,
             self._settings.dates,
-            known,
+            shape,
             folds_at=self._folds_at,
             empty_names=self._settings.keep_empty_names,
         )
@@ -153,14 +153,16 @@ class JsonObserver:
         self._next = Place(source, numbers[-1] + 1)
         self._lines += len(lines)
         self._excluded.feed(lines)
-        at = 0
+        position = 0
         judged: list[Looked] = []
-        while at < len(lines):
-            chunk = lines[at : at + _CHUNK]
+        while position < len(lines):
+            chunk = lines[position : position + _CHUNK]
             while len(chunk) > 1 and sum(map(len, chunk)) > _CHUNK_BYTES:
                 chunk = chunk[: len(chunk) // 2]
-            judged += [(at + place, why) for place, why in self._chunk(chunk, source, numbers[at:])]
-            at += len(chunk)
+            judged += [
+                (position + place, why) for place, why in self._chunk(chunk, source, numbers[position:])
+            ]
+            position += len(chunk)
         return judged
 
     @property
@@ -178,8 +180,8 @@ class JsonObserver:
         records = self._lines - self._blank - self._malformed
         tally = Tally(records, self._malformed, Counter(self._walker.dropped), tuple(self._bad))
         shape = self._walker.shape if records else RecordShape()
-        whole = merge_observations([self._done, Observation(shape, tally, self._lines)])
-        return replace(whole, tally=replace(whole.tally, excluded=Counter(self._excluded.counts)))
+        merged = merge_observations([self._done, Observation(shape, tally, self._lines)])
+        return replace(merged, tally=replace(merged.tally, excluded=Counter(self._excluded.counts)))
 
     def taken(self) -> Observation:
         """The observation so far; lines fed from now on are observed separately."""
@@ -189,24 +191,24 @@ class JsonObserver:
         return result
 
     def _chunk(self, lines: Sequence[bytes], source: str, numbers: Sequence[int]) -> Iterator[Looked]:
-        at, doubts = 0, None
-        while at < len(lines):
+        position, doubts = 0, None
+        while position < len(lines):
             fast = self._fast.decoder()
             stop = len(lines)
             if fast.doubles:
                 if doubts is None:
                     doubts = doubtful(lines)
-                doubt = bisect_left(doubts, at)
+                doubt = bisect_left(doubts, position)
                 stop = doubts[doubt] if doubt < len(doubts) else stop
-            todo = iter(lines[at:stop])
+            todo = iter(lines[position:stop])
             try:
                 deque(map(fast.decode, todo), maxlen=0)
-                at = stop
+                position = stop
             except REFUSED:
-                at = stop - length_hint(todo) - 1
-            if at < len(lines):
-                yield at, self.look(lines[at], source, numbers[at])
-                at += 1
+                position = stop - length_hint(todo) - 1
+            if position < len(lines):
+                yield position, self.look(lines[position], source, numbers[position])
+                position += 1
 
     def look(self, line: bytes, source: str, number: int) -> Why | None:
         """Walk a line that the fast decoder did not take, unless the exact one takes it.
@@ -284,14 +286,14 @@ class _Adaptive:
         start = perf_counter()
         walker, begins = self._walker, not self._walker.learnt
         if self._part is not None:
-            known = walker.beginning_with(self._part(walker.shape))
-            if known.shape == self._built.takes:
+            to_decode = walker.beginning_with(self._part(walker.shape))
+            if to_decode.shape == self._built.takes:
                 return
         else:
             # One that is used again may not know what the walker learns meanwhile.
-            known = walker.beginning_with(copied(walker.shape)) if begins else walker
-        decoder = build(known, exact=self._exact)
-        self._built = _Built(decoder, known.shape, perf_counter() - start)
+            to_decode = walker.beginning_with(copied(walker.shape)) if begins else walker
+        decoder = build(to_decode, exact=self._exact)
+        self._built = _Built(decoder, to_decode.shape, perf_counter() - start)
         if begins:
             self._first = self._built
 

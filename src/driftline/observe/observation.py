@@ -84,12 +84,12 @@ class Observation:
         return replace(self, tally=self.tally + Tally(excluded=counts)) if counts else self
 
     @no_search()
-    def placed(self, at: Callable[[Place], Place]) -> Observation:
-        """Replace each place of the observation by ``at`` of it."""
-        reasons = tuple(replace(r, place=at(r.place)) for r in self.tally.reasons)
+    def placed(self, new_place: Callable[[Place], Place]) -> Observation:
+        """Replace each place of the observation by ``new_place`` of it."""
+        reasons = tuple(replace(r, place=new_place(r.place)) for r in self.tally.reasons)
         entries = _packed(self.shape)
         for _, _, item in entries:
-            item.place = at(item.place)
+            item.place = new_place(item.place)
         return Observation(_unpacked(entries), replace(self.tally, reasons=reasons), self.lines)
 
     def __reduce__(self) -> Any:
@@ -124,7 +124,7 @@ def _packed(shape: RecordShape) -> list[_Entry]:
         out.append((owner, key, item.bare()))
         number = len(out)
         if isinstance(item, FieldShape):
-            todo += [(number, facet, seen) for facet, seen in item.facets.items()]
+            todo += [(number, facet, profile) for facet, profile in item.facets.items()]
             continue
         todo += (
             [(number, name, f) for name, f in item.record.fields.items()] if item.record is not None else []

@@ -15,13 +15,13 @@ BOM = b"\xef\xbb\xbf"
 
 def lines_between(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
     """The text of the lines that start in a range of bytes of a file, to its end where ``end`` is None."""
-    at, inside = start, True
+    position, inside = start, True
     if start:
         # The line under way belongs to the range before, unless it ends right here.
-        at, inside = start - 1, False
-        file.seek(at)
+        position, inside = start - 1, False
+        file.seek(position)
     while data := file.read(BLOCK):
-        start_of_data, at = at, at + len(data)
+        start_of_data, position = position, position + len(data)
         if not inside:
             cut = data.find(b"\n") + 1
             if not cut:

@@ -41,20 +41,22 @@ class _Records:
 
     def at(self, path: Path, conflict: Conflict | None) -> Flags:
         """Flag the records with the ``conflict`` at the path; without one, with any value there."""
-        key, *below = path
+        key, *inside = path
         fields = [
             (f.type, array)
             for f, array in zip(self._struct.fields, self._arrays, strict=True)
             if f.name == key
         ]
-        if not fields and key == "element" and below:
-            return self.at(tuple(below), conflict)
+        if not fields and key == "element" and inside:
+            return self.at(tuple(inside), conflict)
         missing = conflict is not None and conflict.facet is None
         if not fields:
             return np.full(self._count, missing)
-        flags = [_at(array, type_, tuple(below), conflict) for type_, array in fields]
+        flags = [_at(array, type_, tuple(inside), conflict) for type_, array in fields]
         # Of the types that a key has, each record has one.
-        joined: Flags = np.logical_and.reduce(flags) if missing and not below else np.logical_or.reduce(flags)
+        joined: Flags = (
+            np.logical_and.reduce(flags) if missing and not inside else np.logical_or.reduce(flags)
+        )
         return joined
 
 
@@ -64,8 +66,8 @@ def _at(values: pa.Array, type_: Type, path: Path, conflict: Conflict | None) ->
         return _leaf(values, type_, conflict)
     match type_:
         case List(element):
-            below = path[1:] if path[0] == "element" else path
-            return _any(values, _at(values.flatten(), element, below, conflict))
+            inside = path[1:] if path[0] == "element" else path
+            return _any(values, _at(values.flatten(), element, inside, conflict))
         case Map(_, value) if path[0] == "value":
             entries = entries_of(values)
             return _any(entries, _at(entries.flatten().field(1), value, path[1:], conflict))
@@ -84,22 +86,22 @@ def _leaf(values: pa.Array, type_: Type, conflict: Conflict | None) -> Flags:
     if conflict is not None and conflict.facet is None:
         nulls: Flags = values.is_null(nan_is_null=conflict.nan).to_numpy(zero_copy_only=False)
         return nulls
-    dim, inner = peel(type_)
-    if isinstance(inner, Primitive) and inner.name == "void":
+    dim, leaf_type = peel(type_)
+    if isinstance(leaf_type, Primitive) and leaf_type.name == "void":
         return np.zeros(len(values), np.bool_)
     if conflict is not None and facet_of(type_) != conflict.facet:
         return np.zeros(len(values), np.bool_)
-    return _any_leaf(values, dim, inner, conflict)
+    return _any_leaf(values, dim, leaf_type, conflict)
 
 
-def _any_leaf(values: pa.Array, dim: int, inner: Type, conflict: Conflict | None) -> Flags:
+def _any_leaf(values: pa.Array, dim: int, leaf_type: Type, conflict: Conflict | None) -> Flags:
     if dim:
-        return _any(values, _any_leaf(values.flatten(), dim - 1, inner, conflict))
+        return _any(values, _any_leaf(values.flatten(), dim - 1, leaf_type, conflict))
     valid = _valid(values)
-    if conflict is None or conflict.inexact is None or not isinstance(inner, Primitive):
+    if conflict is None or conflict.inexact is None or not isinstance(leaf_type, Primitive):
         return valid
     assert isinstance(conflict.inexact.base, Primitive)
-    return valid & ~_valid(convert(values, inner, conflict.inexact.base, conflict.unit))
+    return valid & ~_valid(convert(values, leaf_type, conflict.inexact.base, conflict.unit))
 
 
 def _any(lists: pa.Array, flags: Flags) -> Flags:

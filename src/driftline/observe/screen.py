@@ -60,11 +60,11 @@ def _digit(chars: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return chars - ord("0") < 10  # wraps below "0"
 
 
-def _digits(chars: NDArray[np.uint8], at: NDArray[Any], steps: Sequence[int]) -> NDArray[np.bool_]:
+def _digits(chars: NDArray[np.uint8], positions: NDArray[Any], steps: Sequence[int]) -> NDArray[np.bool_]:
     """True for positions with digits at all these distances."""
-    are_digits = _digit(chars[at + steps[0]])
+    are_digits = _digit(chars[positions + steps[0]])
     for step in steps[1:]:
-        are_digits &= _digit(chars[at + step])
+        are_digits &= _digit(chars[positions + step])
     return are_digits
 
 
@@ -81,12 +81,12 @@ def _suspects(chars: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
     return starts, _run(chars, starts, 1) + 1
 
 
-def _run(chars: NDArray[np.uint8], at: NDArray[Any], step: int) -> NDArray[Any]:
+def _run(chars: NDArray[np.uint8], positions: NDArray[Any], step: int) -> NDArray[Any]:
     """The extent of a number's characters in one direction."""
-    at, moving = at.copy(), np.arange(len(at))
+    positions, moving = positions.copy(), np.arange(len(positions))
     for _ in range(_LONGEST):
-        moving = moving[_NUMBER[chars[at[moving] + step]]]
+        moving = moving[_NUMBER[chars[positions[moving] + step]]]
         if not len(moving):
             break
-        at[moving] += step
-    return at
+        positions[moving] += step
+    return positions

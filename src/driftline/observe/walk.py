@@ -89,7 +89,7 @@ class Walker:
 
     def __init__(
         self,
-        known: ExpectedField,
+        expected: ExpectedField,
         dates: str,
         shape: RecordShape | None = None,
         *,
@@ -99,7 +99,7 @@ class Walker:
         """``folds_at``: an object of this many keys, if these are data, is known by all its values
         together. ``empty_names``: the empty key is one like others, and not dropped.
         """
-        self.known, self.dates, self.empty_names = known, dates, empty_names
+        self.known, self.dates, self.empty_names = expected, dates, empty_names
         self._folds_at = folds_at
         self._next_look: dict[int, int] = {}  # by facet, how many keys it has when it is looked at again
         self.shape = RecordShape() if shape is None else shape
@@ -122,11 +122,11 @@ class Walker:
         self._path.clear()
         self._record(record, self.shape, self.known)
 
-    def check(self, value: object, seen: FieldShape, known: ExpectedField) -> None:
+    def check(self, value: object, field_shape: FieldShape, expected: ExpectedField) -> None:
         """Raise ShapeChanged if a field's ``value`` would add anything; numbers may be ints and floats."""
         self._dry = True
         try:
-            self._value(value, seen, known, 0)
+            self._value(value, field_shape, expected, 0)
         finally:
             self._dry = False
 
@@ -135,24 +135,24 @@ class Walker:
             raise ShapeChanged
         self.learnt += 1
 
-    def _record(self, record: Mapping[str, object], shape: RecordShape, known: ExpectedField) -> None:
+    def _record(self, record: Mapping[str, object], shape: RecordShape, expected: ExpectedField) -> None:
         for position, (key, value) in enumerate(record.items()):
             if not (key or self.empty_names):
                 self._drop()
-            seen = shape.fields.get(key)
-            if seen is None:
+            field_shape = shape.fields.get(key)
+            if field_shape is None:
                 self._learn()
-                seen = shape.fields[key] = FieldShape(Place(self._source, self._line, position))
+                field_shape = shape.fields[key] = FieldShape(Place(self._source, self._line, position))
             if type(value) is dict or type(value) is list:
                 self._path.append(key)
-                self._value(value, seen, known.fields.get(key, UNKNOWN), position)
+                self._value(value, field_shape, expected.fields.get(key, UNKNOWN), position)
                 self._path.pop()
             elif value is not None:
-                self._leaf(value, _FLAT, value, seen, known.fields.get(key, UNKNOWN), position)
-            if seen.absent:
+                self._leaf(value, _FLAT, value, field_shape, expected.fields.get(key, UNKNOWN), position)
+            if field_shape.absent:
                 self._learn()
-                seen.absent = False
-        for key in known.required_keys:
+                field_shape.absent = False
+        for key in expected.required_keys:
             if record.get(key) is None:
                 self._miss(key, shape, len(record))
 
@@ -162,55 +162,61 @@ class Walker:
         self.dropped[tuple(self._path)] += 1
 
     def _miss(self, key: str, shape: RecordShape, position: int) -> None:
-        seen = shape.fields.get(key)
-        if seen is None or not seen.missing:
+        field_shape = shape.fields.get(key)
+        if field_shape is None or not field_shape.missing:
             self._learn()
             place = Place(self._source, self._line, position)
-            seen = shape.fields.setdefault(key, FieldShape(place, absent=True))
-            seen.missing = True
+            field_shape = shape.fields.setdefault(key, FieldShape(place, absent=True))
+            field_shape.missing = True
 
-    def _value(self, value: object, seen: FieldShape, known: ExpectedField, position: int) -> None:
+    def _value(self, value: object, field_shape: FieldShape, expected: ExpectedField, position: int) -> None:
         if type(value) is not list and value != {}:
-            self._leaf(value, _FLAT, value, seen, known, position)
+            self._leaf(value, _FLAT, value, field_shape, expected, position)
             return
         parts = Parts()
-        parts.add(value, 0, bool(known.required_keys))
+        parts.add(value, 0, bool(expected.required_keys))
         depth = Depth(*parts.dimension())
         for leaves in parts.leaves.values():
             for leaf in leaves:
-                self._leaf(leaf, depth, value, seen, known, position)
-        if parts.empty_list > max(seen.empty_lists, *(f.dim for f in seen.facets), 0):
+                self._leaf(leaf, depth, value, field_shape, expected, position)
+        if parts.empty_list > max(field_shape.empty_lists, *(f.dim for f in field_shape.facets), 0):
             self._learn()
-            seen.empty_lists = parts.empty_list
-        if not seen.empty_record and any(
-            Facet(d, RECORD) not in seen.facets and Facet(d, _MAP) not in seen.facets
+            field_shape.empty_lists = parts.empty_list
+        if not field_shape.empty_record and any(
+            Facet(d, RECORD) not in field_shape.facets and Facet(d, _MAP) not in field_shape.facets
             for d in parts.empty_records
         ):
             self._learn()
-            seen.empty_record = True
+            field_shape.empty_record = True
 
     def _leaf(
-        self, leaf: object, depth: Depth, value: object, seen: FieldShape, known: ExpectedField, position: int
+        self,
+        leaf: object,
+        depth: Depth,
+        value: object,
+        field_shape: FieldShape,
+        expected: ExpectedField,
+        position: int,
     ) -> None:
         """Add a value that is no list; ``value`` is the whole around it."""
         wide = beyond = False
         digits = 0
         base: Base
         if isinstance(leaf, dict):
-            self._object(leaf, depth, value, seen, known, position)
+            self._object(leaf, depth, value, field_shape, expected, position)
             return
         dim, ragged = depth
         if isinstance(leaf, bool):
             base = BOOLEAN
         elif isinstance(leaf, str) and not isinstance(leaf, Number):
-            base = self._string(leaf, dim, seen, known)
+            base = self._string(leaf, dim, field_shape, expected)
             if base is not STRING and base in DATELIKE:
                 digits, beyond = fraction(leaf), far(leaf)
         else:
             text = str(leaf)
-            base = declared_base(text, known.types) if known.types else base_of(text)
+            base = declared_base(text, expected.types) if expected.types else base_of(text)
             wide = base is LONG and len(text) > 15 and not -EXACT <= int(text) <= EXACT
-        facet = self._facet(base, dim, value, seen, position)
+        facet = self._facet(base, dim, value, field_shape, position)
         if wide > facet.wide or digits > facet.fraction or beyond > facet.far or ragged > facet.ragged:
             self._learn()
             facet.wide, facet.fraction = facet.wide or wide, max(facet.fraction, digits)
@@ -221,36 +227,36 @@ class Walker:
         leaf: Mapping[str, object],
         depth: Depth,
         value: object,
-        seen: FieldShape,
-        known: ExpectedField,
+        field_shape: FieldShape,
+        expected: ExpectedField,
         position: int,
     ) -> None:
         """Add an object: as a record, as a map's values, or, if both exist side by side, each with
         its keys.
         """
         dim, ragged = depth
-        beside = known.beside
-        is_map = known.value is not None or Facet(dim, _MAP) in seen.facets
-        if beside is None and known.value is None and is_map and Facet(dim, RECORD) in seen.facets:
+        beside = expected.beside
+        is_map = expected.value is not None or Facet(dim, _MAP) in field_shape.facets
+        if beside is None and expected.value is None and is_map and Facet(dim, RECORD) in field_shape.facets:
             beside = _FOLDED
         if not is_map or beside is not None:
             fields = leaf if beside is None else {k: v for k, v in leaf.items() if beside.in_struct(k)}
-            facet = self._facet(RECORD, dim, value, seen, position)
+            facet = self._facet(RECORD, dim, value, field_shape, position)
             self._mix(facet, ragged)
             if facet.record is None:
                 facet.record = RecordShape()
-            self._record(fields, facet.record, known)
-            if self._folds_at is not None and not is_map and not known.fields:
-                self._fold(facet, facet.record, dim, seen, self._folds_at)
+            self._record(fields, facet.record, expected)
+            if self._folds_at is not None and not is_map and not expected.fields:
+                self._fold(facet, facet.record, dim, field_shape, self._folds_at)
         if is_map:
-            facet = self._facet(_MAP, dim, value, seen, position)
+            facet = self._facet(_MAP, dim, value, field_shape, position)
             self._mix(facet, ragged)
             if facet.value is None:
                 facet.value = FieldShape(facet.place)
             self._path.append("value")
             for key, item in leaf.items():
                 if item is not None and (beside is None or beside.in_map(key)):
-                    self._value(item, facet.value, known.value or UNKNOWN, position)
+                    self._value(item, facet.value, expected.value or UNKNOWN, position)
             self._path.pop()
 
     def _mix(self, facet: Profile, ragged: bool) -> None:
@@ -258,7 +264,9 @@ class Walker:
             self._learn()
             facet.ragged = True
 
-    def _fold(self, facet: Profile, record: RecordShape, dim: int, seen: FieldShape, many: int) -> None:
+    def _fold(
+        self, facet: Profile, record: RecordShape, dim: int, field_shape: FieldShape, many: int
+    ) -> None:
         """Forget the keys of a large object that is a map: memory follows the schema, not the keys."""
         if len(record.fields) < self._next_look.get(id(facet), many):
             return
@@ -267,34 +275,36 @@ class Walker:
             self._next_look[id(facet)] = 2 * len(record.fields)
             return
         self._learn()
-        del seen.facets[Facet(dim, RECORD)]
+        del field_shape.facets[Facet(dim, RECORD)]
         if verdict.apart:
-            seen.add(Facet(dim, RECORD), replace(facet, record=record.having(_FOLDED.in_struct)))
+            field_shape.add(Facet(dim, RECORD), replace(facet, record=record.having(_FOLDED.in_struct)))
             record = record.having(_FOLDED.in_map)
         value = values_of(record, facet.place)
-        seen.add(Facet(dim, _MAP), replace(facet, record=None, value=value))
+        field_shape.add(Facet(dim, _MAP), replace(facet, record=None, value=value))
         self._quick.clear()  # by identity: of shapes that are gone, too
         self._next_look.clear()
         self.folded += 1
 
-    def _facet(self, base: Base, dim: int, value: object, seen: FieldShape, position: int) -> Profile:
-        quick = id(seen), dim, id(base)
-        known = self._quick.get(quick)
-        if known is None:
+    def _facet(self, base: Base, dim: int, value: object, field_shape: FieldShape, position: int) -> Profile:
+        quick = id(field_shape), dim, id(base)
+        profile = self._quick.get(quick)
+        if profile is None:
             facet = Facet(dim, base)
-            known = seen.facets.get(facet)
-            if known is None:
+            profile = field_shape.facets.get(facet)
+            if profile is None:
                 self._learn()
-                known = seen.facets[facet] = Profile(Place(self._source, self._line, position), sample(value))
-            self._quick[quick] = known
-        return known
+                profile = field_shape.facets[facet] = Profile(
+                    Place(self._source, self._line, position), sample(value)
+                )
+            self._quick[quick] = profile
+        return profile
 
-    def _string(self, text: str, dim: int, seen: FieldShape, known: ExpectedField) -> Primitive:
-        if not known.plain_strings:
-            base = declared_string_base(text, known.types, self.dates)
+    def _string(self, text: str, dim: int, field_shape: FieldShape, expected: ExpectedField) -> Primitive:
+        if not expected.plain_strings:
+            base = declared_string_base(text, expected.types, self.dates)
         else:
             base = string_base(text, self.dates)
-        if base is STRING or known.dated or base not in DATELIKE:
+        if base is STRING or expected.dated or base not in DATELIKE:
             return base
         # Among other strings dates are strings, unless the field has a column for them (rule 2.2).
-        return STRING if Facet(dim, STRING) in seen.facets else base
+        return STRING if Facet(dim, STRING) in field_shape.facets else base

@@ -114,5 +114,5 @@ def planned(
         except (PySparkException, Py4JError, OSError) as error:
             raise DataError(*explained(error)) from error
         plan = with_own(plan, source.columns)
-    batch = result(table.name, "contract", observed.seen, plan)
+    batch = result(table.name, "contract", observed.observation, plan)
     return batch.with_rest(paths_of_rest(plan), settings.contract)

@@ -115,7 +115,7 @@ class FrameScan(BatchScan):
         """
         if has_required(self.schema):
             return None
-        declared = replace(self._merged([], converted=False).seen, tally=Tally(records=1))
+        declared = replace(self._merged([], converted=False).observation, tally=Tally(records=1))
         covered = last is not None and last.shape.covers(declared.shape)
         return Observed(self, last if last is not None and covered else declared)
 

@@ -137,8 +137,8 @@ class JsonScan(BatchScan):
             line = line if split.start else 1
             splits.append(split.at_line(line))
             line += counts[number]
-        seen = merge_observations(part.seen.shifted(splits[part.first].line - 1) for part in in_order)
-        first = self.first if converted or not in_order else in_order[0].seen.shape
+        seen = merge_observations(part.observation.shifted(splits[part.first].line - 1) for part in in_order)
+        first = self.first if converted or not in_order else in_order[0].observation.shape
         return Observed(replace(self, splits=splits, first=first), seen)
 
     def _lines(self) -> Sequence[int]:

@@ -54,11 +54,11 @@ class Observed:
     """An observation of a batch, and the ``scan`` with what was learnt of it, such as its lines' numbers."""
 
     scan: BatchScan
-    seen: Observation
+    observation: Observation
 
     def tasks(self, plan: Plan, struct: Struct) -> RowTasks:
         """Tasks that make rows of ``struct`` by a plan for this observation."""
-        return self.scan.tasks(plan, struct, self.seen)
+        return self.scan.tasks(plan, struct, self.observation)
 
     def answers(self, request: ScanRequest) -> bool:
         """True if a scan for the request would observe the same."""
@@ -97,7 +97,7 @@ class BatchScan(ABC):
         ``last``: the observation of the last batch for such a table.
         """
         likely = self._guess(last)
-        return self._named(likely) if likely is not None and likely.seen.tally.records else None
+        return self._named(likely) if likely is not None and likely.observation.tally.records else None
 
     def observe(self) -> Observed:
         """Observe every type of every path of every record."""
@@ -182,7 +182,7 @@ class BatchScan(ABC):
             """The place, in the file of another name."""
             return replace(place, source=names.get(place.source, place.source))
 
-        return replace(observed, seen=observed.seen.placed(placed))
+        return replace(observed, observation=observed.observation.placed(placed))
 
 
 def _rejects(

@@ -68,14 +68,14 @@ def narrow_first(columns: Sequence[Field]) -> tuple[Field, ...]:
     return tuple(columns[i] for i in order)
 
 
-def goes(column: Field, other: Field, among: Sequence[Field]) -> bool:
+def goes(column: Field, target: Field, among: Sequence[Field]) -> bool:
     """True if values of one column's type are in the other column too."""
     if any(
-        isinstance(m := peel(c.type)[1], Map) and not isinstance(m.key, Primitive) for c in (column, other)
+        isinstance(m := peel(c.type)[1], Map) and not isinstance(m.key, Primitive) for c in (column, target)
     ):
         return False
-    narrow, wide = facet_of(column.type), facet_of(other.type)
-    if not isinstance(peel(other.type)[1], Struct):
+    narrow, wide = facet_of(column.type), facet_of(target.type)
+    if not isinstance(peel(target.type)[1], Struct):
         return takes(wide, narrow)
     # All records are in the record column of the largest dimension; another one has those of its own only.
     largest = max(peel(c.type)[0] for c in among if isinstance(peel(c.type)[1], Struct))

@@ -75,8 +75,8 @@ class RowKey:
         """Read the settings; None without a key. Raises ValueError."""
         soft, patch = deletes == SOFT, merge == PATCH
         if not key:
-            given = {"order_by": order_by, "delete_when": delete_when, "deletes": soft, "merge": patch}
-            if needless := [name for name, value in given.items() if value]:
+            needing_key = {"order_by": order_by, "delete_when": delete_when, "deletes": soft, "merge": patch}
+            if needless := [name for name, value in needing_key.items() if value]:
                 raise ValueError(f"{needless[0]} needs a key")
             return None
         keys, orders = parse_paths(key), parse_paths(order_by) if order_by else ()
@@ -169,9 +169,9 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
         (DELETES_PROPERTY, "deletes", HARD),
         (MERGE_PROPERTY, "merge", REPLACE),
     ):
-        kept = now.get(name) or default
-        if name in requested and (requested[name] or default) != kept:
-            has = f"{flag} = {kept!r}" if kept else f"no {flag}"
+        current = now.get(name) or default
+        if name in requested and (requested[name] or default) != current:
+            has = f"{flag} = {current!r}" if current else f"no {flag}"
             raise UsageError(
                 f"{table} has {has}, and a batch does not change that",
                 _MERGE_STAYS

@@ -249,8 +249,8 @@ def _both(a: _Shape | None, b: _Shape | None) -> _Shape | None:
     return a.merge(b)
 
 
-def _covers(shape: _Shape | None, other: _Shape | None) -> bool:
-    return other is None or (shape is not None and shape.covers(other))
+def _covers(shape: _Shape | None, part: _Shape | None) -> bool:
+    return part is None or (shape is not None and shape.covers(part))
 
 
 def merge_all(shapes: Iterable[RecordShape]) -> RecordShape:

@@ -53,12 +53,12 @@ def update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition
 def _update_spec(
     jvm: Any, transaction: Any, now: Definition, after: Definition, ids: set[int]
 ) -> tuple[PartitionField, ...]:
-    asked = {(f.source, f.transform): f for f in after.partition}
+    requested = {(f.source, f.transform): f for f in after.partition}
     have = {(f.source, f.transform): f for f in now.partition}
-    gone = [f for key, f in have.items() if key not in asked]
-    new = [f for key, f in asked.items() if key not in have and f.source in ids]
-    renamed = [(have[key], f) for key, f in asked.items() if key in have and have[key].name != f.name]
-    first, *more = _one_time_each(new)
+    gone = [f for key, f in have.items() if key not in requested]
+    new = [f for key, f in requested.items() if key not in have and f.source in ids]
+    renamed = [(have[key], f) for key, f in requested.items() if key in have and have[key].name != f.name]
+    first, *later = _one_time_each(new)
     if gone or first or renamed:
         update = transaction.updateSpec()
         for f in gone:
@@ -67,11 +67,11 @@ def _update_spec(
             update.renameField(old.name, f.name)
         _add(jvm, update, now, first)
         update.commit()
-    for fields in more:
+    for fields in later:
         update = transaction.updateSpec()
         _add(jvm, update, now, fields)
         update.commit()
-    staying = tuple(asked[key] for key in have if key in asked)
+    staying = tuple(requested[key] for key in have if key in requested)
     return (*staying, *new)
 
 
@@ -286,8 +286,8 @@ class IcebergAlteration:
         variants = {f.id for f in schema.struct.fields if f.type == VARIANT}
         if last is None or not variants:
             return
-        known = java.schemas().get(last.schemaId())
-        if known is None or not all(known.findField(column) for column in variants):
+        snapshot_schema = java.schemas().get(last.schemaId())
+        if snapshot_schema is None or not all(snapshot_schema.findField(column) for column in variants):
             transaction.newAppend().commit()
 
     def _set_properties(
@@ -345,9 +345,9 @@ class IcebergDraft:
             current = now.currentSnapshot()
             return current is not None and int(current.snapshotId()) == self.snapshot
         jvm: Any = self.table.spark._jvm
-        there, properties = definition(jvm, now.operations().current()), self.definition.properties
+        present, properties = definition(jvm, now.operations().current()), self.definition.properties
         new = self._before.properties.get(last_changes.PROPERTY) != properties.get(last_changes.PROPERTY)
-        return there == self.definition or (new and last_changes.is_among(there.properties, properties))
+        return present == self.definition or (new and last_changes.is_among(present.properties, properties))
 
 
 def _by_ids_of(drafted: Definition, after: Definition) -> Definition:

@@ -84,15 +84,15 @@ def _value(raw: bytes, type_: Primitive) -> Any:
             return raw.decode(errors="replace")
         case "uuid":
             return str(UUID(bytes=bytes(raw)))
-    whole = int.from_bytes(raw, "little", signed=True)
+    number = int.from_bytes(raw, "little", signed=True)
     try:
         match type_.name:
             case "date":
-                return (date(1970, 1, 1) + timedelta(days=whole)).isoformat()
+                return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
             case "timestamp" | "timestamp_ntz" | "time":
-                at = (_EPOCH + timedelta(microseconds=whole)).replace(tzinfo=None)
-                text = (at.time() if type_.name == "time" else at).isoformat()
+                moment = (_EPOCH + timedelta(microseconds=number)).replace(tzinfo=None)
+                text = (moment.time() if type_.name == "time" else moment).isoformat()
                 return text.rstrip("0") if "." in text else text
     except OverflowError:  # beyond the year 9999
         return None
-    return whole
+    return number

@@ -58,7 +58,7 @@ def of_json(metadata: Mapping[str, Any]) -> Definition:
 
 
 def _of_id(parts: list[dict[str, Any]], key: str, id_: int) -> dict[str, Any]:
-    return next(one for one in parts if one[key] == id_)
+    return next(part for part in parts if part[key] == id_)
 
 
 def partition_fields(spec: Any, format_version: int) -> tuple[PartitionField, ...]:

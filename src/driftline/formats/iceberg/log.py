@@ -43,23 +43,23 @@ class _Gone(Exception):
         self.place = place
 
 
-def _first(at: _At, low: int, high: int) -> int:
+def _first(version_at: _At, low: int, high: int) -> int:
     """The first place from ``low`` on that is there, where the oldest are gone."""
-    while at(low) is None:
+    while version_at(low) is None:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if at(middle) is None else (low + 1, middle)
+        low, high = (middle + 1, high) if version_at(middle) is None else (low + 1, middle)
     return low
 
 
-def _between(at: _At, old: int, new: int) -> Iterator[int]:
-    if new - old < 2 or _mark(at(old)) == _mark(at(new)):
+def _between(version_at: _At, old: int, new: int) -> Iterator[int]:
+    if new - old < 2 or _mark(version_at(old)) == _mark(version_at(new)):
         return
     middle = (old + new) // 2
-    if at(middle) is None:
+    if version_at(middle) is None:
         raise _Gone(middle)
-    yield from _between(at, old, middle)
+    yield from _between(version_at, old, middle)
     yield middle
-    yield from _between(at, middle, new)
+    yield from _between(version_at, middle, new)
 
 
 def _mark(metadata: Metadata | None) -> tuple[object, ...]:

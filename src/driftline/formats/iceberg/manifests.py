@@ -131,16 +131,16 @@ class MetricSum:
         self.last_born = _latest(self.last_born, later.last_born)
 
 
-def _least(known: Bound | None, bound: Bound | None) -> Bound | None:
-    return known if bound is None else bound if known is None else min(known, bound)
+def _least(bound_so_far: Bound | None, bound: Bound | None) -> Bound | None:
+    return bound_so_far if bound is None else bound if bound_so_far is None else min(bound_so_far, bound)
 
 
-def _most(known: Bound | None, bound: Bound | None) -> Bound | None:
-    return known if bound is None else bound if known is None else max(known, bound)
+def _most(bound_so_far: Bound | None, bound: Bound | None) -> Bound | None:
+    return bound_so_far if bound is None else bound if bound_so_far is None else max(bound_so_far, bound)
 
 
-def _latest(known: int | None, place: int | None) -> int | None:
-    return known if place is None else place if known is None else max(known, place)
+def _latest(place_so_far: int | None, place: int | None) -> int | None:
+    return place_so_far if place is None else place if place_so_far is None else max(place_so_far, place)
 
 
 Sums = dict[SumKey, MetricSum]

@@ -151,12 +151,12 @@ class IcebergReader:
 
         None if others did more than append, or if that is unknown.
         """
-        java, at = self.java(), now.snapshot
-        while at != before.snapshot:
-            snapshot = None if java is None or at is None else java.snapshot(at)
+        java, snapshot_id = self.java(), now.snapshot
+        while snapshot_id != before.snapshot:
+            snapshot = None if java is None or snapshot_id is None else java.snapshot(snapshot_id)
             if snapshot is None or str(snapshot.operation()) != "append":
                 return None
-            at = snapshot.parentId()
+            snapshot_id = snapshot.parentId()
         if before.snapshot is None or now.snapshot is None:
             return None
         if before.snapshot == now.snapshot:

@@ -60,14 +60,14 @@ def _expanded(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> It
             yield change
             continue
         schema = schema or schema_of(jvm, transaction.table())
-        *above, last = change.path
-        parent = schema.find(tuple(above)) if above else None
+        *parent_path, last = change.path
+        parent = schema.find(tuple(parent_path)) if parent_path else None
         siblings = [f.name for f in children(parent.type if parent else schema.struct)]
         column = schema.find(change.path)
         assert column is not None
         before = siblings.index(last)
         yield DropColumn(change.path)
-        yield AddColumn(tuple(above), Field(last, change.type, doc=column.doc))
+        yield AddColumn(tuple(parent_path), Field(last, change.type, doc=column.doc))
         yield MoveColumn(change.path, Position(siblings[before - 1] if before else None))
 
 

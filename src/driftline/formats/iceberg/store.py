@@ -26,7 +26,10 @@ def options_of(spark: Any, table: Any, location: str) -> dict[str, str] | None:
     io = table.io()
     properties = text_map(spark._jvm, io.properties())
     if is_instance_of(spark.sparkContext._gateway, io, _WITH_CREDENTIALS):
-        handed = [(str(one.prefix()), text_map(spark._jvm, one.config())) for one in items(io.credentials())]
+        handed = [
+            (str(credential.prefix()), text_map(spark._jvm, credential.config()))
+            for credential in items(io.credentials())
+        ]
         properties |= file_io.vended(handed, location)
     return file_io.options(_class(io, location), properties, location)
 

@@ -282,10 +282,10 @@ class IcebergTable(IcebergReader):
         if not self.plugin.namespaceExists(namespace):
             return
         names = java_type(self._jvm, "org.apache.iceberg.catalog.Namespace").of(namespace)
-        for inner in items(self.java_catalog.listTables(names)):
-            java = self.java_catalog.loadTable(inner)
+        for identifier in items(self.java_catalog.listTables(names)):
+            java = self.java_catalog.loadTable(identifier)
             if _inside(str(java.location()), location):
-                raise self._would_lie(f"around the folder of {inner}")
+                raise self._would_lie(f"around the folder of {identifier}")
 
     def _would_lie(self, where: str) -> DataError:
         return DataError(

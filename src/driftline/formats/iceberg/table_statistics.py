@@ -37,10 +37,10 @@ def table_statistics(
 
     ``metadata``: the table's, in JSON form; ``sum_up``: sums the metrics of the table's data files.
     """
-    known, columns = tuple(snapshots(metadata)), plain(schema)
-    sums = sum_up(Summation(known, columns, forgotten(metadata)))
+    commits, columns = tuple(snapshots(metadata)), plain(schema)
+    sums = sum_up(Summation(commits, columns, forgotten(metadata)))
     counts = Counts(
-        known,
+        commits,
         _counts(sums),
         {int(s["schema-id"]): frozenset(f.id for _, f in from_json(s).walk()) for s in metadata["schemas"]},
         frozenset(f.id for _, f in schema.walk() if f.initial_default is not None),
@@ -51,7 +51,7 @@ def table_statistics(
         int(summary.get(f"total-{kind}-deletes", 0)) for kind in ("position", "equality")
     )
     # A vector goes with its data file; a delete file of positions may outlive it, and is counted still.
-    told = not by_equality and (not by_position or int(metadata["format-version"]) >= WITH_VECTORS)
+    is_exact = not by_equality and (not by_position or int(metadata["format-version"]) >= WITH_VECTORS)
     return TableStatistics(
         int(metadata["last-updated-ms"]),
         int(summary.get("total-data-files", 0)),
@@ -59,7 +59,7 @@ def table_statistics(
         by_position + by_equality,
         counts,
         *_bounds(sums, columns),
-        counts.records - by_position if told else None,
+        counts.records - by_position if is_exact else None,
     )
 
 
@@ -77,20 +77,20 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
     """The commits that lead to the current one, oldest first."""
     by_id = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     chain = []
-    at = metadata.get("current-snapshot-id")
-    while at in by_id:
-        chain.append(by_id[at])
-        at = chain[-1].get("parent-snapshot-id")
+    snapshot_id = metadata.get("current-snapshot-id")
+    while snapshot_id in by_id:
+        chain.append(by_id[snapshot_id])
+        snapshot_id = chain[-1].get("parent-snapshot-id")
     chain.reverse()
     snapshots_ = []
     for s in chain:
         summary = s.get("summary", {})
         added = int(summary.get("added-records", 0))
         born = added > 0 and _brought(summary)
-        own = added - int(summary.get(MOVED, 0))
-        batch = CommittedBatch(int(s["timestamp-ms"]), summary.get(BATCH), own)
-        known = KnownSnapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born)
-        snapshots_.append(replace(known, moved=MOVED in summary))
+        own_rows = added - int(summary.get(MOVED, 0))
+        batch = CommittedBatch(int(s["timestamp-ms"]), summary.get(BATCH), own_rows)
+        snapshot = KnownSnapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born)
+        snapshots_.append(replace(snapshot, moved=MOVED in summary))
     last = [i for i, s in enumerate(snapshots_) if s.born][-TREND:]
     for i, s in enumerate(snapshots_):
         yield replace(s, slot=last.index(i)) if i in last else s

@@ -61,9 +61,9 @@ def modes_of(jvm: Any, table: Any, schema: Schema, properties: Mapping[str, str]
     column, by its id: ``none``, ``counts``, ``truncate(n)`` or ``full``.
     """
     order = str(java_type(jvm, "org.apache.iceberg.SortOrderParser").toJson(table.sortOrder()))
-    asked = schema, order, {key: value for key, value in properties.items() if key.startswith(_METRICS)}
-    if (known := _modes.get(asked)) is not None:  # Java is asked twice for each column
-        return known
+    cache_key = schema, order, {key: value for key, value in properties.items() if key.startswith(_METRICS)}
+    if (cached := _modes.get(cache_key)) is not None:  # Java is asked twice for each column
+        return cached
     config = java_type(jvm, "org.apache.iceberg.MetricsConfig").forTable(table)
     out: dict[int, str] = {}
 
@@ -75,7 +75,7 @@ def modes_of(jvm: Any, table: Any, schema: Schema, properties: Mapping[str, str]
             visit(f.type, f"{name}.{f.name}" if name else f.name, f.id)
 
     visit(schema.struct, "", 0)
-    _modes.put(asked, out)
+    _modes.put(cache_key, out)
     return out
 
 

@@ -370,8 +370,8 @@ class IcebergTransaction:
             return
         self._files = tuple(files)
         before = {} if self.base is None else self.table.ledger(self.base.properties)
-        kept = {file: snapshot for file, snapshot in before.items() if file not in self._files}
-        entries = kept | dict.fromkeys(self._files, self.snapshot or 0)
+        others = {file: snapshot for file, snapshot in before.items() if file not in self._files}
+        entries = others | dict.fromkeys(self._files, self.snapshot or 0)
         self._ledger = write_ledger(self._java.table(), entries)
 
     def _noted(self, properties: Mapping[str, str]) -> dict[str, str]:
@@ -406,42 +406,42 @@ class IcebergTransaction:
             raise Moved(f"{self.table.name} has changed since the batch was planned")
         if self._delta is not None or self._deletes is not None:
             raise Moved(f"{self.table.name} has changed since its rows were looked up")
-        other = IcebergTransaction.on(self.table, now)
-        other._folders = self._folders
+        fresh = IcebergTransaction.on(self.table, now)
+        fresh._folders = self._folders
         steps = self._steps if self._replaced else len(self._evolved)
         for changes, after in self._evolved[:steps]:
-            other.evolve(changes, after)
-        other._written, other._summary = list(self._written), self._summary
+            fresh.evolve(changes, after)
+        fresh._written, fresh._summary = list(self._written), self._summary
         if self._replaced:
-            other._written += self._carry_over(other)
-        elif not refits(self.schema, other.schema):
+            fresh._written += self._carry_over(fresh)
+        elif not refits(self.schema, fresh.schema):
             raise Moved(f"the columns of {self.table.name} have changed since the batch was written")
         if self._replaced:
-            other._replace_files()
+            fresh._replace_files()
         elif self._written:
-            other._append_files()
+            fresh._append_files()
         for changes, after in self._evolved[steps:]:
-            other.evolve(changes, after)
+            fresh.evolve(changes, after)
         self._delete(self._metadata_files())
-        other.remember(self._files)
-        other.set(self._told)
-        self.base, self._java, self._properties = other.base, other._java, other._properties
-        self._ledger = other._ledger
+        fresh.remember(self._files)
+        fresh.set(self._told)
+        self.base, self._java, self._properties = fresh.base, fresh._java, fresh._properties
+        self._ledger = fresh._ledger
         # Not asked of Java later: after a commit that failed, its transaction shows the table of others.
-        self.schema, self._made, self._written = other.schema, other._made, other._written
+        self.schema, self._made, self._written = fresh.schema, fresh._made, fresh._written
 
-    def _carry_over(self, other: IcebergTransaction) -> list[Any]:
-        """Write the rows that others appended since, for the ``other`` transaction; returns the files."""
+    def _carry_over(self, transaction: IcebergTransaction) -> list[Any]:
+        """Write the rows that others appended since, for this other ``transaction``; returns the files."""
         files: list[Any] = []
 
         def write(rows: DataFrame) -> int:
             """Write the rows into files of the other transaction; returns the number of rows in them."""
-            files.extend(other._files_of(rows, other.schema))
+            files.extend(transaction._files_of(rows, transaction.schema))
             return sum(int(file.recordCount()) for file in files)
 
         assert self.base is not None
-        assert other.base is not None
-        appended = self.table.appended(self.base, other.base)
+        assert transaction.base is not None
+        appended = self.table.appended(self.base, transaction.base)
         try:
             carried(self.table.name, appended, self._carry, write)
         except BaseException:
@@ -480,10 +480,10 @@ class IcebergTransaction:
         files = [] if self._ledger is None else [self._ledger]
         files += self._key_file_paths
         table = self._java.table()
-        own = [table.currentSnapshot()] if self._made is not None else []
-        own += self._deletes.snapshots if self._deletes is not None else []
+        own_snapshots = [table.currentSnapshot()] if self._made is not None else []
+        own_snapshots += self._deletes.snapshots if self._deletes is not None else []
         with suppress(Py4JJavaError):
-            for snapshot in own:
+            for snapshot in own_snapshots:
                 files += telling(table, snapshot)
         return files
 
@@ -529,9 +529,9 @@ class IcebergTransaction:
             if "ValidationException" in java_class(error):  # rewritten meanwhile
                 return False
             raise failure(error, self.table.name) from error
-        made = java.table().currentSnapshot().snapshotId()
+        snapshot_id = java.table().currentSnapshot().snapshotId()
         try:
-            commit(self.table, java, lambda now: now.snapshot(made) is not None)
+            commit(self.table, java, lambda now: now.snapshot(snapshot_id) is not None)
         except CommitConflict:
             self._delete(telling(java.table()))
             raise

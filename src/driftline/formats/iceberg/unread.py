@@ -51,11 +51,11 @@ def _kept(type_: Type, gone: tuple[str, ...]) -> Type | None:
             )
             return Struct(inside) if inside else None
         case List(element):
-            inner = _kept(element, gone)
-            return None if inner is None else replace(type_, element=inner)
+            readable = _kept(element, gone)
+            return None if readable is None else replace(type_, element=readable)
         case Map(key, value):
-            inner = _kept(value, gone)
-            return None if inner is None or _kept(key, gone) is None else replace(type_, value=inner)
+            readable = _kept(value, gone)
+            return None if readable is None or _kept(key, gone) is None else replace(type_, value=readable)
 
 
 def left_out(schema: Schema) -> list[str]:
@@ -80,10 +80,10 @@ def unreadable(table: str, schema: Schema) -> DataError | None:
 
 def warnings(before: Schema, after: Schema) -> list[str]:
     """Sentences for readers of the table about new columns of types that they may not know."""
-    known = {f.id for _, f in before.walk()}
+    before_ids = {f.id for _, f in before.walk()}
     out = []
     for path, f in after.walk():
-        if f.id in known or not isinstance(f.type, Primitive):
+        if f.id in before_ids or not isinstance(f.type, Primitive):
             continue
         if f.type.name in _UNREAD:
             out.append(f"Spark cannot read the table while it has {dotted(path)}, a {type_name(f.type)}")

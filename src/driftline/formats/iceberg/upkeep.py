@@ -92,10 +92,10 @@ def _with_widest(needed: Iterable[int | None], columns: Mapping[int, set[int]]) 
     """
     last = {column: schema for schema in sorted(columns) for column in columns[schema]}
     staying: set[int] = set()
-    more = columns.keys() & needed
-    while more:
-        staying |= more
-        more = {last[column] for schema in more for column in columns[schema]} - staying
+    to_add = columns.keys() & needed
+    while to_add:
+        staying |= to_add
+        to_add = {last[column] for schema in to_add for column in columns[schema]} - staying
     return staying
 
 
@@ -134,10 +134,12 @@ def _let_go(table: IcebergReader) -> None:
 def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, str]:
     """The properties that account for removed snapshots: the number of batches, and those behind gaps."""
     branch = retention.main(metadata)
-    left = [s for s in branch if s["snapshot-id"] not in gone]
-    batches = [sum(map(retention.keeps, line[: retention.first_gap(line) + 1])) for line in (branch, left)]
+    remaining = [s for s in branch if s["snapshot-id"] not in gone]
+    batches = [
+        sum(map(retention.keeps, line[: retention.first_gap(line) + 1])) for line in (branch, remaining)
+    ]
     expired = int(metadata["properties"].get(EXPIRED, 0)) + batches[0] - batches[1]
-    behind = retention.behind(left)
+    behind = retention.behind(remaining)
     return {EXPIRED: str(expired)} | ({BEHIND: behind} if behind or BEHIND in metadata["properties"] else {})
 
 

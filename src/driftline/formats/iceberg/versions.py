@@ -29,12 +29,12 @@ def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
     ``read``: returns the JSON form of a metadata file, None if it is gone.
     """
     changes = changes_in_log(current, read)
-    whole = not changes[0].get("metadata-log")
+    is_complete = not changes[0].get("metadata-log")
     parts = _Parts(changes)
     out: list[Version] = []
     properties: Mapping[str, str] = {}
-    if not whole:
-        out, whole = _remembered(changes[0], parts)
+    if not is_complete:
+        out, is_complete = _remembered(changes[0], parts)
         properties = _properties(changes[0])
     last: object = None
     for before, metadata in zip([None, *changes], changes, strict=False):
@@ -44,7 +44,7 @@ def past(current: Metadata, read: Callable[[str], Metadata | None]) -> Versions:
                 out[-1] = _until(out[-1], before)
             out.append(_version(metadata, properties))
         last, properties = ids, _properties(metadata)
-    return Versions(tuple(out), parts.schemas, whole)
+    return Versions(tuple(out), parts.schemas, is_complete)
 
 
 class _Parts:
