@@ -62,27 +62,27 @@ class RowMerger:
         roots: list[PatchedField] = []
         orders: list[list[FieldOrder]] = []
         numbers: dict[_Form, int] = {}
-        merges, kept, latest = [], [], []
+        merges, field_orders, latest = [], [], []
         for (patches, texts), row in zip(changes, stored, strict=True):
             form = (tuple(texts), patches.floor is None, *(() if row is None else row.form(patches)))
             number = numbers.setdefault(form, len(roots))
             before = None if row is None else row.row
             if number == len(roots):
                 presences = [None if text is None else self._presence(text) for text in texts]
-                whole = None if before is None or row is None else before._replace(presence=row.presence())
-                roots.append(merged(whole, patches._replace(presences=presences)))
+                complete = None if before is None or row is None else before._replace(presence=row.presence())
+                roots.append(merged(complete, patches._replace(presences=presences)))
                 orders.append(list(roots[-1].orders()))
             merges.append(number)
             if ORDER_KIND in self.own:
-                kept.append(list(kept_orders(orders[number], before, patches).items()))
+                field_orders.append(list(kept_orders(orders[number], before, patches).items()))
                 latest.append(latest_order(before, patches))
-        made = Merges.of(merges, sources)
-        columns = merged_fields(self.struct.fields, values.columns, roots, made, self.mark)
-        rest = rest_column(self.struct)
-        if rest is not None:
-            place = self.struct.fields.index(rest)
-            columns[place] = merged_rest(values.column(place), roots, made)
-        for kind, texts_of in ((ORDER_KIND, latest), (ORDERS_KIND, kept)):
+        row_merges = Merges.of(merges, sources)
+        columns = merged_fields(self.struct.fields, values.columns, roots, row_merges, self.mark)
+        rest_field = rest_column(self.struct)
+        if rest_field is not None:
+            place = self.struct.fields.index(rest_field)
+            columns[place] = merged_rest(values.column(place), roots, row_merges)
+        for kind, texts_of in ((ORDER_KIND, latest), (ORDERS_KIND, field_orders)):
             if kind in self.own:
                 columns[self.own[kind]] = pa.array(texts_of, values.column(self.own[kind]).type)
         return pa.RecordBatch.from_arrays(columns, schema=values.schema)
@@ -95,13 +95,13 @@ class RowMerger:
 
     def _stored(self, values: pa.RecordBatch, places: Sequence[int]) -> list[_OfTable | None]:
         """The table's rows at some places, None for -1."""
-        known = pa.array([place for place in places if place >= 0], pa.int64())
-        taken = pa.Table.from_batches([values.take(known)])
+        in_table = pa.array([place for place in places if place >= 0], pa.int64())
+        taken = pa.Table.from_batches([values.take(in_table)])
         fields = [f for f in self.struct.fields if not is_metadata(f.doc)]
         present = presence_of_table(fields, taken, self.mark).to_pylist()
         order, orders = self._own(taken, ORDER_KIND), self._own(taken, ORDERS_KIND)
-        rest = rest_column(self.struct)
-        waiting = [None] * len(taken) if rest is None else taken.column(rest.name).to_pylist()
+        rest_field = rest_column(self.struct)
+        waiting = [None] * len(taken) if rest_field is None else taken.column(rest_field.name).to_pylist()
         rows = (
             _OfTable(StoredRow({}, order_ or "", dict(orders_ or ())), text, rest_ or ())
             for text, order_, orders_, rest_ in zip(present, order, orders, waiting, strict=True)
@@ -138,8 +138,8 @@ class _OfTable:
 
 def _add(presence: Any, path: str, text: str) -> None:
     """Add a field of the rest; a list that has values there is one value."""
-    *above, last = steps(path)
-    for step in above:
+    *parents, last = steps(path)
+    for step in parents:
         if not isinstance(presence, dict) or isinstance(step, int):
             return
         presence = presence.setdefault(str(step), {})
@@ -200,24 +200,28 @@ class _PatchedRows:
         numbers = named["changes"].combine_chunks()
         flat = numbers.flatten().to_numpy()
         order = np.argsort(flat)
-        found = self._of_batch(flat[order])
+        of_batch = self._of_batch(flat[order])
         places = np.empty(len(flat), np.int64)
         places[order] = np.arange(len(flat))
         is_known = named["file"].is_valid().to_numpy()
-        kept = self._of_table(named.filter(pa.array(is_known)))
+        of_table_rows = self._of_table(named.filter(pa.array(is_known)))
         of_table = np.where(is_known, len(flat) + np.cumsum(is_known) - 1, -1).tolist()
-        present = found[PRESENCE].take(pa.array(places)).to_pylist()
-        values = pa.concat_tables([found.select(kept.column_names), kept]).combine_chunks().to_batches()
+        present = of_batch[PRESENCE].take(pa.array(places)).to_pylist()
+        values = (
+            pa.concat_tables([of_batch.select(of_table_rows.column_names), of_table_rows])
+            .combine_chunks()
+            .to_batches()
+        )
         deletes = named["deletes"].combine_chunks().flatten().to_pylist()
         orders = named["orders"].to_pylist()
         floors = named["floor"].to_pylist()
         sources, changes = [], []
-        ends = np.cumsum([0, *(len(own) for own in numbers)]).tolist()
-        for at, (low, high) in enumerate(pairwise(ends)):
+        ends = np.cumsum([0, *(len(row_sources) for row_sources in numbers)]).tolist()
+        for number, (low, high) in enumerate(pairwise(ends)):
             texts = [None if deletes[i] else present[i] for i in range(low, high)]
-            own = [-1 if deletes[i] else int(places[i]) for i in range(low, high)]
-            sources.append([of_table[at], *own])
-            changes.append((Patches((), orders[at] or (), floors[at]), texts))
+            row_sources = [-1 if deletes[i] else int(places[i]) for i in range(low, high)]
+            sources.append([of_table[number], *row_sources])
+            changes.append((Patches((), orders[number] or (), floors[number]), texts))
         rows = self.merger.rows(values[0], sources, changes)
         return with_row_ids(rows, named)
 

@@ -38,7 +38,7 @@ class ArrowObserver:
     def __init__(
         self, struct: Struct, expected: ExpectedField, source: str, *, empty_names: bool = False
     ) -> None:
-        self._struct, self._known, self._empty_names = struct, expected, empty_names
+        self._struct, self._expected, self._empty_names = struct, expected, empty_names
         self._shape = shape_of(struct, Place(source), empty_names=empty_names)
         self._dropped: Counter[Path] = Counter()
         self._records = 0
@@ -49,7 +49,7 @@ class ArrowObserver:
         for f, column in zip(self._struct.fields, batch.columns, strict=True):
             if not (f.name or self._empty_names):
                 self._dropped[()] += len(column) - column.null_count
-        _mark_record(batch.columns, self._struct, self._shape, self._known)
+        _mark_record(batch.columns, self._struct, self._shape, self._expected)
 
     def result(self) -> Observation:
         """The observation so far."""

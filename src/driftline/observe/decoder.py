@@ -130,13 +130,13 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
 
         return FieldDecoders(types, decoder, below)
 
-    fields = fields_of(walker.shape, walker.known)
+    fields = fields_of(walker.shape, walker.expected)
     if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, walker.shape.fields)):
         fields.types()  # before it is asked for doubles among them
         missing = {key for key, field_shape in walker.shape.fields.items() if field_shape.missing}
-        must = [key for key in walker.known.required_keys if key not in missing]
+        must = [key for key in walker.expected.required_keys if key not in missing]
         return Decoder(_wide(fields, must), builder.doubles, fields)
-    whole = decoder(builder.field(walker.root, walker.known))
+    whole = decoder(builder.field(walker.root, walker.expected))
     return Decoder(whole, builder.doubles, fields)
 
 

@@ -39,7 +39,7 @@ class AdmissionByShape:
     """Asks the judge about each record; records of one shape share a verdict."""
 
     def __init__(self, judge: AdmissionCheck, expected: ExpectedField, dates: str) -> None:
-        self._judge, self._known, self._dates = judge, expected, dates
+        self._judge, self._expected, self._dates = judge, expected, dates
         self._verdicts: dict[object, Conflict | None] = {}
 
     def conflict(self, record: Mapping[str, object], source: str, line: int) -> Conflict | None:
@@ -47,7 +47,7 @@ class AdmissionByShape:
 
         None if it is. Sample and place may be those of a record like it.
         """
-        walker = Walker(self._known, self._dates)
+        walker = Walker(self._expected, self._dates)
         walker.walk(record, source, line)
         signature = _signature(walker.shape)
         if signature not in self._verdicts:
@@ -109,7 +109,7 @@ class JsonObserver:
         number of an object's keys that are kept apart before they are checked for data. ``before``: the shape
         of earlier lines, or of the first of these; it counts as observed.
         """
-        self._known, self._settings = expected, settings
+        self._expected, self._settings = expected, settings
         self._folds_at = many if settings.contract.folds else None
         self._before = RecordShape() if before is None or judge is not None else before
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
@@ -121,10 +121,10 @@ class JsonObserver:
 
     def _begin(self) -> None:
         # What the table has, costs no look; but each record before the judge is looked at.
-        shape = steady(self._known) if self._court is None else RecordShape()
+        shape = steady(self._expected) if self._court is None else RecordShape()
         shape.fields.update(copied(self._before).fields)
         self._walker = Walker(
-            self._known,
+            self._expected,
             self._settings.dates,
             shape,
             folds_at=self._folds_at,

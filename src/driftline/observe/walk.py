@@ -99,7 +99,7 @@ class Walker:
         """``folds_at``: an object of this many keys, if these are data, is known by all its values
         together. ``empty_names``: the empty key is one like others, and not dropped.
         """
-        self.known, self.dates, self.empty_names = expected, dates, empty_names
+        self.expected, self.dates, self.empty_names = expected, dates, empty_names
         self._folds_at = folds_at
         self._next_look: dict[int, int] = {}  # by facet, how many keys it has when it is looked at again
         self.shape = RecordShape() if shape is None else shape
@@ -114,13 +114,13 @@ class Walker:
 
     def beginning_with(self, shape: RecordShape) -> Walker:
         """Another walker of the same table, whose shape is this one."""
-        return Walker(self.known, self.dates, shape, empty_names=self.empty_names)
+        return Walker(self.expected, self.dates, shape, empty_names=self.empty_names)
 
     def walk(self, record: Mapping[str, object], source: str, line: int) -> None:
         """Add one record, as `driftline.core.values.parse.parse` returns it."""
         self._source, self._line = source, line
         self._path.clear()
-        self._record(record, self.shape, self.known)
+        self._record(record, self.shape, self.expected)
 
     def check(self, value: object, field_shape: FieldShape, expected: ExpectedField) -> None:
         """Raise ShapeChanged if a field's ``value`` would add anything; numbers may be ints and floats."""

@@ -114,42 +114,42 @@ def _promote(
     table: CatalogTable, state: State, paths: tuple[Path, ...], retry: Retry, *, dry_run: bool
 ) -> Promoted:
     settings = from_properties(state.properties)
-    rest = rest_column(state.schema.struct)
-    if rest is None:
+    rest_field = rest_column(state.schema.struct)
+    if rest_field is None:
         raise DataError(f"{table.name}: nothing to promote: the table has no rest")
     check_readable(table, state.schema)
     excluded = () if paths else tuple(keys_of(path) for path in excluded_paths(settings.contract))
-    asked = _Asked(rest, Selection(paths, excluded), settings)
+    request = _PromoteRequest(rest_field, Selection(paths, excluded), settings)
     free = unlimited(settings)
     if dry_run:
         retry.progress("looking")
-        seen, planned = _selected(table, state.schema, asked, table.read())
+        selected, planned = _selected(table, state.schema, request, table.read())
         notes = (table.new_row_ids,) if table.new_row_ids else ()
-        return Promoted(table.name, True, _counted(seen), planned.changes, notes=notes)
+        return Promoted(table.name, True, _counted(selected), planned.changes, notes=notes)
     with rewriting(table, state, retry) as rewrite:
         retry.progress("looking")
         rows = rewrite.rows
-        seen, planned = _selected(table, state.schema, asked, rows)
+        selected, planned = _selected(table, state.schema, request, rows)
         retry.progress("writing")
 
         def check(appended: DataFrame) -> None:
             """Take in rows that others appended meanwhile. Raises Moved if they need other columns."""
-            nonlocal seen, rows
-            look = partial(_look, state.schema, asked)
-            seen = SelectedValues.merged([seen, look(appended, state.schema)])
+            nonlocal selected, rows
+            look = partial(_look, state.schema, request)
+            selected = SelectedValues.merged([selected, look(appended, state.schema)])
             rows = rows.unionByName(appended)
-            now = plans(state.schema, seen, partial(look, rows), free)
+            now = plans(state.schema, selected, partial(look, rows), free)
             if (now.schema, now.routes) != (planned.schema, planned.routes):
                 raise Moved("what others have put into the rest meanwhile needs other columns")
 
-        _write(rewrite, planned, replace(asked, settings=free), check)
-        rewrite.transaction.set(record.of_promote(" ".join(_counted(seen))))
+        _write(rewrite, planned, replace(request, settings=free), check)
+        rewrite.transaction.set(record.of_promote(" ".join(_counted(selected))))
         retry.progress("committing")
-    return Promoted(table.name, False, _counted(seen), planned.changes, rewrite.transaction.snapshot)
+    return Promoted(table.name, False, _counted(selected), planned.changes, rewrite.transaction.snapshot)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PromoteRequest:
     """A request for the column ``rest``, and the way it is read."""
 
     rest: Field
@@ -187,7 +187,7 @@ def unlimited(settings: Settings) -> Settings:
 
 
 def plans(
-    schema: Schema, seen: SelectedValues, look: Callable[[Schema], SelectedValues], settings: Settings
+    schema: Schema, selected: SelectedValues, look: Callable[[Schema], SelectedValues], settings: Settings
 ) -> Plans:
     """Plan columns for the selection. ``look``: observes it again for a table with other columns.
 
@@ -195,14 +195,14 @@ def plans(
     """
     # Parts of records do not show that a record has no value in a required column.
     before = replace(schema, struct=all_optional(schema.struct), identifiers=frozenset())
-    of_typed = _planned(before, seen.of_typed, settings)
-    if of_typed.changes and seen.of_json.shape.fields:
-        seen = look(of_typed.schema)  # what JSON's values are depends on the columns that there are
-    return Plans(of_typed, _planned(of_typed.schema, seen.of_json, settings))
+    of_typed = _planned(before, selected.of_typed, settings)
+    if of_typed.changes and selected.of_json.shape.fields:
+        selected = look(of_typed.schema)  # what JSON's values are depends on the columns that there are
+    return Plans(of_typed, _planned(of_typed.schema, selected.of_json, settings))
 
 
-def _planned(schema: Schema, seen: Observation, settings: Settings) -> Plan:
-    planned = plan(schema, seen.shape, settings)
+def _planned(schema: Schema, selected: Observation, settings: Settings) -> Plan:
+    planned = plan(schema, selected.shape, settings)
     if planned.conflicts:
         raise DataError(str(planned.conflicts[0]), "promote it under the policy preserve")
     if rewrites(planned.changes):
@@ -211,17 +211,19 @@ def _planned(schema: Schema, seen: Observation, settings: Settings) -> Plan:
     return planned
 
 
-def _write(rewrite: Rewrite, planned: Plans, asked: _Asked, check: Callable[[DataFrame], None]) -> None:
+def _write(
+    rewrite: Rewrite, planned: Plans, request: _PromoteRequest, check: Callable[[DataFrame], None]
+) -> None:
     """Write the rows, with a new rest in place of the old one.
 
     ``check``: raises Moved if rows that others append in the meantime need another plan.
     """
-    rest, transaction = asked.rest, rewrite.transaction
-    new = Names.of(planned.schema.struct).take(rest.name)
-    transaction.evolve([*planned.changes, AddColumn((), replace(REST, name=new, doc=rest.doc))])
+    rest_field, transaction = request.rest, rewrite.transaction
+    new = Names.of(planned.schema.struct).take(rest_field.name)
+    transaction.evolve([*planned.changes, AddColumn((), replace(REST, name=new, doc=rest_field.doc))])
     between = transaction.schema
-    promoter = Promoter.of(planned, between.struct, asked.settings, asked.selection, rest.name, new)
-    ids = rewrite.table.row_ids(any_value([(rest.name,)]))
+    promoter = Promoter.of(planned, between.struct, request.settings, request.selection, rest_field.name, new)
+    ids = rewrite.table.row_ids(any_value([(rest_field.name,)]))
 
     def anew(rows: DataFrame) -> DataFrame:
         """The rows with the new columns; their ids stay."""
@@ -229,26 +231,26 @@ def _write(rewrite: Rewrite, planned: Plans, asked: _Asked, check: Callable[[Dat
 
     rewrite.replace(anew, {"driftline.promote": "true"}, check)
     fields = tuple(
-        replace(f, name=rest.name) if f.name == new else f
+        replace(f, name=rest_field.name) if f.name == new else f
         for f in between.struct.fields
-        if f.name != rest.name
+        if f.name != rest_field.name
     )
     transaction.evolve(diff(between, replace(between, struct=Struct(fields))))  # type: ignore[arg-type]
 
 
 def _selected(
-    table: CatalogTable, schema: Schema, asked: _Asked, rows: DataFrame
+    table: CatalogTable, schema: Schema, request: _PromoteRequest, rows: DataFrame
 ) -> tuple[SelectedValues, Plans]:
     """Select values from the rows of the table, and plan columns for them.
 
     Raises DataError if there are none at one of the paths, or if the policy refuses some.
     """
-    look = partial(_look, schema, asked)
-    seen = look(rows, schema)
-    check_promoted(table.name, asked.settings.row_key, seen.counts)
-    missing = [path for path in asked.selection.paths if path not in seen.met]
-    _check_found(table, schema, seen.counts, missing, asked.settings.mark)
-    return seen, plans(schema, seen, partial(look, rows), unlimited(asked.settings))
+    look = partial(_look, schema, request)
+    selected = look(rows, schema)
+    check_promoted(table.name, request.settings.row_key, selected.counts)
+    missing = [path for path in request.selection.paths if path not in selected.met]
+    _check_found(table, schema, selected.counts, missing, request.settings.mark)
+    return selected, plans(schema, selected, partial(look, rows), unlimited(request.settings))
 
 
 def _counted(selected: SelectedValues) -> dict[str, int]:
@@ -256,33 +258,35 @@ def _counted(selected: SelectedValues) -> dict[str, int]:
     return {spelled_field(path): count for path, count in sorted(selected.counts.items())}
 
 
-def _look(schema: Schema, asked: _Asked, rows: DataFrame, known: Schema) -> SelectedValues:
-    """Select from the rows, for a table with the columns in ``known``."""
-    rest, selection, settings = asked.rest, asked.selection, asked.settings
-    rows = rows.where(f"{name(rest.name)} is not null")
-    parts = partial(_parts, schema.struct, rest.name, selection, settings.mark)
-    observe = partial(_observed, parts, expect(known, settings), settings.dates)
+def _look(schema: Schema, request: _PromoteRequest, rows: DataFrame, with_columns: Schema) -> SelectedValues:
+    """Select from the rows, for a table with the columns in ``with_columns``."""
+    rest_field, selection, settings = request.rest, request.selection, request.settings
+    rows = rows.where(f"{name(rest_field.name)} is not null")
+    parts = partial(_parts, schema.struct, rest_field.name, selection, settings.mark)
+    observe = partial(_observed, parts, expect(with_columns, settings), settings.dates)
     collected = numbered(rows).mapInArrow(observe, "observed binary").collect()  # one row a task
     return SelectedValues.merged([pickle.loads(row.observed) for row in collected])  # noqa: S301  our own bytes
 
 
-def _parts(struct: Struct, rest: str, selection: Selection, mark: str, batch: pa.RecordBatch) -> list[Chosen]:
-    return parts_of(from_spark(batch, struct), struct, rest, selection, mark)
+def _parts(
+    struct: Struct, rest_name: str, selection: Selection, mark: str, batch: pa.RecordBatch
+) -> list[Chosen]:
+    return parts_of(from_spark(batch, struct), struct, rest_name, selection, mark)
 
 
 def _observed(
     parts_of_batch: Callable[[pa.RecordBatch], list[Chosen]],
-    known: ExpectedField,
+    expected: ExpectedField,
     dates: str,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    seen = seen_in(map(parts_of_batch, batches), known, dates)
-    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(seen)], pa.binary())], ["observed"])
+    selected = seen_in(map(parts_of_batch, batches), expected, dates)
+    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(selected)], pa.binary())], ["observed"])
 
 
-def seen_in(batches: Iterable[Sequence[Chosen]], known: ExpectedField, dates: str) -> SelectedValues:
-    """Observe the selection in batches of rows, against the table's ``known`` columns."""
-    walker = Walker(known, dates)
+def seen_in(batches: Iterable[Sequence[Chosen]], expected: ExpectedField, dates: str) -> SelectedValues:
+    """Observe the selection in batches of rows, against the table's ``expected`` columns."""
+    walker = Walker(expected, dates)
     counts, met = Counter[Path](), set[Path]()
     typed: list[Observation] = []
     number = 0
@@ -294,7 +298,7 @@ def seen_in(batches: Iterable[Sequence[Chosen]], known: ExpectedField, dates: st
             if part.record:
                 walker.walk(part.record, "", number)
         for struct, (_, values) in typed_batches(parts).items():
-            observer = ArrowObserver(struct, known, "", empty_names=True)
+            observer = ArrowObserver(struct, expected, "", empty_names=True)
             observer.feed(values)
             typed.append(observer.result())
     return SelectedValues(Observation(walker.shape), merge_observations(typed), counts, met)
@@ -307,7 +311,7 @@ def _check_found(
     if missing:
         if "" in missing[0]:
             raise DataError(f"{table.name}: {spelled_field(missing[0])}: an empty key gets no column")
-        paths = [one.path for one in waiting(table.read(), schema, mark)]
+        paths = [waiting_path.path for waiting_path in waiting(table.read(), schema, mark)]
         shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
         hint = f"there is {shown}; driftline stats shows all" if paths else None
         raise DataError(f"{table.name}: nothing in the rest at or below {spelled_field(missing[0])}", hint)

@@ -62,7 +62,7 @@ class DeleteFilter:
         condition = row_key.delete_when
         if row_key.deletes_by_null:
             condition = of_record(condition)
-        return cls(condition, _required(terms.known))
+        return cls(condition, _required(terms.expected))
 
     @no_search()
     def lines(self, lines: Sequence[bytes]) -> tuple[Sequence[bytes], NDArray[np.bool_]]:
@@ -133,13 +133,13 @@ class DeleteFilter:
         if signs is None:
             return range(len(lines))
         text = b"\n".join(lines)
-        found = [
+        starts = [
             match.start()
             for sign in (*signs, b"\\")  # any text may be escaped
             for match in re.finditer(re.escape(sign), text)
         ]
         ends = np.cumsum([len(line) + 1 for line in lines])
-        places: list[int] = np.unique(np.searchsorted(ends, found, side="right")).tolist()
+        places: list[int] = np.unique(np.searchsorted(ends, starts, side="right")).tolist()
         return places
 
     @cached_property
@@ -159,11 +159,11 @@ def flagged(rows: pa.RecordBatch, deletes: pa.Array | None) -> pa.RecordBatch:
     return rows if deletes is None else rows.append_column(DELETE_FLAG, deletes)
 
 
-def _required(known: ExpectedField) -> Fields:
+def _required(expected: ExpectedField) -> Fields:
     """The fields that each record must have: rows are known or ordered by them, or their columns are
     required.
     """
-    return {key: _required(field) for key, field in known.fields.items() if field.required}
+    return {key: _required(field) for key, field in expected.fields.items() if field.required}
 
 
 def _signs(condition: Condition) -> frozenset[bytes] | None:
@@ -174,10 +174,10 @@ def _signs(condition: Condition) -> frozenset[bytes] | None:
             return frozenset(texts) if len(texts) == len(values) else None
         case Junction(parts, any_of):
             signs = list(map(_signs, parts))
-            known = [some for some in signs if some is not None]
+            known_signs = [part_signs for part_signs in signs if part_signs is not None]
             if any_of:
-                return frozenset().union(*known) if len(known) == len(signs) else None
-            return known[0] if known else None
+                return frozenset().union(*known_signs) if len(known_signs) == len(signs) else None
+            return known_signs[0] if known_signs else None
     return None
 
 
@@ -190,8 +190,8 @@ def _sign(value: str | bool) -> bytes:
 def _type(paths: Sequence[Path]) -> Any:
     """A type for msgspec of records in which these paths alone are read."""
     keys = dict.fromkeys(path[0] for path in paths)
-    below = {key: [path[1:] for path in paths if path[0] == key] for key in keys}
-    types = {key: _type(inner) | None if all(inner) else object for key, inner in below.items()}
+    tails_of = {key: [path[1:] for path in paths if path[0] == key] for key in keys}
+    types = {key: _type(tails) | None if all(tails) else object for key, tails in tails_of.items()}
     return TypedDict("Asked", types, total=False)  # type: ignore[operator]
 
 
@@ -199,11 +199,11 @@ def _cut_text(text: bytes | Raw, fields: Fields) -> bytes:
     """A record with these fields alone. Of a key that it has twice, the last value counts."""
     record: dict[str, bytes | Raw] = _split(text)  # type: ignore[assignment]
     members = []
-    for key, below in fields.items():
+    for key, inside in fields.items():
         if key in record:
             value = record[key]
-            if below and memoryview(value)[0] == _OBJECT:
-                value = _cut_text(value, below)
+            if inside and memoryview(value)[0] == _OBJECT:
+                value = _cut_text(value, inside)
             members.append(json.encode(key) + b":" + value)
     return b"{%b}" % b",".join(members)
 
@@ -217,9 +217,9 @@ def _cut_columns(
         if f.name not in fields:
             array = array.take(changes)
         elif fields[f.name] and isinstance(f.type, Struct):
-            inner = [array.field(i) for i in range(len(f.type.fields))]
-            inner = _cut_columns(inner, f.type, fields[f.name], changes)
-            array = pa.StructArray.from_arrays(inner, fields=list(array.type), mask=array.is_null())
+            children = [array.field(i) for i in range(len(f.type.fields))]
+            children = _cut_columns(children, f.type, fields[f.name], changes)
+            array = pa.StructArray.from_arrays(children, fields=list(array.type), mask=array.is_null())
         cut.append(array)
     return cut
 

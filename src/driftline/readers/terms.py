@@ -14,11 +14,11 @@ from driftline.observe.expect import ExpectedField
 class AdmissionTerms:
     """The terms on which a table admits records; they are sent to tasks.
 
-    ``known``: the table's columns. Records of JSON are refused one by one, by the ``judge``, and rows of
+    ``expected``: the table's columns. Records of JSON are refused one by one, by the ``judge``, and rows of
     columns by the ``conflicts``.
     """
 
-    known: ExpectedField
+    expected: ExpectedField
     settings: Settings
     conflicts: tuple[Conflict, ...] = ()
     judge: AdmissionCheck | None = None

@@ -51,7 +51,9 @@ class ColumnFiles(Source):
         terms = request.terms
         earlier = before.found if isinstance(before, ColumnScan) else None
         found = (
-            self.found(terms.known, settings, earlier) if callable(self.found) else FoundReaders(self.found)
+            self.found(terms.expected, settings, earlier)
+            if callable(self.found)
+            else FoundReaders(self.found)
         )
         readers = partitioned(found.readers, self.texts) if settings.hive else found.readers
         parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
@@ -110,5 +112,5 @@ class ColumnScan(BatchScan):
             ),
         )
 
-    def _notes(self, seen: Observation) -> Sequence[str]:
+    def _notes(self, observation: Observation) -> Sequence[str]:
         return self.found.notes

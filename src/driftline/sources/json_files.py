@@ -91,12 +91,12 @@ class JsonScan(BatchScan):
 
     def is_cut_for(self, request: ScanRequest) -> bool:
         """True if another request has the same splits."""
-        mine, other = self.request.settings, request.settings
-        same_cut = (mine.hive, mine.records) == (other.hive, other.records)
+        own_settings, requested = self.request.settings, request.settings
+        same_cut = (own_settings.hive, own_settings.records) == (requested.hive, requested.records)
         return same_cut and self.request.versions == request.versions
 
-    def _conversion(self, plan: Plan, struct: Struct, seen: Observation) -> JsonRows:
-        return JsonRows.of(plan, struct, self.terms, seen).beginning_with(self.first)
+    def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> JsonRows:
+        return JsonRows.of(plan, struct, self.terms, observation).beginning_with(self.first)
 
     def _tasks(self, conversion: JsonRows | None) -> PartTasks:
         splits = self.splits
@@ -137,30 +137,32 @@ class JsonScan(BatchScan):
             line = line if split.start else 1
             splits.append(split.at_line(line))
             line += counts[number]
-        seen = merge_observations(part.observation.shifted(splits[part.first].line - 1) for part in in_order)
+        merged = merge_observations(
+            part.observation.shifted(splits[part.first].line - 1) for part in in_order
+        )
         first = self.first if converted or not in_order else in_order[0].observation.shape
-        return Observed(replace(self, splits=splits, first=first), seen)
+        return Observed(replace(self, splits=splits, first=first), merged)
 
     def _lines(self) -> Sequence[int]:
         return [split.line - 1 for split in self.splits]
 
-    def _notes(self, seen: Observation) -> Sequence[str]:
+    def _notes(self, observation: Observation) -> Sequence[str]:
         """Files with text that is not UTF-8, and documents that may have their records in a list."""
-        not_utf8 = [bad.place.source for bad in seen.tally.reasons if bad.reason.startswith(NOT_UTF8)]
+        not_utf8 = [bad.place.source for bad in observation.tally.reasons if bad.reason.startswith(NOT_UTF8)]
         return [
             f"JSON is read as UTF-8, and not all of {file} is that: "
             "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
             for file in dict.fromkeys(not_utf8)
-        ] + list(self._records_inside(seen))
+        ] + list(self._records_inside(observation))
 
-    def _records_inside(self, seen: Observation) -> Iterator[str]:
+    def _records_inside(self, observation: Observation) -> Iterator[str]:
         """The flag that takes records out of documents, where each file is one object with one list of
         objects.
         """
-        one_each = seen.tally.records == len(self.splits) and not seen.tally.malformed
+        one_each = observation.tally.records == len(self.splits) and not observation.tally.malformed
         if self.settings.records or not one_each or not all(split.document for split in self.splits):
             return
-        paths = list(lists_of_records(seen.shape))
+        paths = list(lists_of_records(observation.shape))
         if len(paths) == 1:
             flag = f"--records {shlex.quote(spelled_path(paths[0]))}"
             yield f"{self.splits[0].path} is one object with a list of objects: {flag} ingests these as records"
@@ -173,7 +175,7 @@ class JsonScan(BatchScan):
         """Observe a few lines of some splits, in this process."""
         terms, first = self.terms, RecordShape()
         beginning, behind = _heads(self.splits)
-        observer = JsonObserver(terms.known, terms.settings, terms.judge, many=FEWER_KEYS)
+        observer = JsonObserver(terms.expected, terms.settings, terms.judge, many=FEWER_KEYS)
         deletes = DeleteFilter.of(terms)
         for heads in (beginning, behind):
             read = at_once(lambda head: list(blocks(head, terms.settings.max_record_bytes)), heads)
@@ -193,9 +195,11 @@ class JsonScan(BatchScan):
 def _heads(splits: Sequence[Split]) -> tuple[list[Split], list[Split]]:
     """The first lines of the splits whose line numbers are known, and those at even distances behind them."""
     first = list(_first(splits, _FIRST))
-    rest = splits[len(first) :]
-    step = max(1, len(rest) // _HEADS)
-    behind = [head for at in range(0, len(rest), step) for head in _first(rest[at : at + step], _HEAD)]
+    others = splits[len(first) :]
+    step = max(1, len(others) // _HEADS)
+    behind = [
+        head for start in range(0, len(others), step) for head in _first(others[start : start + step], _HEAD)
+    ]
     return first, behind
 
 

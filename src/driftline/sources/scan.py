@@ -114,9 +114,9 @@ class BatchScan(ABC):
         """
         return replace(self, terms=self.terms.refusing(judge, conflicts))
 
-    def tasks(self, plan: Plan, struct: Struct, seen: Observation) -> RowTasks:
-        """Tasks that make rows of ``struct`` by the plan for what was ``seen``, and observe all records."""
-        return self._tasks(self._conversion(plan, struct, seen))
+    def tasks(self, plan: Plan, struct: Struct, observation: Observation) -> RowTasks:
+        """Tasks that make rows of ``struct`` by a plan made for ``observation``, and observe all records."""
+        return self._tasks(self._conversion(plan, struct, observation))
 
     def rejects(self, results: Sequence[TaskResult[Any]]) -> Rejects:
         """The lines and rows that tasks set aside, to be called on the scan of their observation."""
@@ -136,9 +136,9 @@ class BatchScan(ABC):
         source = F.coalesce(F.try_element_at(names, F.col("source")), F.col("source"))
         return frame.withColumn("source", source)
 
-    def notes(self, seen: Observation) -> Sequence[str]:
-        """Notes for a person on how the files were read, by what was seen in them."""
-        notes = self._notes(seen)
+    def notes(self, observation: Observation) -> Sequence[str]:
+        """Notes for a person on how the files were read, by their observation."""
+        notes = self._notes(observation)
         for path, name in self.request.names.items():
             notes = [note.replace(path, name) for note in notes]
         return notes
@@ -146,7 +146,7 @@ class BatchScan(ABC):
     @abstractmethod
     def _guess(self, last: Observation | None) -> Observed | None: ...
 
-    def _conversion(self, plan: Plan, struct: Struct, seen: Observation) -> Any:
+    def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> Any:
         """The conversion to rows; of columns, unless a source has another one."""
         return Converter(struct, lean(plan.route), self.settings)
 
@@ -170,7 +170,7 @@ class BatchScan(ABC):
         """The numbers of the parts that each task reads; in order where a later record counts."""
         return (dealt if self.settings.row_key is None else in_runs)(sizes, tasks)
 
-    def _notes(self, seen: Observation) -> Sequence[str]:
+    def _notes(self, observation: Observation) -> Sequence[str]:
         return ()
 
     def _named(self, observed: Observed) -> Observed:

@@ -90,8 +90,8 @@ class TextScan(BatchScan):
     frame: DataFrame
     texts: Texts
 
-    def _conversion(self, plan: Plan, struct: Struct, seen: Observation) -> JsonRows:
-        return JsonRows.of(plan, struct, self.terms, seen)
+    def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> JsonRows:
+        return JsonRows.of(plan, struct, self.terms, observation)
 
     def _tasks(self, conversion: JsonRows | None) -> FrameTasks:
         texts = self.texts if conversion is None else self.texts.into(conversion.converter.struct)
@@ -144,7 +144,7 @@ class OpenTexts:
         self._texts, self._batches, self._tombstones = reader.texts, batches, 0
         terms, make = reader.terms, reader.make
         observer = (
-            JsonObserver(terms.known, terms.settings, terms.judge, many=reader.many)
+            JsonObserver(terms.expected, terms.settings, terms.judge, many=reader.many)
             if make is None
             else make.observer()
         )

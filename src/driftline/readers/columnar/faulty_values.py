@@ -49,8 +49,8 @@ def checked(
 def _faulty(column: pa.Array, rows: range) -> Iterator[tuple[int, str]]:
     """Find the rows with a faulty value, and the faults, by halves."""
     # A slice of lists would have the values of all.
-    some = np.arange(rows.start, rows.stop) if len(rows) < len(column) else None
-    fault = _fault(column if some is None else column.take(pa.array(some)))
+    part = np.arange(rows.start, rows.stop) if len(rows) < len(column) else None
+    fault = _fault(column if part is None else column.take(pa.array(part)))
     if fault and len(rows) == 1:
         yield rows.start, fault
     elif fault:
@@ -63,5 +63,5 @@ def _fault(column: pa.Array) -> str | None:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
-        return next((fault for said, fault in _FAULTS if said in str(error)), None)
+        return next((fault for message, fault in _FAULTS if message in str(error)), None)
     return None

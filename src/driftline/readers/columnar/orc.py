@@ -66,8 +66,8 @@ def _size(path: str) -> int:
 
 
 def _has_timestamps(type_: pa.DataType) -> bool:
-    inner = (type_.field(i).type for i in range(type_.num_fields))
-    return pa.types.is_timestamp(type_) or any(map(_has_timestamps, inner))
+    child_types = (type_.field(i).type for i in range(type_.num_fields))
+    return pa.types.is_timestamp(type_) or any(map(_has_timestamps, child_types))
 
 
 def _timestamps(array: pa.Array) -> Iterator[pa.Array]:

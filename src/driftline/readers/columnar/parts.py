@@ -34,7 +34,9 @@ class FoundReaders:
 class ReaderFinder(Protocol):
     """Finds the readers of files for a table of which so much is known, by its settings."""
 
-    def __call__(self, known: ExpectedField, settings: Settings, before: FoundReaders | None) -> FoundReaders:
+    def __call__(
+        self, expected: ExpectedField, settings: Settings, before: FoundReaders | None
+    ) -> FoundReaders:
         """Find the readers; ``before``: those of an earlier state of the table."""
         ...
 
@@ -68,9 +70,9 @@ class PartReader(TaskReader[int, ColumnGroup, AcceptedRows, Seen]):
         """True if there is a plan."""
         return self.converter is not None
 
-    def open(self, given: int) -> OpenParts:
+    def open(self, share: int) -> OpenParts:
         """Open the parts of one task."""
-        return OpenParts(self, self.shares[given])
+        return OpenParts(self, self.shares[share])
 
 
 class OpenParts(OpenRows):

@@ -102,8 +102,8 @@ def rejects_of(rows: Rows, struct: Struct, terms: AdmissionTerms, everything: st
         return
     numbers = first_conflicts(rows.batch, struct, conflicts)
     chosen = numbers >= (0 if everything is None else -1)
-    whole = rows.batch if rows.whole is None else rows.whole
-    texts = row_texts(whole.filter(pa.array(chosen)), struct)
+    complete = rows.batch if rows.whole is None else rows.whole
+    texts = row_texts(complete.filter(pa.array(chosen)), struct)
     origin, file = rows.origin or (lambda _: file), Origin(rows.source or None)
     for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
         why = conflicts[numbers[row]] if numbers[row] >= 0 else everything or ""
@@ -122,7 +122,7 @@ class RowsObserver:
     ) -> None:
         self.struct, self.terms = struct, terms
         self._observer = ArrowObserver(
-            struct, terms.known, label, empty_names=terms.settings.keep_empty_names
+            struct, terms.expected, label, empty_names=terms.settings.keep_empty_names
         )
         deletes = DeleteFilter.of(terms)
         self._deletes = deletes if deletes is None or null is None else deletes.of_message(null=null)
@@ -157,15 +157,15 @@ class RowsObserver:
 
     def result(self) -> Observation:
         """The observation so far."""
-        seen = self._observer.result()
+        observation = self._observer.result()
         tally = replace(
-            seen.tally,
+            observation.tally,
             malformed=self._refused,
             reasons=tuple(self._bad),
             excluded=Counter(self._counts),
             deletes=self._deleted,
         )
-        return replace(seen, tally=tally)
+        return replace(observation, tally=tally)
 
 
 def _bad(reject: Reject) -> MalformedRecord:
@@ -239,8 +239,8 @@ def table_rows(converter: Converter, parts: Sequence[FedRows], struct: Struct) -
 
 def small_together(rows: Iterable[Rows]) -> Iterator[Sequence[Rows]]:
     """Group rows in small batches of one schema."""
-    for _, alike in groupby(rows, lambda some: some.batch.schema):
-        yield from gathered(alike, lambda some: (some.batch.num_rows, some.batch.nbytes))
+    for _, alike in groupby(rows, lambda group: group.batch.schema):
+        yield from gathered(alike, lambda group: (group.batch.num_rows, group.batch.nbytes))
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -254,33 +254,33 @@ def together(parts: Iterable[Observation], struct: Struct, label: str, terms: Ad
     no columns if no row is left; nor do rows that delete, if there are no others.
     """
     declared = shape_of(struct, Place(label), empty_names=terms.settings.keep_empty_names)
-    whole = merge_observations([Observation(declared), *parts])
+    merged = merge_observations([Observation(declared), *parts])
     deletes = DeleteFilter.of(terms)
-    if deletes is not None and 0 < whole.tally.deletes == whole.tally.records:
-        whole = replace(whole, shape=deletes.shape(whole.shape))
+    if deletes is not None and 0 < merged.tally.deletes == merged.tally.records:
+        merged = replace(merged, shape=deletes.shape(merged.shape))
     for conflict in terms.conflicts:
         if conflict.facet is not None and conflict.inexact is None:
-            _forget(whole.shape.fields, conflict.path, conflict.facet)
+            _forget(merged.shape.fields, conflict.path, conflict.facet)
     keys = {f.name for f in struct.fields}
-    lacking = any(key not in keys for key in terms.known.required_keys)
-    if not whole.tally.records and (whole.tally.malformed or lacking):
-        return replace(whole, shape=RecordShape())
-    return whole
+    lacking = any(key not in keys for key in terms.expected.required_keys)
+    if not merged.tally.records and (merged.tally.malformed or lacking):
+        return replace(merged, shape=RecordShape())
+    return merged
 
 
 def _forget(fields: dict[str, FieldShape], path: Path, facet: Facet) -> None:
-    key, *rest = path
+    key, *tail = path
     field = fields.get(key)
     if field is None:
         return
-    below = tuple(rest)
-    while below[:1] == ("element",):
-        below = below[1:]
-    if not below:
+    inside = tuple(tail)
+    while inside[:1] == ("element",):
+        inside = inside[1:]
+    if not inside:
         field.facets.pop(facet, None)
         return
-    for seen in field.facets.values():
-        if seen.record is not None:
-            _forget(seen.record.fields, below, facet)
-        if seen.value is not None and below[0] == "value":
-            _forget({"value": seen.value}, below, facet)
+    for profile in field.facets.values():
+        if profile.record is not None:
+            _forget(profile.record.fields, inside, facet)
+        if profile.value is not None and inside[0] == "value":
+            _forget({"value": profile.value}, inside, facet)

@@ -98,9 +98,9 @@ def _found(piece: Piece, places: Sequence[int], *, blanks: bool) -> list[NoRow]:
         return []
     begins, ends = bounds(piece.text, piece.marks)
     filled = np.flatnonzero((ends > begins) | blanks)[list(places)]
-    out, line, at = [], piece.line, 0
+    out, line, offset = [], piece.line, 0
     for begin, end in zip(begins[filled].tolist(), ends[filled].tolist(), strict=True):
-        line, at = line + count_lines(piece.text[at:begin]), begin
+        line, offset = line + count_lines(piece.text[offset:begin]), begin
         out.append(NoRow(piece.text[begin:end], line, NOT_AS_WIDE))
     return out
 

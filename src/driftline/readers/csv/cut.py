@@ -131,33 +131,33 @@ def pieces(
     >>> [piece.text for piece in pieces([b'1,"a', b'\\nb"\\n2,', b"c"])]
     [b'1,"a\\nb"\\n', b'2,c']
     """
-    held: list[bytes] = []
+    buffered: list[bytes] = []
     size = due = 0
     for block in blocks:
-        held.append(block)
+        buffered.append(block)
         size += len(block)
         if size < due:
             continue
-        rest = b"".join(held)
-        held.clear()
-        for text, plain in _whole_records(rest, longest, marks):
+        text_so_far = b"".join(buffered)
+        buffered.clear()
+        for text, plain in _whole_records(text_so_far, longest, marks):
             yield Piece(text, line, plain, marks)
             line += count_lines(text)
             size -= len(text)
         # Where a quote is open, the next look is at twice as much: all looks take no more time than one.
-        due = min(2 * size, longest) if size == len(rest) else 0
-        held.append(rest[len(rest) - size :])
+        due = min(2 * size, longest) if size == len(text_so_far) else 0
+        buffered.append(text_so_far[len(text_so_far) - size :])
         if size > 2 * longest:  # a quote may open anywhere in a record
             raise TooLongError(line)
-    rest = b"".join(held)
-    if rest and not whole:
+    text_so_far = b"".join(buffered)
+    if text_so_far and not whole:
         raise OpenEndError
-    for text, plain in _whole_records(rest, 0, marks):
+    for text, plain in _whole_records(text_so_far, 0, marks):
         yield Piece(text, line, plain, marks)
         line += count_lines(text)
         size -= len(text)
-    if rest := rest[len(rest) - size :]:
-        yield Piece(rest, line, _is_plain(rest, len(rest), marks), marks)
+    if text_so_far := text_so_far[len(text_so_far) - size :]:
+        yield Piece(text_so_far, line, _is_plain(text_so_far, len(text_so_far), marks), marks)
 
 
 def records(text: bytes, line: int = 1, marks: Marks = COMMA) -> Iterator[CsvRecord]:
@@ -166,24 +166,29 @@ def records(text: bytes, line: int = 1, marks: Marks = COMMA) -> Iterator[CsvRec
     >>> [record.cells for record in records(b'1,"a ""b"" c"\\r\\n2,5" x,"')]
     [[b'1', b'a "b" c'], None]
     """
-    at, patterns, delimiter, quote = 0, _patterns(marks), marks.delimiter, marks.quote
-    while at < len(text):
-        if _is_comment(text, at, marks):
-            match = patterns.comment.match(text, at)
-            assert match is not None, text[at : at + 80]
-            at, line = match.end(), line + 1
+    position, patterns, delimiter, quote = 0, _patterns(marks), marks.delimiter, marks.quote
+    while position < len(text):
+        if _is_comment(text, position, marks):
+            match = patterns.comment.match(text, position)
+            assert match is not None, text[position : position + 80]
+            position, line = match.end(), line + 1
             continue
-        begin, end, cells, is_open = at, at, [], False
+        begin, end, cells, is_open = position, position, [], False
         mark = delimiter
         while mark == delimiter:
-            match = patterns.cell.match(text, at)
-            assert match is not None, text[at : at + 80]
+            match = patterns.cell.match(text, position)
+            assert match is not None, text[position : position + 80]
             quoted, bare, mark = match.groups()
-            if quote and quoted is None and bare.startswith(quote) and not patterns.misquoted.match(text, at):
+            if (
+                quote
+                and quoted is None
+                and bare.startswith(quote)
+                and not patterns.misquoted.match(text, position)
+            ):
                 is_open = True
             cells.append(bare if quoted is None else _unquoted(quoted, marks))
-            end, at = match.start(3), match.end()
-        yield CsvRecord(text[begin:end], line, begin, at, None if is_open else cells)
+            end, position = match.start(3), match.end()
+        yield CsvRecord(text[begin:end], line, begin, position, None if is_open else cells)
         line += count_lines(text[begin:end]) + 1
 
 
@@ -268,8 +273,8 @@ def _ends(text: bytes, longest: int, marks: Marks) -> tuple[list[int], bool]:
     places = _line_ends(codes, _places(codes, marks.quote), final=False) + 1
     end = int(places[-1]) if len(places) else 0
     if end and _is_plain(text, end, marks):
-        apart = np.searchsorted(places, np.arange(_MANY, end, _MANY))
-        return sorted({*places[apart].tolist(), end}), True
+        cuts = np.searchsorted(places, np.arange(_MANY, end, _MANY))
+        return sorted({*places[cuts].tolist(), end}), True
     end = _careful_end(text, longest, marks)
     return [end] if end else [], False
 
@@ -288,12 +293,12 @@ def _pairs(codes: NDArray[np.uint8], escape: bytes, second: bytes) -> NDArray[np
     places = np.flatnonzero(codes == escape[0])
     begins = np.maximum.accumulate(np.where(np.diff(places, prepend=-2) > 1, places, 0))
     first = places[((places - begins) % 2 == 0) & (places < len(codes) - 1)]
-    found: NDArray[np.int64] = first[codes[first + 1] == second[0]]
-    return found
+    pairs: NDArray[np.int64] = first[codes[first + 1] == second[0]]
+    return pairs
 
 
-def _is_comment(text: bytes, at: int, marks: Marks) -> bool:
-    return bool(marks.comment) and text.startswith(marks.comment, at)
+def _is_comment(text: bytes, position: int, marks: Marks) -> bool:
+    return bool(marks.comment) and text.startswith(marks.comment, position)
 
 
 def _has_comments(text: bytes, marks: Marks) -> bool:
@@ -344,17 +349,21 @@ def _careful_end(text: bytes, longest: int, marks: Marks) -> int:
     """The end of the last record that is whole however the text goes on, or the first behind `_MANY` bytes.
     A quote that is open for ``longest`` bytes is never closed.
     """
-    end = at = 0
+    end = position = 0
     patterns = _patterns(marks)
-    while at < len(text) and end < _MANY:
-        is_comment = at == end and _is_comment(text, at, marks)
-        match = (patterns.comment if is_comment else patterns.cell).match(text, at)
-        assert match is not None, text[at : at + 80]
-        if text.startswith(marks.quote, at) and len(text) - at < longest and patterns.open.match(text, at):
+    while position < len(text) and end < _MANY:
+        is_comment = position == end and _is_comment(text, position, marks)
+        match = (patterns.comment if is_comment else patterns.cell).match(text, position)
+        assert match is not None, text[position : position + 80]
+        if (
+            text.startswith(marks.quote, position)
+            and len(text) - position < longest
+            and patterns.open.match(text, position)
+        ):
             break
-        at = match.end()
-        if match[3] == b"" or (match[3] == b"\r" and at == len(text)):
+        position = match.end()
+        if match[3] == b"" or (match[3] == b"\r" and position == len(text)):
             break
         if match[3] != marks.delimiter:
-            end = at
+            end = position
     return end

@@ -56,8 +56,8 @@ def titles(rows: Sequence[Cells]) -> int:
     widths = list(map(len, rows))
     most = max(widths, default=0)
     count = widths.index(most) if most > 1 else 0
-    below = widths[count:]
-    is_above = 0 < count <= _TITLES and len(below) > 1 and set(below) == {most}
+    others = widths[count:]
+    is_above = 0 < count <= _TITLES and len(others) > 1 and set(others) == {most}
     return count if is_above and not any(_kind(cell, JSON_SIGNS) for cell in rows[count]) else 0
 
 
@@ -66,10 +66,10 @@ def _alike(rows: Sequence[Cells], signs: Signs) -> Iterator[bool | None]:
     None where it is none and they are.
     """
     first, *others = rows
-    below = [row for row in others if len(row) == len(first)]
+    full_rows = [row for row in others if len(row) == len(first)]
     for i, cell in enumerate(first):
         kind = _kind(cell, signs)
-        kinds = {_kind(row[i], signs) for row in below if row[i]}
+        kinds = {_kind(row[i], signs) for row in full_rows if row[i]}
         yield (kind != "" and kinds <= {kind}) or (None if kinds and "" not in kinds else False)
 
 

@@ -121,12 +121,12 @@ def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) 
 
     Raises DataError for a byte that is not UTF-8, and for a record that is too long.
     """
-    asked: Types = frozenset() if strings else ALL
-    done: dict[int, CsvFile] = {}
+    types: Types = frozenset() if strings else ALL
+    finished: dict[int, CsvFile] = {}
     todo = dict(enumerate(files))
     while todo:
         work = [
-            (part, [asked] * len(file.header.columns)) for file in todo.values() for part in file.stretches
+            (part, [types] * len(file.header.columns)) for file in todo.values() for part in file.stretches
         ]
         looks = iter(looks_at(spark, work, types_of))
         again = {}
@@ -135,9 +135,9 @@ def with_types(spark: SparkSession, files: Sequence[CsvFile], *, strings: bool) 
             if typed is None:
                 again[number] = replace(file, stretches=[whole(file.stretches)])
             else:
-                done[number] = typed
+                finished[number] = typed
         todo = again
-    return [done[number] for number in range(len(files))]
+    return [finished[number] for number in range(len(files))]
 
 
 def looks_at(spark: SparkSession, work: Sequence[Work], test: Test) -> list[CsvSample]:
@@ -170,8 +170,8 @@ def _with_looks(file: CsvFile, looks: Sequence[CsvSample]) -> CsvFile | None:
         stretches.append(stretch.at_line(line))
         line += stretch_look.lines
     types = [
-        frozenset.intersection(*some)
-        for some in zip(*(stretch_look.types for stretch_look in looks), strict=True)
+        frozenset.intersection(*column_types)
+        for column_types in zip(*(stretch_look.types for stretch_look in looks), strict=True)
     ]
     return replace(file, stretches=stretches, types=types, escaped=any(look.escaped for look in looks))
 
@@ -209,7 +209,7 @@ class CsvReader:
         stretch = self.stretches[part]
         for piece in stretch.pieces():
             arrays, others = columns(piece, types, stretch.form.signs)
-            rejects = [Reject(Origin(stretch.path, other.line), other.raw, other.why) for other in others]
+            rejects = [Reject(Origin(stretch.path, no_row.line), no_row.raw, no_row.why) for no_row in others]
             yield Rows(pa.RecordBatch.from_arrays(arrays, names), stretch.path, rejects)
 
 
@@ -237,7 +237,10 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     by_column = zip(*(file.types for file in files), strict=True)
     types = [STRING if strings else type_of(parts) for parts in by_column]
     names = files[0].header.columns
-    fields = (Field(name, type_, doc=made or None) for (name, made), type_ in zip(names, types, strict=True))
+    fields = (
+        Field(name, type_, doc=made_name or None)
+        for (name, made_name), type_ in zip(names, types, strict=True)
+    )
     struct = Struct(tuple(fields))
     stretches = [stretch for file in files for stretch in file.stretches]
     escaped = next((file.path for file in files if file.escaped), "")
@@ -266,7 +269,7 @@ class CsvFiles:
     strings: bool
 
     def __call__(
-        self, known: ExpectedField, settings: Settings, before: FoundReaders | None = None
+        self, expected: ExpectedField, settings: Settings, before: FoundReaders | None = None
     ) -> FoundCsv:
         """Find the readers for a table. Raises as `csv_readers` does."""
         if not isinstance(before, FoundCsv) or before.dialect != settings.csv:
@@ -275,23 +278,23 @@ class CsvFiles:
             except (PySparkException, Py4JError, OSError) as error:
                 raise DataError(*explained(error)) from error
             before = FoundCsv(written, _notes(written, settings.csv), settings.csv, written)
-        return before if self.strings else fitted(self.spark, before, known)
+        return before if self.strings else fitted(self.spark, before, expected)
 
 
 def _notes(readers: Sequence[CsvReader], dialect: Dialect) -> Sequence[str]:
     """Notes on the marks of the files that these alone have told."""
     forms = {part.form: reader for reader in readers for part in reader.stretches}
-    told = (note for form, reader in forms.items() for note in form.notes(dialect, reader.label))
+    on_marks = (note for form, reader in forms.items() for note in form.notes(dialect, reader.label))
     escaped = () if dialect.escape else map(_escaped, readers)
-    return list(dict.fromkeys([*told, *chain.from_iterable((*map(_made_names, readers), *escaped))]))
+    return list(dict.fromkeys([*on_marks, *chain.from_iterable((*map(_made_names, readers), *escaped))]))
 
 
 def _made_names(reader: CsvReader) -> Iterator[str]:
     """Notes on the names of columns that are not their file's own."""
-    made = [f"{f.doc}: it is {f.name}" for f in reader.struct.fields if f.doc and f.type != VOID]
-    more = f"; and {len(made) - _MADE} more" if len(made) > _MADE else ""
-    if made:
-        yield f"{reader.label}: {'; '.join(made[:_MADE])}{more}"
+    made_names = [f"{f.doc}: it is {f.name}" for f in reader.struct.fields if f.doc and f.type != VOID]
+    and_others = f"; and {len(made_names) - _MADE} more" if len(made_names) > _MADE else ""
+    if made_names:
+        yield f"{reader.label}: {'; '.join(made_names[:_MADE])}{and_others}"
 
 
 def _escaped(reader: CsvReader) -> Iterator[str]:
@@ -301,32 +304,34 @@ def _escaped(reader: CsvReader) -> Iterator[str]:
         yield f"{reader.escaped} has quotes behind backslashes in quoted cells: {flags} reads them"
 
 
-def fitted(spark: SparkSession, found: FoundCsv, known: ExpectedField) -> FoundCsv:
-    """The readers with the number types that a table declares, of which so much is ``known``.
+def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField) -> FoundCsv:
+    """The readers with the number types that a table declares, as is ``expected``.
 
     A text that is a number goes into such a column as it would come from JSON, if the column holds all texts
     of its field exactly. Where the table has a string column alone, a text stays as it is written.
     """
-    readers = [_with_texts(reader, known) for reader in found.written]
-    types = [[_wanted(f, known) for f in reader.struct.fields] for reader in readers]
-    wanted = tuple((reader.struct, some) for reader, some in zip(readers, types, strict=True))
-    if wanted == found.wanted:
-        return found
+    readers = [_with_texts(reader, expected) for reader in current.written]
+    types = [[_wanted(f, expected) for f in reader.struct.fields] for reader in readers]
+    wanted_types = tuple(
+        (reader.struct, column_types) for reader, column_types in zip(readers, types, strict=True)
+    )
+    if wanted_types == current.wanted:
+        return current
     work = [
-        (part, some)
-        for reader, some in zip(readers, types, strict=True)
-        if any(some)
+        (part, column_types)
+        for reader, column_types in zip(readers, types, strict=True)
+        if any(column_types)
         for part in reader.stretches
     ]
     looks = iter(looks_at(spark, work, numbers_of))
     fitting = [
-        _with_types(reader, [next(looks).types for _ in reader.stretches]) if any(some) else reader
-        for reader, some in zip(readers, types, strict=True)
+        _with_types(reader, [next(looks).types for _ in reader.stretches]) if any(column_types) else reader
+        for reader, column_types in zip(readers, types, strict=True)
     ]
-    return replace(found, readers=fitting, wanted=wanted)
+    return replace(current, readers=fitting, wanted=wanted_types)
 
 
-def _with_texts(reader: CsvReader, known: ExpectedField) -> CsvReader:
+def _with_texts(reader: CsvReader, expected: ExpectedField) -> CsvReader:
     """The reader for a table that has string columns alone for some fields: what prints otherwise than it is
     written is text for them.
     """
@@ -334,16 +339,16 @@ def _with_texts(reader: CsvReader, known: ExpectedField) -> CsvReader:
     grouped = any(stretch.form.signs.thousands for stretch in reader.stretches)
 
     def fitting(f: Field) -> Field:
-        alone = known.fields.get(f.name, UNKNOWN).types == {STRING}
+        alone = expected.fields.get(f.name, UNKNOWN).types == {STRING}
         is_respelled = f.type in _RESPELLED or (f.type == LONG and grouped)
         return replace(f, type=STRING) if alone and is_respelled else f
 
     return replace(reader, struct=Struct(tuple(map(fitting, reader.struct.fields))))
 
 
-def _wanted(f: Field, known: ExpectedField) -> Types:
+def _wanted(f: Field, expected: ExpectedField) -> Types:
     """The number types of a field's columns that no text by itself would have."""
-    types = known.fields.get(f.name, UNKNOWN).types
+    types = expected.fields.get(f.name, UNKNOWN).types
     narrow = frozenset(t for t in types if t.name in NARROW)
     return narrow if f.type in (LONG, DOUBLE, STRING) and f.type not in types else frozenset()
 
@@ -351,7 +356,7 @@ def _wanted(f: Field, known: ExpectedField) -> Types:
 def _with_types(reader: CsvReader, parts: Sequence[Sequence[Types]]) -> CsvReader:
     """The reader with the narrowest of the types that every part could have, where there is one."""
     fields = []
-    for f, some in zip(reader.struct.fields, zip(*parts, strict=True), strict=True):
-        common = sorted(frozenset.intersection(*some), key=lambda t: (NARROW.index(t.name), t.args))
+    for f, column_types in zip(reader.struct.fields, zip(*parts, strict=True), strict=True):
+        common = sorted(frozenset.intersection(*column_types), key=lambda t: (NARROW.index(t.name), t.args))
         fields.append(replace(f, type=common[0]) if common else f)
     return replace(reader, struct=Struct(tuple(fields)))

@@ -66,17 +66,17 @@ class Form:
 
     def wrong_byte(self, error: UnicodeDecodeError) -> int:
         """The byte that is none of the encoding. ``error``: of the text that `as_utf8` made."""
-        text, at = error.object, error.start
-        return int(text[at + 1 : at + 3], 16) if self.encoding else text[at]
+        text, start = error.object, error.start
+        return int(text[start + 1 : start + 3], 16) if self.encoding else text[start]
 
-    def notes(self, given: Dialect, path: str) -> Iterator[str]:
+    def notes(self, dialect: Dialect, path: str) -> Iterator[str]:
         """The marks that a file alone has told, as flags that would say them."""
         guessed = Dialect(
-            "" if given.delimiter or self.marks.delimiter == b"," else self.marks.delimiter.decode(),
-            "" if given.quote or self.marks.quote == b'"' else self.marks.quote.decode(),
-            "" if given.encoding else self.encoding,
-            escape="" if given.escape else self.marks.escape.decode(),
-            header="" if given.header or self.has_header else NO,
+            "" if dialect.delimiter or self.marks.delimiter == b"," else self.marks.delimiter.decode(),
+            "" if dialect.quote or self.marks.quote == b'"' else self.marks.quote.decode(),
+            "" if dialect.encoding else self.encoding,
+            escape="" if dialect.escape else self.marks.escape.decode(),
+            header="" if dialect.header or self.has_header else NO,
         )
         if guessed != Dialect():
             yield f"detected {guessed.flags} in {path}"
@@ -86,7 +86,7 @@ class Form:
 PLAIN = Form()
 
 
-def form_of(text: bytes, given: Dialect, encoding: str = "") -> Form:
+def form_of(text: bytes, dialect: Dialect, encoding: str = "") -> Form:
     """Detect the marks of a file whose ``text`` begins so, in UTF-8, if its ``encoding`` is another.
 
     Its first rows tell what nobody has said: the delimiter by what makes most columns of the header, the
@@ -101,32 +101,32 @@ def form_of(text: bytes, given: Dialect, encoding: str = "") -> Form:
     separator = _SEPARATOR.match(text)
     ahead = separator.end() if separator else 0
     begin = Beginning(text[ahead : ahead + HEAD])
-    told = (separator[2],) if separator else _DELIMITERS
-    marks = _marks_of(begin, (given.delimiter.encode(),) if given.delimiter else told, given)
-    is_data = not given.header and is_row(begin.cells(marks), given.signs)
-    has_header = given.header == YES or not (given.header or is_data)
-    hints = tuple(_hints(begin, marks, given, has_header=has_header))
-    return Form(marks, encoding, given.signs, has_header, ahead, int(separator is not None), hints)
+    delimiters = (separator[2],) if separator else _DELIMITERS
+    marks = _marks_of(begin, (dialect.delimiter.encode(),) if dialect.delimiter else delimiters, dialect)
+    is_data = not dialect.header and is_row(begin.cells(marks), dialect.signs)
+    has_header = dialect.header == YES or not (dialect.header or is_data)
+    hints = tuple(_hints(begin, marks, dialect, has_header=has_header))
+    return Form(marks, encoding, dialect.signs, has_header, ahead, int(separator is not None), hints)
 
 
-def _hints(begin: Beginning, marks: Marks, given: Dialect, *, has_header: bool) -> Iterator[str]:
+def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool) -> Iterator[str]:
     """The other way a file may be meant, where nobody has said so; `{path}` stands for it."""
     if _is_object(begin.text.partition(b"\n")[0]):
         yield "{path} begins with a JSON object: if it is JSON, pass --format json"
         return
-    seems = _seems(begin, marks) if given.delimiter else ""
+    seems = _seems(begin, marks) if dialect.delimiter else ""
     if seems:
-        flags = Dialect(given.delimiter).flags, Dialect(seems).flags
+        flags = Dialect(dialect.delimiter).flags, Dialect(seems).flags
         yield f"{{path}} has one column with {flags[0]}, but several with {flags[1]}"
-    may_be_commas = not (given.decimal == POINT or given.thousands or seems or marks.delimiter == b",")
-    found = _with_commas(begin.cells(marks)) if may_be_commas else ()
-    if commas := [(name, grouped) for name, grouped in found if grouped or not given.decimal]:
+    may_be_commas = not (dialect.decimal == POINT or dialect.thousands or seems or marks.delimiter == b",")
+    comma_columns = _with_commas(begin.cells(marks)) if may_be_commas else ()
+    if commas := [(name, grouped) for name, grouped in comma_columns if grouped or not dialect.decimal]:
         signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")
         names = ", ".join(name for name, _ in commas)
         yield f"{signs.flags} would make {names} numeric: {{path}} has decimal commas"
-    if not given.header and has_header and is_like_data(begin.cells(marks), given.signs):
+    if not dialect.header and has_header and is_like_data(begin.cells(marks), dialect.signs):
         yield "{path}: the header looks like data: if it is, pass --header no"
-    if not (given.skip_lines or given.comment or given.header == NO):
+    if not (dialect.skip_lines or dialect.comment or dialect.header == NO):
         yield from _titles(begin, marks)
 
 
@@ -137,9 +137,9 @@ def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
         return
     others = () if begin.is_even(marks) else _DELIMITERS
     for delimiter in dict.fromkeys((marks.delimiter, *others)):
-        other = marks._replace(delimiter=delimiter)
-        if count := titles(begin.cells(other)):
-            line = begin.rows(other)[count].line
+        other_marks = marks._replace(delimiter=delimiter)
+        if count := titles(begin.cells(other_marks)):
+            line = begin.rows(other_marks)[count].line
             flags = Dialect(skip_lines=str(line - 1)).flags
             yield f"{{path}} has fewer cells before line {line}: {flags} skips them"
             return
@@ -176,13 +176,13 @@ def _of_single_bytes(encoding: str) -> bool:
     )
 
 
-def encoding_of(first: bytes, given: str) -> str:
+def encoding_of(first: bytes, encoding: str) -> str:
     """The encoding of a file that begins so, by byte order marks or by where zeros stand; empty for UTF-8."""
-    if given in _UTF8:
+    if encoding in _UTF8:
         return ""
     by_mark = next((name for mark, name in _BEGINNINGS.items() if first.startswith(mark)), "")
-    if by_mark or given not in ("", "utf-16"):
-        return given or by_mark
+    if by_mark or encoding not in ("", "utf-16"):
+        return encoding or by_mark
     head = first[:HEAD]
     zeros = head[::2].count(0), head[1::2].count(0)
     big = bool(zeros[0])
@@ -190,7 +190,7 @@ def encoding_of(first: bytes, given: str) -> str:
     is_half = max(zeros) > max(1, len(head) // 8) and not min(zeros)
     if is_half and _are_pairs(head, big):
         return "utf-16-be" if big else "utf-16-le"
-    return given
+    return encoding
 
 
 def _are_pairs(head: bytes, big: bool) -> bool:
@@ -249,21 +249,21 @@ def _width(widths: list[int]) -> int:
     return widths[0] if 2 * same >= len(widths) - 1 else 1
 
 
-def _marks_of(begin: Beginning, delimiters: Iterable[bytes], given: Dialect) -> Marks:
+def _marks_of(begin: Beginning, delimiters: Iterable[bytes], dialect: Dialect) -> Marks:
     """The marks that make most columns of the header, if half of the first rows or more have as many.
 
     Else a comma, or what else is possible.
     """
-    quote, escape = ("" if text == NONE else text for text in (given.quote or '"', given.escape))
-    marks = Marks(b",", quote.encode(), escape.encode(), given.comment.encode())
+    quote, escape = ("" if text == NONE else text for text in (dialect.quote or '"', dialect.escape))
+    marks = Marks(b",", quote.encode(), escape.encode(), dialect.comment.encode())
     among = [marks._replace(delimiter=d) for d in delimiters]
     widest = begin.widest(among)
-    if not given.escape and (escaped := _escaped(begin, among)):
+    if not dialect.escape and (escaped := _escaped(begin, among)):
         return escaped
-    if given.quote or _OTHER_QUOTE not in begin.text or begin.is_even(widest):
+    if dialect.quote or _OTHER_QUOTE not in begin.text or begin.is_even(widest):
         return widest
-    other = begin.widest([marks._replace(quote=_OTHER_QUOTE) for marks in among])
-    return other if begin.is_even(other) else widest
+    with_other_quote = begin.widest([marks._replace(quote=_OTHER_QUOTE) for marks in among])
+    return with_other_quote if begin.is_even(with_other_quote) else widest
 
 
 def _escaped(begin: Beginning, among: Sequence[Marks]) -> Marks | None:
@@ -272,15 +272,15 @@ def _escaped(begin: Beginning, among: Sequence[Marks]) -> Marks | None:
         return None
     marks = begin.widest([marks._replace(escape=BACKSLASH) for marks in among])
     rows = list(begin.whole(marks))
-    whole = begin.text[: rows[-1].end] if rows else b""
+    whole_text = begin.text[: rows[-1].end] if rows else b""
     even = len({len(row.cells or ()) for row in rows}) == 1
-    return marks if even and is_escaped(whole, marks._replace(escape=b"")) else None
+    return marks if even and is_escaped(whole_text, marks._replace(escape=b"")) else None
 
 
 def _seems(begin: Beginning, marks: Marks) -> str:
     """The delimiter that makes several columns, if the one that was said makes one; else nothing."""
-    other = begin.widest([marks, *(marks._replace(delimiter=d) for d in _DELIMITERS)])
-    return other.delimiter.decode() if not begin.is_wide(marks) and begin.is_even(other) else ""
+    other_marks = begin.widest([marks, *(marks._replace(delimiter=d) for d in _DELIMITERS)])
+    return other_marks.delimiter.decode() if not begin.is_wide(marks) and begin.is_even(other_marks) else ""
 
 
 def _with_commas(rows: Sequence[Sequence[bytes]]) -> Iterator[tuple[str, bool]]:

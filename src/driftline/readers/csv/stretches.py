@@ -104,8 +104,8 @@ class Stretch:
 def stretches_of(path: str, header: Header, size: int) -> list[Stretch]:
     """The rows of a file in stretches of about ``size`` bytes; in one, if it is compressed."""
     length = header.length
-    whole = header.packed or header.size > size or not (header.feeds and header.form.can_be_cut)
-    count = 1 if whole else max(1, length // size)
+    in_one = header.packed or header.size > size or not (header.feeds and header.form.can_be_cut)
+    count = 1 if in_one else max(1, length // size)
     bounds = [length * i // count for i in range(count + 1)]
     parts = [Stretch(path, start, end, end - start, form=header.form) for start, end in pairwise(bounds)]
     parts[-1] = replace(parts[-1], end=None)
@@ -156,8 +156,8 @@ def _behind_titles(blocks: Iterator[bytes], count: int) -> tuple[int, Iterator[b
     text = text[size:]
     while True:
         ends = [match.end() for match in islice(_LINE_END.finditer(text), count)]
-        at = ends[-1] if ends else 0
-        size, text, count = size + at, text[at:], count - len(ends)
+        end = ends[-1] if ends else 0
+        size, text, count = size + end, text[end:], count - len(ends)
         block = b"" if not count and len(text) >= HEAD else next(blocks, b"")
         if not block:
             return size, chain([b"" if count else text], blocks)
@@ -204,8 +204,8 @@ def named(cells: Sequence[str]) -> tuple[CsvColumn, ...]:
         names = (f"{stem}_{number}" for number in count(2))
         name = next(name for name in (chain([stem], names) if not cell else names) if name not in taken)
         taken.add(name)
-        made = f"has the name of column {first[cell]}" if cell else "has no name"
-        columns.append(CsvColumn(name, f"column {place} {made}"))
+        reason = f"has the name of column {first[cell]}" if cell else "has no name"
+        columns.append(CsvColumn(name, f"column {place} {reason}"))
     return tuple(columns)
 
 

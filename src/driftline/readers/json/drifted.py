@@ -35,7 +35,9 @@ class UsualRecords:
 
     def part(self, start: int, stop: int) -> UsualRecords:
         """Some of the records."""
-        unusual = {number - start: own for number, own in self.unusual.items() if start <= number < stop}
+        unusual = {
+            number - start: values for number, values in self.unusual.items() if start <= number < stop
+        }
         return UsualRecords(self.texts[start:stop], self.places[start:stop], unusual)
 
     def apart(self) -> dict[Path, DriftedValues]:
@@ -90,13 +92,13 @@ def _without(
     """The text of a record without the values that are not usual, which are added to ``unusual``."""
     record: dict[str, bytes | Raw] = _split(text)  # type: ignore[assignment]
     for key in [key for key in record if key in drifting]:
-        value, below = record[key], drifting[key]
+        value, inside = record[key], drifting[key]
         try:
             takes[key](value)
         except REFUSED:
             begins = memoryview(value)[0]
-            if begins == _OBJECT and below is not None:
-                record[key] = _without(value, below, takes.below(key), (*path, key), unusual)
+            if begins == _OBJECT and inside is not None:
+                record[key] = _without(value, inside, takes.below(key), (*path, key), unusual)
             elif begins != _NULL:
                 unusual.append(((*path, key), record.pop(key)))
     return b"{%b}" % b",".join([json.encode(key) + b":" + value for key, value in record.items()])

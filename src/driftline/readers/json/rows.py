@@ -50,7 +50,7 @@ class JsonRows:
     """The way from lines to rows; it is sent to tasks.
 
     ``usual``: the types as which Arrow parses the fields; ``drifting``: the fields that also have values of
-    other types; ``known``: the table's present or future columns; ``expected``: the shape that the plan was
+    other types; ``expected``: the table's present or future columns; ``planned``: the shape that the plan was
     made for; ``before``: what is observed already, and need not be observed again; ``judge``: refuses
     records.
     """
@@ -58,8 +58,8 @@ class JsonRows:
     converter: Converter
     usual: Struct
     drifting: Drifting
-    known: ExpectedField
-    expected: RecordShape
+    expected: ExpectedField
+    planned: RecordShape
     settings: Settings
     judge: AdmissionCheck | None = None
     before: RecordShape = field(default_factory=RecordShape)
@@ -70,33 +70,33 @@ class JsonRows:
 
     @classmethod
     @no_search()
-    def of(cls, plan: Plan, struct: Struct, terms: AdmissionTerms, seen: Observation) -> JsonRows:
+    def of(cls, plan: Plan, struct: Struct, terms: AdmissionTerms, observation: Observation) -> JsonRows:
         """Make it by a plan.
 
         Args:
             plan: the plan.
             struct: the columns that the plan fills.
             terms: those on which the table admits records.
-            seen: the observation that the plan was made for.
+            observation: the one that the plan was made for.
         """
-        route, expected, settings = lean(plan.route), folded(seen.shape), terms.settings
+        route, planned, settings = lean(plan.route), folded(observation.shape), terms.settings
         # A part of the batch may have too few keys of a map to show that it is a map.
-        known = terms.known if terms.judge is not None else foreseen(terms.known, expected)
+        expected = terms.expected if terms.judge is not None else foreseen(terms.expected, planned)
         usual = usual_struct(route)
-        drifting = drifting_keys(expected, usual, [route], settings.contract)
+        drifting = drifting_keys(planned, usual, [route], settings.contract)
         converter = Converter(struct, route, settings)
-        return cls(converter, usual, drifting, known, expected, settings, terms.judge)
+        return cls(converter, usual, drifting, expected, planned, settings, terms.judge)
 
     def beginning_with(self, first: RecordShape) -> JsonRows:
         """A copy for lines whose ``first`` have this shape."""
         # Whether the keys of an object are data is not known of the first lines alone.
-        return replace(self, before=first.having(lambda key: not self.expected.fields[key].has_maps))
+        return replace(self, before=first.having(lambda key: not self.planned.fields[key].has_maps))
 
     def observer(self) -> JsonObserver:
         """A new observer, which reports the lines that are not of the usual types."""
         # What the plan was made for had its keys apart, so that a part of it must not forget them sooner.
-        many = MANY_KEYS if self.judge is not None else max(MANY_KEYS, self.expected.most_keys + 1)
-        return JsonObserver(self.known, self.settings, self.judge, self._usual, many, self.before)
+        many = MANY_KEYS if self.judge is not None else max(MANY_KEYS, self.planned.most_keys + 1)
+        return JsonObserver(self.expected, self.settings, self.judge, self._usual, many, self.before)
 
     def of_lines(
         self, lines: Sequence[bytes], looked: Sequence[Looked], fields: FieldDecoders
@@ -217,12 +217,12 @@ class LineTask:
         assert self._make is not None
         observer = self._observer
         if observer.learnt != self._learnt:
-            if not self._make.expected.covers(folded(observer.result().shape)):
+            if not self._make.planned.covers(folded(observer.result().shape)):
                 raise Diverged
             self._learnt = observer.learnt
-        made = self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
+        parsed = self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
         row_key, deletes = self._make.settings.row_key, accepted.deletes
-        for rows, places in made:
+        for rows, places in parsed:
             if deletes is not None:
                 rows = flagged(rows, deletes.take(pa.array(places, pa.int64())))
             if row_key is not None and row_key.patch:

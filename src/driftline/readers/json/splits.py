@@ -43,9 +43,9 @@ class SplitReader(TaskReader[int, "Sequence[Run]", AcceptedLines, "list[Observed
         """True if there is a plan."""
         return self.make is not None
 
-    def open(self, given: int) -> OpenSplits:
+    def open(self, share: int) -> OpenSplits:
         """Open the splits of one task."""
-        return OpenSplits(self, self.shares[given])
+        return OpenSplits(self, self.shares[share])
 
 
 class OpenSplits:
@@ -68,13 +68,15 @@ class OpenSplits:
             self._part = splits[0][0]
             counts: dict[int, int] = {}
             yield from gathered(self._runs(splits, counts), weight)
-            seen = self._lines.observed()
+            observation = self._lines.observed()
             if self._listed is not None:
-                seen = seen.with_excluded(self._listed.taken())
+                observation = observation.with_excluded(self._listed.taken())
             if not self._parts and self._reader.make is None:
                 # The first part itself tells where that was seen: its lines are yet to be numbered.
-                self._lines = LineTask(_observer(self._reader.terms, _behind_all(seen)), None, self._deletes)
-            self._parts.append(ObservedSplits(seen, counts))
+                self._lines = LineTask(
+                    _observer(self._reader.terms, _behind_all(observation)), None, self._deletes
+                )
+            self._parts.append(ObservedSplits(observation, counts))
 
     def observe(
         self, group: Sequence[Run], everything: str | None
@@ -104,15 +106,15 @@ class OpenSplits:
 
 
 def _observer(terms: AdmissionTerms, before: RecordShape | None = None) -> JsonObserver:
-    return JsonObserver(terms.known, terms.settings, terms.judge, before=before or RecordShape())
+    return JsonObserver(terms.expected, terms.settings, terms.judge, before=before or RecordShape())
 
 
-def _behind_all(seen: Observation) -> RecordShape:
+def _behind_all(observation: Observation) -> RecordShape:
     """The shape of what was seen, at places behind all others, without maps.
 
     One part alone does not show that the keys of an object are data.
     """
-    fields = seen.placed(lambda _: _BEHIND_ALL).shape.fields
+    fields = observation.placed(lambda _: _BEHIND_ALL).shape.fields
     return RecordShape({key: field for key, field in fields.items() if not field.has_maps})
 
 
@@ -121,7 +123,7 @@ def weight(run: Run) -> tuple[int, int]:
     return len(run.lines), sum(map(len, run.lines))
 
 
-def _reject(path: str, first: int, lines: Sequence[bytes], at: int, why: Why) -> Reject:
-    line = lines[at]
+def _reject(path: str, first: int, lines: Sequence[bytes], position: int, why: Why) -> Reject:
+    line = lines[position]
     raw = line.document if isinstance(line, UnlistedDocument) else line
-    return Reject(Origin(path, first + at), raw, why)
+    return Reject(Origin(path, first + position), raw, why)
