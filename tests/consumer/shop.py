@@ -59,7 +59,7 @@ def take(orders: Table, day: list[dict[str, Any]]) -> int:
     except DataError as error:
         LOG.exception("%s (%s)", error.message, error.hint or "no idea")
         raise
-    report: dict[str, Any] = result.to_dict()
+    report = result.to_dict()
     assert report["rows_read"] == result.rows_read
     return result.rows_quarantined
 
@@ -77,8 +77,8 @@ def look(orders: Table) -> tuple[list[str], float]:
     schema: TableSchema = orders.schema()
     assert schema.to_dict()["type"] == "struct"
     assert history.to_dict() is not None
-    values: dict[str, Any] = stats.to_dict()
-    return sorted(values), float(len(values))
+    values = stats.to_dict()["columns"]
+    return sorted(column["path"] for column in values), float(len(values))
 
 
 def settle(orders: Table, field: str) -> DataFrame:

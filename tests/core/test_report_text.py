@@ -125,14 +125,14 @@ def test_all_else_that_a_person_should_know():
     before: set[str] = set()
     assert printed(text.batch(result, hints_before=before)).splitlines() == [
         "s.t  9 records read, 6 written, 3 in quarantine",
-        "  hint        a hint",
-        "  converted   a: long into double  5 (f.json:1)",
-        "  no column yet b.c  only null, [] or {} so far",
-        "  dropped     2 values with an empty key in d",
-        "  dropped     1 value with an empty key in the record",
         "  quarantine  f.json:2: no JSON",
         "  quarantine  f.json:3: no JSON",
         "              and 1 more",
+        "  dropped     2 values with an empty key in d",
+        "  dropped     1 value with an empty key in the record",
+        "  converted   a: long into double  5 (f.json:1)",
+        "  no column yet b.c  only null, [] or {} so far",
+        "  hint        a hint",
     ]
     assert "a hint" not in printed(text.batch(result, hints_before=before))
 
@@ -150,8 +150,21 @@ def test_very_much_leaves_the_screen_to_the_rest():
     few, many = shown(12, 10), shown(13, 11)
     assert (few.count("converted"), few.count("n. ")) == (12, 10)
     assert (many.count("converted"), many.count("n. ")) == (6, 5)
-    assert "  hint        and 6 more: see --json\n" in many
+    assert "  hint        and 6 more: see the result's `hints`\n" in many
     assert "  and 7 more conversions: see --json\n" in many
+
+
+def test_many_maps_are_one_hint():
+    def hints(maps: int, more: str | None) -> list[str]:
+        about_maps = [f'maps.m{i} = "off"  # keeps a struct' for i in range(maps)]
+        result = Result("s.t", "", 5, 5, 0, hints=("CSV is read so", *about_maps, *about_maps))
+        return printed(text.batch(result, more_hints=more)).splitlines()[2:]
+
+    assert hints(2, "--hints") == [f'  hint        maps.m{i} = "off"  # keeps a struct' for i in range(2)]
+    assert hints(4, "--hints") == [
+        "  hint        4 hints at objects that became maps: m0, m1, m2, …; see --hints"
+    ]
+    assert hints(30, None) == [f'  hint        maps.m{i} = "off"  # keeps a struct' for i in range(30)]
 
 
 def test_a_plan_says_that_nothing_is_written():

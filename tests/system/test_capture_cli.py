@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from json_output import faults
+
 from .test_cli import SEVERAL, Done
 
 ENV = {key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")}
@@ -103,6 +105,10 @@ def test_metrics_are_written_after_each_batch(here, done):
     assert 'driftline_batches_total{capture="",table="shop.batch"} 1.0' in lines
     (files,) = (line for line in lines if line.startswith(f"driftline_written_files_total{{{own}}}"))
     assert float(files.split()[-1]) >= 2
+
+
+def test_json_is_as_its_schema_says(done):
+    assert list(faults(COMMANDS, done)) == []
 
 
 def test_json_is_one_object_a_batch(done):

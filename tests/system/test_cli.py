@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
+from json_output import faults
+
 SEVERAL = """
 import contextlib, io, json, sys
 from driftline.cli import main
@@ -41,6 +43,7 @@ from shop.orders where id = 1"""
 
 COMMANDS = {
     "plan": ["plan", "in/1.jsonl", "--into", "shop.orders"],
+    "plan json": ["plan", "in/2.jsonl", "--into", "shop.orders", "--json"],
     "no table": ["schema", "shop.orders"],
     "ingest": ["ingest", "in", "--into", "shop.orders", "--batch-per-file", "--set", "dates=instant"],
     "ingest json": ["ingest", "in/2.jsonl", "in/1.jsonl", "--into", "shop.json", "--batch-per-file", "--json"],
@@ -157,6 +160,10 @@ def test_the_report_shows_each_conflict_and_where_it_came_from(done):
     assert any(line.startswith("  quarantine  in/2.jsonl:2: ") for line in lines)
 
 
+def test_json_is_as_its_schema_says(done):
+    assert list(faults(COMMANDS, done)) == []
+
+
 def test_json_of_ingest_is_one_object_a_batch_in_name_order(done):
     first, second = map(json.loads, done["ingest json"].out.splitlines())
     assert (first["table"], first["rows_read"], first["rows_written"]) == ("shop.json", 2, 2)
@@ -253,6 +260,13 @@ def test_standard_input_and_what_it_leaves_behind(here):
     assert json.loads(ran.out)["rows_written"] == 2
     assert {c["seen_in"] for c in json.loads(ran.out)["changes"]} == {"-:1"}
     assert list(temporary.glob("driftline-*")) == []
+
+
+def test_the_demo_in_json(here):
+    argv = {"run": ["demo", "--lake", "json", "--json"], "copy": ["demo", "--files", "copies", "--json"]}
+    assert (
+        list(faults(argv, {name: call(here, "-m", "driftline", *each) for name, each in argv.items()})) == []
+    )
 
 
 def test_the_demo_takes_all_that_comes_and_loses_nothing(here):

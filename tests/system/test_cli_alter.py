@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from json_output import faults
 from system.test_cli import SEVERAL, Done, call
 
 RECORDS = """\
@@ -125,6 +126,10 @@ def test_errors(done: dict[str, Done]) -> None:
     assert done["no sql"].code == 2
     assert "is not ALTER TABLE" in done["no sql"].err
     assert done["no table"].code == 2
+
+
+def test_json_is_as_its_schema_says(done: dict[str, Done]) -> None:
+    assert list(faults(COMMANDS, done)) == []
 
 
 def test_json(done: dict[str, Done]) -> None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from json_output import faults
 from system.test_cli import SEVERAL, Done, call
 
 DAY_1 = """\
@@ -102,6 +103,10 @@ def test_from_add_to_undo(done: dict[str, Done]) -> None:
     assert [e["by"] for e in entries] == ["batch", "alter", "alter", "batch", "alter", "undo"]
     assert "partitioned by year(at), month(at)" in done["history"].out
     assert done["diff"].out == f"{T}  schema 1 → schema 2\n  new channel string, web in old rows\n"
+
+
+def test_json_is_as_its_schema_says(done: dict[str, Done]) -> None:
+    assert list(faults(COMMANDS, done)) == []
 
 
 def test_layout(done: dict[str, Done]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 COMMANDS = (
     "ingest", "plan", "capture", "schema", "stats", "query", "view", "resolve", "promote", "quarantine", "alter", "history", "undo",
-    "verify", "clean", "doctor", "demo",
+    "verify", "clean", "doctor", "demo", "json-schema",
 )  # fmt: skip
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from driftline.core.schema.types import LONG, Field, Schema, Struct
+from driftline.operations.odcs import exported
+from json_output import faults
 from system.test_cli import SEVERAL, Done, call
 
 DAY_1 = '{"id": 1, "price": 19.9, "items": [{"qty": 1}]}\n{"id": 2, "price": 20, "items": [{"qty": 2}]}\n'
@@ -48,6 +51,10 @@ COMMANDS = {
     "promote": ["promote", "shop.held", "basket"],
     "promoted": ["query", "select basket.n, _rest from shop.held where id = 9", "--json"],
     "held history": ["history", "shop.held"],
+    "tables": ["tables", "--json"],
+    "lake stats": ["stats", "--all", "--json"],
+    "export json": ["quarantine", "shop.strict", "--export", "out2.jsonl", "--json"],
+    "breaks": ["contract", "check", T, "broken.yaml", "--json"],
     "promote what": ["promote", "shop.held"],
     "no type": ["resolve", T, "price", "--as", "lung"],
     "no pair": ["view", T, "--as", "price"],
@@ -61,6 +68,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("here")
     for name, text in (("1", DAY_1), ("2", DAY_2), ("3", STRICT), ("4", HELD)):
         (folder / f"{name}.jsonl").write_text(text)
+    (folder / "broken.yaml").write_text(exported(T, Schema(Struct((Field("lacking", LONG, 1),))), {}))
     return folder
 
 
@@ -70,6 +78,11 @@ def done(here: Path) -> dict[str, Done]:
     return {name: Done(*each) for name, each in zip(COMMANDS, json.loads(ran.out), strict=True)}
 
 
+def test_json_is_as_its_schema_says(done: dict[str, Done]) -> None:
+    assert list(faults(COMMANDS, done)) == []
+    assert "lacking" in {broken["path"] for broken in lines(done["breaks"])[0]["breaks"]}
+
+
 def lines(done: Done) -> list[dict]:
     return [json.loads(line) for line in done.out.splitlines()]
 
@@ -77,7 +90,7 @@ def lines(done: Done) -> list[dict]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_exit_codes(done: dict[str, Done], name: str) -> None:
     wrong = name in ("both", "promote what", "no type", "no pair", "no field", "no table")
-    assert done[name].code == (2 if wrong else 0), done[name]
+    assert done[name].code == (2 if wrong else 1 if name == "breaks" else 0), done[name]
     assert ("error: " in done[name].err) == wrong
     assert "Traceback" not in done[name].err
 

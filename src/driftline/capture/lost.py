@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.kafka_admin import Admin, ByPartition
+
+
+class LostOffsetsJson(TypedDict):
+    """Offsets of a partition that were gone when they were to be read."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+    offsets: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,10 +33,15 @@ class LostOffsets:
         """The number of offsets, of records and of transaction markers."""
         return self.last - self.first + 1
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> LostOffsetsJson:
         """The form that `--json` prints."""
-        place = {"topic": self.topic, "partition": self.partition}
-        return {**place, "first": self.first, "last": self.last, "offsets": self.count}
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "first": self.first,
+            "last": self.last,
+            "offsets": self.count,
+        }
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}: offsets {self.first} to {self.last}"

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.kafka import lag
-from driftline.capture.lost import LostOffsets
+from driftline.capture.lost import LostOffsets, LostOffsetsJson
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable
@@ -26,7 +26,7 @@ from driftline.formats.retry import WAITING, Progress
 from driftline.ingest.listener import Listener
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.recent import RecentBatches
-from driftline.ingest.result import Result
+from driftline.ingest.result import Result, ResultJson
 from driftline.keys.cache import KeyCache
 from driftline.runtime.failure import explained, text_of
 from driftline.sources.base import Source
@@ -35,6 +35,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _AN_HOUR = 3600.0  # seconds
+
+
+class BatchJson(ResultJson):
+    """A batch of a capture."""
+
+    capture: str
+    epoch: int
+    tombstones: int
+    lag: int | None
+    lost: list[LostOffsetsJson]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +62,16 @@ class Batch:
     lag: int | None = None
     lost: tuple[LostOffsets, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> BatchJson:
         """The form that `--json` prints."""
-        progress = {
+        return {
+            **self.result.to_dict(),
             "capture": self.capture,
             "epoch": self.epoch,
             "tombstones": self.tombstones,
             "lag": self.lag,
+            "lost": [interval.to_dict() for interval in self.lost],
         }
-        return {**self.result.to_dict(), **progress, "lost": [interval.to_dict() for interval in self.lost]}
 
 
 class Flow(Protocol):

@@ -11,6 +11,7 @@ import typer
 
 from driftline.cli import interrupt
 from driftline.cli.options import (
+    AllHints,
     FormatOption,
     Into,
     Json,
@@ -19,6 +20,7 @@ from driftline.cli.options import (
     Strings,
     TableOptions,
     metrics,
+    more_hints,
     pairs,
     with_table_options,
 )
@@ -128,6 +130,7 @@ def capture(
     ] = False,
     options: TableOptions,
     strings: Strings = False,
+    hints: AllHints = False,
     json: Json = False,
     on_change: OnChange = None,
     metrics_port: Annotated[
@@ -163,7 +166,9 @@ def capture(
     health = None if health_port is None else _served(health_port, pause)
     with Progress() as progress:
         lake = scope.open(progress)
-    shown = Running(lake, name, json=json, metrics=counted, health=health)
+    shown = Running(
+        lake, name, json=json, more_hints=more_hints(all_hints=hints), metrics=counted, health=health
+    )
     query = lake.table(into).capture(
         source,
         name=name,

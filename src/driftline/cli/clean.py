@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from driftline.cli.options import Json
+
+
+class CleanedFileJson(TypedDict):
+    """A file that belongs to no snapshot."""
+
+    path: str
+    size: int
+
+
+class CleanedJson(TypedDict):
+    """The files that were deleted, or would be."""
+
+    deleted: bool
+    files: list[CleanedFileJson]
 
 
 def clean(
@@ -26,7 +40,11 @@ def clean(
         progress.phase("looking for files that no snapshot has")
         orphans = lake.clean(older_than, dry_run=dry_run)
     if json:
-        put({"deleted": not dry_run, "files": [{"path": f.path, "size": f.size} for f in orphans]})
+        cleaned: CleanedJson = {
+            "deleted": not dry_run,
+            "files": [{"path": f.path, "size": f.size} for f in orphans],
+        }
+        put(cleaned)
         return
     action = "to delete" if dry_run else "deleted"
     show(

@@ -17,6 +17,7 @@ from driftline.cli.contract import contract
 from driftline.cli.grouped import GroupedCommands
 from driftline.cli.history import history, show_layout, undo
 from driftline.cli.ingest import ingest, plan
+from driftline.cli.json_schema import json_schema
 from driftline.cli.options import (
     FormatOption,
     Json,
@@ -101,6 +102,7 @@ app.command()(quarantine)
 app.command()(stats)
 app.command()(tables)
 app.command()(init)
+app.command("json-schema")(json_schema)
 app.add_typer(contract)
 
 
@@ -196,7 +198,7 @@ def verify(
 def doctor(context: typer.Context, json: Json = False) -> None:
     """Check Java, Spark, jars, catalog, write access."""
     from driftline.cli.terminal import Progress, put, show
-    from driftline.operations.doctor import checks
+    from driftline.operations.doctor import ChecksJson, checks
     from driftline.report import text
 
     scope: Invocation = context.obj
@@ -205,11 +207,11 @@ def doctor(context: typer.Context, json: Json = False) -> None:
         checked = checks(scope.config.lake, scope.config.catalog, scope.config.ducklake)
     ok = all(check.ok for check in checked)
     if json:
-        shown = [
-            {key: scope.redact(v) if isinstance(v, str) else v for key, v in c.to_dict().items()}
-            for c in checked
-        ]
-        put({"ok": ok, "checks": shown})
+        shown: ChecksJson = {
+            "ok": ok,
+            "checks": [check.redacted(scope.redact).to_dict() for check in checked],
+        }
+        put(shown)
     else:
         show(text.checks(checked, scope.redact))
     if not ok:
@@ -229,15 +231,15 @@ def demo(
     json: Json = False,
 ) -> None:
     """Ingest a week of drifting data into a new lake."""
-    from driftline.cli.demo import copy_files, run
+    from driftline.cli.demo import CopiedJson, copy_files, run
     from driftline.cli.terminal import put
 
     if files is not None:
-        copies = [str(file) for file in copy_files(files)]
+        copies: CopiedJson = {"files": [str(file) for file in copy_files(files)]}
         if json:
-            put({"files": copies})
+            put(copies)
         else:
-            typer.echo("\n".join(copies))
+            typer.echo("\n".join(copies["files"]))
         return
     run(context.obj, keep=keep, json=json)
 

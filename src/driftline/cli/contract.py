@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from driftline.formats.base import State
     from driftline.operations.contract import ReadOptions
     from driftline.operations.odcs import Promise
-    from driftline.report.findings import Finding
+    from driftline.report.findings import ContractCheckJson, Finding
 
 contract = typer.Typer(
     name="contract",
@@ -105,13 +105,12 @@ def _show(table: str, file: Path, deviations: Sequence[Finding], output: Output)
     kinds = tuple(dict.fromkeys((*BREAKS, *KINDS)))
     match output:
         case Output.json:
-            put(
-                {
-                    "table": table,
-                    "ok": not deviations,
-                    "breaks": [finding.to_dict() for finding in deviations],
-                }
-            )
+            checked: ContractCheckJson = {
+                "table": table,
+                "ok": not deviations,
+                "breaks": [finding.to_dict() for finding in deviations],
+            }
+            put(checked)
         case Output.github:
             for line in github(deviations, kinds):
                 typer.echo(line)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import typer
 
@@ -63,6 +63,12 @@ group by 1 order by orders desc, 1 limit 3""",
 )
 
 
+class CopiedJson(TypedDict):
+    """The copies of the demo's files."""
+
+    files: list[str]
+
+
 def copy_files(folder: Path) -> list[Path]:
     """Copy the demo's files into a folder, and return the copies.
 
@@ -113,7 +119,7 @@ def _week(table: Table, files: list[str]) -> None:
         _headline(story)
         with Progress(table.lake.spark) as progress:
             result = table.ingest(file, progress=progress.of(Path(file).name))
-        show(text.batch(result, Path(file).name, near=DATA, hints_before=hints))
+        show(text.batch(result, Path(file).name, near=DATA, hints_before=hints, more_hints="--json"))
 
 
 def _outcome(table: Table) -> None:

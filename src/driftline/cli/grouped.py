@@ -11,7 +11,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Ingest data": ("ingest", "plan", "capture", "verify", "quarantine"),
     "Inspect tables": ("tables", "schema", "stats", "history", "query"),
     "Settle drift": ("view", "resolve", "promote", "alter", "undo", "contract"),
-    "Run a lake": ("init", "doctor", "clean", "demo"),
+    "Run a lake": ("init", "doctor", "clean", "demo", "json-schema"),
 }
 
 

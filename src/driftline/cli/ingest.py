@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from driftline.cli.options import (
+    AllHints,
     FormatOption,
     Into,
     Json,
@@ -21,6 +22,7 @@ from driftline.cli.options import (
     Strings,
     TableOptions,
     metrics,
+    more_hints,
     with_table_options,
 )
 from driftline.cli.scope import Invocation, little
@@ -55,6 +57,7 @@ def ingest(
     again: Annotated[
         bool, typer.Option("--again", help="Ingest files again that the table already has.")
     ] = False,
+    hints: AllHints = False,
     json: Json = False,
     on_change: OnChange = None,
     metrics_file: MetricsFile = None,
@@ -66,7 +69,7 @@ def ingest(
         context.obj, sources, into, format, settings,
         per_file=batch_per_file, strings=strings, dry_run=dry_run, again=again, on_change=on_change, counted=counted,
     )  # fmt: skip
-    _show(results, Output.json if json else Output.text)
+    _show(results, Output.json if json else Output.text, hints=hints)
 
 
 @with_table_options
@@ -91,6 +94,7 @@ def plan(
     output: Annotated[
         Output, typer.Option(help="github: annotations of lines; junit: a test case for each kind of change.")
     ] = Output.text,
+    hints: AllHints = False,
     json: Json = False,
 ) -> None:
     """Show what ingest would change; write nothing.
@@ -106,7 +110,7 @@ def plan(
             per_file=batch_per_file, strings=strings, dry_run=True, on_change=None,
         )
     )  # fmt: skip
-    _show(results, Output.json if json else output, fail_on or ())
+    _show(results, Output.json if json else output, fail_on or (), hints=hints)
     failed = [
         str(finding)
         for _, result in results
@@ -174,6 +178,8 @@ def _show(
     results: Iterator[tuple[str, Result]] | Sequence[tuple[str, Result]],
     output: Output,
     fail_on: Collection[str] = (),
+    *,
+    hints: bool,
 ) -> None:
     from driftline.cli.terminal import put, show
     from driftline.report import findings, text
@@ -184,7 +190,8 @@ def _show(
             case Output.json:
                 put(result.to_dict())
             case Output.text:
-                show(text.batch(result, title, hints_before=hints_before))
+                more = more_hints(all_hints=hints)
+                show(text.batch(result, title, hints_before=hints_before, more_hints=more))
             case Output.github:
                 for line in findings.github(list(findings.findings(result)), fail_on):
                     typer.echo(line)

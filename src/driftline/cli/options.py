@@ -331,6 +331,9 @@ Records = Annotated[
     ),
 ]
 Strings = Annotated[bool, typer.Option("--strings", help="Ingest all CSV cells as text.")]
+AllHints = Annotated[
+    bool, typer.Option("--hints", help="Print every hint; without it, many of them are one line.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 
 
@@ -402,6 +405,11 @@ def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
 def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
     """The values of a repeated key=value flag. Raises UsageError."""
     return dict(_pair(text, flag, form) for text in texts or ())
+
+
+def more_hints(*, all_hints: bool) -> str | None:
+    """Where a report says that its other hints are; None if it prints all."""
+    return None if all_hints else "--hints"
 
 
 def writable(file: Path) -> None:

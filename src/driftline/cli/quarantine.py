@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from driftline.cli.options import Json, TableName, writable
 from driftline.errors import UsageError
+
+
+class ExportedJson(TypedDict):
+    """The number of records that were written to a file."""
+
+    table: str
+    file: str
+    records: int
 
 
 def quarantine(
@@ -45,7 +53,7 @@ def quarantine(
     if replay:
         put(again.to_dict()) if json else show(drift.replayed(again))
     elif export is not None:
-        exported = {"table": table, "file": str(export), "records": count}
+        exported: ExportedJson = {"table": table, "file": str(export), "records": count}
         put(exported) if json else typer.echo(f"{count} records in {export}")
     else:
         put(waiting.to_dict()) if json else show(drift.quarantine(waiting))

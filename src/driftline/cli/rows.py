@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich import box
 from rich.cells import cell_len
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
+RowJson: TypeAlias = dict[str, Any]  # by column
 LIMIT = 100  # rows that a terminal gets unasked
 ENDLESS = 100_000  # characters of a line in a file or a pipe: nothing is cut there
 PAGE = 500  # rows that share their columns' widths

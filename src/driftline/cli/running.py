@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import time
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftline.core.values.counted import counted
@@ -32,6 +31,7 @@ class Running:
     lake: Lake
     name: str
     json: bool
+    more_hints: str | None = "--hints"
     metrics: Metrics | None = None
     health: Health | None = None
     batches: queue.Queue[Batch] = field(default_factory=queue.Queue)
@@ -107,7 +107,8 @@ class Running:
         if self.json:
             put(batch.to_dict())
         else:
-            show(text.batch(result, f"{self.name} {batch.epoch}", near=Path.cwd(), hints_before=self.hints))
+            title = f"{self.name} {batch.epoch}"
+            show(text.batch(result, title, hints_before=self.hints, more_hints=self.more_hints))
             show(text.lost(batch.lost))
 
     def _sum(self) -> Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 import typer
 
@@ -14,6 +14,21 @@ if TYPE_CHECKING:
 
     from driftline.cli.scope import Invocation
     from driftline.stats import Stats
+
+
+class TableSummaryJson(TypedDict):
+    """A table of the lake; ``records`` null: it takes a scan to count them."""
+
+    table: str
+    records: int | None
+    leaf_columns: int
+    drifted_fields: int
+    quarantined: int
+    rest: int
+    at: str | None
+
+
+TablesJson: TypeAlias = list[TableSummaryJson]
 
 
 def tables(context: typer.Context, json: Json = False) -> None:
@@ -28,7 +43,8 @@ def tables(context: typer.Context, json: Json = False) -> None:
             progress.phase("looking at the tables")
             rows = opened.stats().tables
     if json:
-        put([_summary(row) for row in rows])
+        summaries: TablesJson = [_summary(row) for row in rows]
+        put(summaries)
     elif not rows:
         typer.echo("no tables yet: driftline ingest FILES --into NAMESPACE.TABLE makes one")
     else:
@@ -54,7 +70,7 @@ def _in_short(scope: Invocation, name: str) -> Stats | None:
     return waiting_alone(name, quarantine) if quarantine else None
 
 
-def _summary(stats: Stats) -> dict[str, object]:
+def _summary(stats: Stats) -> TableSummaryJson:
     return {
         "table": stats.table,
         "records": stats.records,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from driftline.core.changelog.entries import Version, partition_text, sort_text
-from driftline.core.changes import Change, to_dict
+from driftline.core.changes import Change, ChangeJson, to_dict
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.rest import field_of
 from driftline.core.planning.routes import Conflict, Conversion, Plan, RecordRoute, lost_names
@@ -17,6 +17,60 @@ from driftline.core.schema.types import Schema, dotted
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
 from driftline.runtime.shown import Shown
+
+ConversionJson = TypedDict(
+    "ConversionJson", {"path": str, "from": str, "to": str, "sample": str, "seen_in": str}
+)
+
+
+class ConflictJson(TypedDict):
+    """A field for which records were refused."""
+
+    path: str
+    table_type: str
+    incoming_type: str
+    why: str
+    sample: str
+    seen_in: str
+
+
+class TableLayoutJson(TypedDict):
+    """The layout of a table that is created."""
+
+    partition_by: list[str]
+    sort_by: list[str]
+    format_version: int
+
+
+class ResultJson(TypedDict):
+    """The result of one batch.
+
+    ``rest``, ``held``: numbers of values by path, null if not known. ``inserted`` to ``ignored``: the changes
+    of a batch of a table with a key, by what became of them.
+    """
+
+    table: str
+    batch: str
+    rows_read: int
+    rows_written: int
+    rows_quarantined: int
+    changes: list[ChangeJson]
+    converted: list[ConversionJson]
+    untyped: list[str]
+    dropped_names: dict[str, int]
+    excluded: dict[str, int]
+    rest: dict[str, int | None]
+    held: dict[str, int | None]
+    hints: list[str]
+    snapshot: int | None
+    inserted: NotRequired[int]
+    updated: NotRequired[int]
+    deleted: NotRequired[int]
+    superseded: NotRequired[int]
+    late: NotRequired[int]
+    ignored: NotRequired[int]
+    conflicts: NotRequired[list[ConflictJson]]
+    layout: NotRequired[TableLayoutJson]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,10 +129,10 @@ class Result(Shown):
         return [f"{count} {word}" for word, count in self.outcomes.items() if count] or ["nothing written"]
 
     @property
-    def layout(self) -> dict[str, Any]:
+    def layout(self) -> TableLayoutJson | None:
         """The layout of the table that the batch creates, if one was requested."""
         if self.made_as is None:
-            return {}
+            return None
         version = Version(None, self.made_as)
         return {
             "partition_by": partition_text(version),
@@ -106,13 +160,13 @@ class Result(Shown):
         causes = [str(conflict) for conflict in self.conflicts]
         return [reason for reason in self.rejected if not any(cause in reason for cause in causes)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ResultJson:
         """The form that `ingest --json` prints.
 
         ``conflicts`` are there only if records were refused, the ``layout`` if the batch creates a table with
         one.
         """
-        conflicts = [
+        conflicts: list[ConflictJson] = [
             {
                 "path": dotted(c.path),
                 "table_type": c.table_type,
@@ -123,13 +177,12 @@ class Result(Shown):
             }
             for c in self.conflicts
         ]
-        return {
+        out: ResultJson = {
             "table": self.table,
             "batch": self.batch,
             "rows_read": self.rows_read,
             "rows_written": self.rows_written,
             "rows_quarantined": self.rows_quarantined,
-            **(asdict(self.by_key) if self.by_key is not None else {}),
             "changes": [to_dict(change) for change in self.changes],
             "converted": [
                 {
@@ -148,9 +201,15 @@ class Result(Shown):
             "held": dict(self.held),
             "hints": list(self.hints),
             "snapshot": self.snapshot,
-            **({"conflicts": conflicts} if conflicts else {}),
-            **({"layout": self.layout} if self.layout else {}),
         }
+        if (counts := self.by_key) is not None:
+            out["inserted"], out["updated"], out["deleted"] = counts.inserted, counts.updated, counts.deleted
+            out["superseded"], out["late"], out["ignored"] = counts.superseded, counts.late, counts.ignored
+        if conflicts:
+            out["conflicts"] = conflicts
+        if self.layout is not None:
+            out["layout"] = self.layout
+        return out
 
 
 def result(

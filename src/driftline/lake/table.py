@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from driftline.capture import CaptureRequest, StreamOptions, capture
 from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.core.changes import TableChange
-from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.schema_json import SchemaJson, to_json
 from driftline.core.schema.table_name import must_take_records
 from driftline.core.schema.types import Schema
 from driftline.errors import no_table
@@ -382,7 +382,7 @@ class TableSchema(Shown):
         self.schema = schema
         self.table = table
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> SchemaJson:
         """The form that `--json` prints."""
         return to_json(self.schema)
 

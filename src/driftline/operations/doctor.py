@@ -6,10 +6,10 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 from uuid import uuid4
 
 from driftline.core.values.counted import counted
@@ -22,6 +22,22 @@ from driftline.runtime.java import find_java
 _TRACE = "See all of it with DRIFTLINE_DEBUG=1."
 
 
+class CheckJson(TypedDict):
+    """A check of one part; ``fix`` empty: all is well."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str
+
+
+class ChecksJson(TypedDict):
+    """The checks of `doctor`."""
+
+    ok: bool
+    checks: list[CheckJson]
+
+
 @dataclass(frozen=True)
 class Check:
     """One check of one part. `detail`: the finding; `fix`: advice, empty if all is well."""
@@ -31,9 +47,13 @@ class Check:
     detail: str
     fix: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def redacted(self, redact: Callable[[str], str]) -> Check:
+        """The check without secrets, which ``redact`` takes out of a text."""
+        return replace(self, detail=redact(self.detail), fix=redact(self.fix))
+
+    def to_dict(self) -> CheckJson:
         """The form that JSON output has."""
-        return asdict(self)
+        return {"name": self.name, "ok": self.ok, "detail": self.detail, "fix": self.fix}
 
 
 def checks(

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypedDict
 
-from driftline.core.changelog.entries import Entry, Versions, entries
-from driftline.core.changes import ColumnChange, details, diff
+from driftline.core.changelog.entries import Entry, EntryJson, Versions, entries
+from driftline.core.changes import ColumnChange, TableChangeJson, details, diff
 from driftline.core.schema.types import Schema
 from driftline.errors import UsageError
 from driftline.runtime.shown import Shown
+
+
+class HistoryJson(TypedDict):
+    """The changes of a table, oldest first."""
+
+    table: str
+    whole: bool
+    changes: list[EntryJson]
+
+
+_Ends = TypedDict("_Ends", {"from": int, "to": int})
+
+
+class DifferenceJson(_Ends):
+    """The changes from one schema version to another."""
+
+    table: str
+    changes: list[TableChangeJson]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -21,7 +39,7 @@ class History(Shown):
     schemas: dict[int, Schema]
     whole: bool
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> HistoryJson:
         """The form that `--json` prints."""
         return {
             "table": self.table,
@@ -50,7 +68,7 @@ class Difference(Shown):
     other: int
     changes: tuple[ColumnChange, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> DifferenceJson:
         """The form that `--json` prints."""
         return {
             "table": self.table,

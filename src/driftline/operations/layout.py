@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.changelog.entries import Version, partition_text, sort_text
 from driftline.core.schema.definition import Definition
@@ -12,6 +12,25 @@ from driftline.runtime.shown import Shown
 
 if TYPE_CHECKING:
     from driftline.formats.base import CatalogTable
+
+
+class FileGroupJson(TypedDict):
+    """Files of one partition spec. ``current``: new files join."""
+
+    spec: int
+    by: list[str]
+    files: int
+    records: int
+    bytes: int
+    current: bool
+
+
+class LayoutJson(TypedDict):
+    """The data files of a table, by their partitioning."""
+
+    table: str
+    partitions: list[FileGroupJson]
+    sort: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +55,7 @@ class Layout(Shown):
     groups: tuple[FileGroup, ...]
     sort: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> LayoutJson:
         """The form that `--json` prints."""
         return {
             "table": self.table,

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from driftline.convert.promoter import Plans, Promoter
 from driftline.convert.rest_records import Chosen, Selection, parts_of, typed_batches
 from driftline.convert.spark import from_spark
 from driftline.core.changelog import record
-from driftline.core.changes import AddColumn, Change, diff, to_dict
+from driftline.core.changes import AddColumn, Change, ChangeJson, diff, to_dict
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.limits import without_limits
 from driftline.core.planning.plan import plan
@@ -51,6 +51,17 @@ if TYPE_CHECKING:
 _SHOWN = 5  # paths in an error
 
 
+class PromotedJson(TypedDict):
+    """The paths that got columns, or would, each with the number of its values."""
+
+    table: str
+    dry_run: bool
+    values: dict[str, int]
+    changes: list[ChangeJson]
+    snapshot: int | None
+    notes: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Promoted:
     """The paths that got columns, or would.
@@ -65,7 +76,7 @@ class Promoted:
     snapshot: int | None = None
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PromotedJson:
         """The form that `--json` prints."""
         return {
             "table": self.table,

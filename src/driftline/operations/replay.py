@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from pyspark.sql import functions as F
 
@@ -20,7 +20,7 @@ from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Retry
 from driftline.formats.rewriting import rewriting
 from driftline.ingest.pipeline import Options, ingest
-from driftline.ingest.result import Result
+from driftline.ingest.result import Result, ResultJson
 from driftline.operations.explaining import explaining
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import Pending, completed
@@ -34,6 +34,40 @@ if TYPE_CHECKING:
 
 LISTED = 100  # groups
 _SAMPLE = 500  # characters of a record
+
+
+class RejectGroupJson(TypedDict):
+    """Records that wait for one reason. ``path`` null: it is not a field's."""
+
+    reason: str
+    path: str | None
+    table_type: str | None
+    incoming_type: str | None
+    count: int
+    sample: str
+    seen_in: str
+    first: str
+    last: str
+
+
+class QuarantineJson(TypedDict):
+    """The records of a table's quarantine, by reason."""
+
+    table: str
+    waiting: int
+    replayed: int
+    groups: list[RejectGroupJson]
+
+
+class ReplayJson(TypedDict):
+    """The outcome of a replay."""
+
+    table: str
+    rows_written: int
+    rows_quarantined: int
+    not_records: int
+    held: int
+    batches: list[ResultJson]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +84,7 @@ class RejectGroup:
     first: datetime
     last: datetime
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> RejectGroupJson:
         """The form that `--json` prints."""
         return {
             "reason": self.reason,
@@ -74,7 +108,7 @@ class Quarantine(Shown):
     replayed: int = 0
     groups: tuple[RejectGroup, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> QuarantineJson:
         """The form that `--json` prints."""
         return {
             "table": self.table,
@@ -106,7 +140,7 @@ class Replay(Shown):
         """The number of records that came back, each with a row for its present reason."""
         return sum(result.rows_quarantined for result in self.results)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ReplayJson:
         """The form that `--json` prints."""
         return {
             "table": self.table,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from pyspark.sql import functions as F
 
@@ -40,6 +40,33 @@ if TYPE_CHECKING:
 SAMPLES = 10
 _SAMPLE = 200  # characters
 RESOLVED = PREFIX + "resolved."
+
+
+class FoldedColumnJson(TypedDict):
+    """A column that was folded."""
+
+    path: str
+    type: str
+    not_converted: int
+
+
+class ResolvedJson(TypedDict):
+    """A field that became one column, or would."""
+
+    table: str
+    field: str
+    type: str
+    dry_run: bool
+    values: int
+    converted: int
+    not_converted: int
+    samples: list[str]
+    folded: list[FoldedColumnJson]
+    untouched: list[str]
+    columns: list[str]
+    kept_in: list[str]
+    snapshot: int | None
+    notes: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +110,7 @@ class Resolved(Shown):
             ),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ResolvedJson:
         """The form that `--json` prints."""
         return {
             "table": self.table,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from driftline.core.changelog import record
 from driftline.core.changelog.entries import Entry, Version, Versions, key_text, partition_text, sort_text
 from driftline.core.changelog.restoring import Restoration, restoration
-from driftline.core.changes import ColumnChange, details, diff, in_words, reportable
+from driftline.core.changes import ColumnChange, TableChangeJson, details, diff, in_words, reportable
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND
 from driftline.core.schema.definition import KEY_PROPERTY, Definition, forgets_deletes
@@ -40,6 +40,30 @@ class ValueCount:
     before: int | None = None
 
 
+class UndoneBatchJson(TypedDict):
+    """The batch whose rows were taken back."""
+
+    id: str
+    snapshot: int
+    added: int
+    removed: int
+
+
+class UndoneJson(TypedDict):
+    """The outcome of an undo. ``hidden``, ``back``, ``lost``: numbers of values, by path."""
+
+    table: str
+    undone: str
+    changes: list[TableChangeJson]
+    hidden: dict[str, int]
+    back: dict[str, int]
+    lost: dict[str, int]
+    stays: list[str]
+    layout: list[str]
+    schema: int
+    rows: NotRequired[UndoneBatchJson]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Undone(Shown):
     """The outcome of an undo. ``changes``: to the columns; ``stays``: what could not be taken back.
@@ -56,9 +80,9 @@ class Undone(Shown):
     schema: int
     batch: LastBatch | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> UndoneJson:
         """The form that `--json` prints."""
-        return {
+        out: UndoneJson = {
             "table": self.table,
             "undone": self.undone,
             "changes": [details(change) for change in self.changes],
@@ -68,8 +92,15 @@ class Undone(Shown):
             "stays": list(self.stays),
             "layout": list(self.layout),
             "schema": self.schema,
-            **({} if self.batch is None else {"rows": asdict(self.batch)}),
         }
+        if (batch := self.batch) is not None:
+            out["rows"] = {
+                "id": batch.id,
+                "snapshot": batch.snapshot,
+                "added": batch.added,
+                "removed": batch.removed,
+            }
+        return out
 
 
 def undo(table: CatalogTable, *, to: int | None = None, yes: bool = False) -> Undone:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.columns.siblings import DriftedColumns, FieldMerger, MergedField
 from driftline.core.planning.contract import parse_path
@@ -30,6 +30,26 @@ _OF, _TYPES = "driftline.view-of", "driftline.view-types"
 _NO_VIEWS = ("not supported by catalog", "without view support", "ability.views", "does not support views")
 
 
+class ViewFieldJson(TypedDict):
+    """A field of the view, and the types of the columns that it is made of."""
+
+    field: str
+    type: str
+    columns: dict[str, str]
+
+
+class ViewJson(TypedDict):
+    """A view of a table. ``new`` null: there was no view before."""
+
+    table: str
+    view: str
+    made: bool
+    why: str | None
+    fields: list[ViewFieldJson]
+    new: list[str] | None
+    statement: str
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class View(Shown):
     """A view of a table. ``statement`` creates it; ``select`` is its query.
@@ -47,7 +67,7 @@ class View(Shown):
     why: str = ""
     new: tuple[str, ...] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ViewJson:
         """The form that `--json` prints."""
         return {
             "table": self.table,

@@ -139,7 +139,7 @@ def replayed(replay: Replay) -> Iterator[RenderableType]:
         yield Text.assemble((clean(replay.table), "bold"), "  nothing to replay")
     hints: set[str] = set()
     for result in replay.results:
-        yield from batch(result, "from quarantine", hints_before=hints)
+        yield from batch(result, "from quarantine", hints_before=hints, more_hints="--json")
     if replay.stay:
         stay = (
             "stays in quarantine: it is not a valid record"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 from xml.etree import ElementTree as ET
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn
@@ -17,6 +17,26 @@ from driftline.operations.contract import Break
 from driftline.report.lines import clean, from_folder, short
 
 KINDS = ("new", "widen", "sibling", "map", "rest", "quarantine")
+
+
+class FindingJson(TypedDict):
+    """One thing that a batch would do to a table, or that breaks a contract. ``line`` 0: not known."""
+
+    kind: str
+    path: str
+    text: str
+    why: str
+    sample: str
+    file: str
+    line: int
+
+
+class ContractCheckJson(TypedDict):
+    """Where a table, or data, breaks a contract."""
+
+    table: str
+    ok: bool
+    breaks: list[FindingJson]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +51,17 @@ class Finding:
     file: str = ""
     line: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> FindingJson:
         """The form that `--json` prints."""
-        return asdict(self)
+        return {
+            "kind": self.kind,
+            "path": self.path,
+            "text": self.text,
+            "why": self.why,
+            "sample": self.sample,
+            "file": self.file,
+            "line": self.line,
+        }
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file

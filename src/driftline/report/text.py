@@ -31,6 +31,11 @@ _PROMOTED = "`driftline promote` turns it into columns"
 T = TypeVar("T")
 _OTHER = "none of the records is valid JSON; if the data has another format, pass --format (files) or --value-format (a topic)"
 HINTS, HINT = 10, 500  # printed hints, half as many if there are more; characters of a hint
+MAP_HINTS, NAMED_MAPS = (
+    2,
+    3,
+)  # hints at maps that are printed; of more, one line gives the number and some names
+_MAPS = "maps."  # begins the hint at an object that became a map: the setting that keeps it a struct
 
 
 def batch(
@@ -39,15 +44,24 @@ def batch(
     *,
     near: Path | None = None,
     hints_before: set[str] | None = None,
+    more_hints: str | None = "the result's `hints`",
 ) -> Iterator[RenderableType]:
-    """One batch: counts, plain new columns in one line, each conflict with its cause.
+    """One batch: counts, records and values without a column, then each conflict with its cause, and hints.
 
     ``near``: files below it are named from there; it is the working directory, if not given.
-    ``hints_before``: hints that were given before; those of this batch are added.
+    ``hints_before``: hints that were given before; those of this batch are added. ``more_hints``: where a
+    reader finds those that are not listed; None lists all.
     """
     near = near or Path.cwd()
     yield _heading(result, title)
-    yield from _hints(result.hints, set() if hints_before is None else hints_before)
+    yield from _set_aside(result, near)
+    for name, count in result.dropped_names.items():
+        yield _item("dropped", f"{counted(count, 'value')} with an empty key in {_owner(name)}")
+    nameless = {path: count for path, count in result.rest.items() if "" in field_of(path)}
+    beyond = {path: count for path, count in result.rest.items() if path not in nameless}
+    yield from _rest("held", "new fields go into the rest", result.held, _PROMOTED)
+    yield from _rest("rest", "beyond the table's limits", beyond, _PROMOTED)
+    yield from _rest("rest", "an empty key gets no column", nameless)
     if result.layout:
         yield from _layout(result.layout)
     if added := [c for c in result.changes if _plain(c)]:
@@ -64,16 +78,9 @@ def batch(
         paths = list(map(clean, result.untyped[:LISTED]))
         paths += [f"and {len(result.untyped) - LISTED} more"] * (len(result.untyped) > LISTED)
         yield _item("no column yet", ", ".join(paths), "only null, [] or {} so far")
-    for name, count in result.dropped_names.items():
-        yield _item("dropped", f"{counted(count, 'value')} with an empty key in {_owner(name)}")
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
-    nameless = {path: count for path, count in result.rest.items() if "" in field_of(path)}
-    beyond = {path: count for path, count in result.rest.items() if path not in nameless}
-    yield from _rest("held", "new fields go into the rest", result.held, _PROMOTED)
-    yield from _rest("rest", "beyond the table's limits", beyond, _PROMOTED)
-    yield from _rest("rest", "an empty key gets no column", nameless)
-    yield from _set_aside(result, near)
+    yield from _hints(result.hints, set() if hints_before is None else hints_before, more_hints)
 
 
 def _owner(name: str) -> str:
@@ -91,15 +98,25 @@ def lost(offsets: Iterable[LostOffsets]) -> Iterator[RenderableType]:
         )
 
 
-def _hints(hints: Sequence[str], before: set[str]) -> Iterator[RenderableType]:
-    """Lines to paste, without those that were printed before."""
-    new = [hint for hint in hints if hint not in before]
-    shown = _first(new, HINTS)
+def _hints(hints: Sequence[str], before: set[str], more: str | None) -> Iterator[RenderableType]:
+    """Lines to paste, without those that were printed before; of many about maps their number alone."""
+    new = list(dict.fromkeys(hint for hint in hints if hint not in before))
+    before.update(new)
+    maps = [hint for hint in new if hint.startswith(_MAPS)]
+    if more is None or len(maps) <= MAP_HINTS:
+        maps = []
+    others = [hint for hint in new if hint not in maps]
+    shown = others if more is None else _first(others, HINTS)
     for hint in shown:
         yield _item("hint", sample(hint, HINT), style="cyan")
-    if len(new) > len(shown):
-        yield _item("hint", f"and {len(new) - len(shown)} more: see --json", style="cyan")
-    before.update(new)
+    if len(others) > len(shown):
+        yield _item("hint", f"and {len(others) - len(shown)} more: see {more}", style="cyan")
+    if maps:
+        paths = [sample(hint.removeprefix(_MAPS).partition(" = ")[0], _PATH) for hint in maps[:NAMED_MAPS]]
+        named = ", ".join(paths) + (", …" if len(maps) > len(paths) else "")
+        yield _item(
+            "hint", f"{len(maps)} hints at objects that became maps: {named}; see {more}", style="cyan"
+        )
 
 
 def _layout(layout: Mapping[str, Any]) -> Iterator[RenderableType]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.columns.rest_fields import Fields
-from driftline.core.columns.statistics import SeenIn
+from driftline.core.columns.statistics import SeenIn, SeenInJson
 from driftline.core.planning.rest import is_type_key, rest_column, spelled_field, steps
 from driftline.core.schema.types import Schema
 from driftline.sql.quoting import name
@@ -24,6 +24,15 @@ _AT_ONCE = 10_000  # paths that a task counts before it reports them
 Counts = dict[str, tuple[int, str]]  # by path: how many values, and one of them
 
 
+class WaitingValuesJson(TypedDict):
+    """Values that wait in the rest at one path."""
+
+    path: str
+    values: int
+    sample: str
+    first_seen: SeenInJson | None
+
+
 @dataclass(frozen=True, slots=True)
 class WaitingValues:
     """Values that wait at one ``path``, elements of lists as steps of the name ``element``, keys of maps of
@@ -36,7 +45,7 @@ class WaitingValues:
     sample: str
     first: SeenIn | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> WaitingValuesJson:
         """The form that `--json` prints."""
         first = None if self.first is None else self.first.to_dict()
         return {"path": self.path, "values": self.values, "sample": self.sample, "first_seen": first}

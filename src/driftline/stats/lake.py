@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from driftline.core.columns.statistics import iso
 from driftline.runtime.shown import Shown
-from driftline.stats.model import Event, Stats
+from driftline.stats.model import Event, EventJson, Stats, StatsJson
 
 DAYS = 7  # whose drift is reported
 _DAY = 86_400_000  # milliseconds
@@ -17,6 +16,21 @@ _DAY = 86_400_000  # milliseconds
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
+
+
+class LakeDriftJson(EventJson):
+    """Drift of a table."""
+
+    table: str
+
+
+class LakeStatsJson(TypedDict):
+    """The statistics of a lake: the last drift, then each table."""
+
+    lake: str
+    at: str
+    drift: list[LakeDriftJson]
+    tables: list[StatsJson]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,15 +64,12 @@ class LakeStats(Shown):
         """The tables beside which records wait in quarantine, or values in the rest."""
         return tuple(table for table in self.tables if table.quarantined or table.rest)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> LakeStatsJson:
         """The form that `--json` prints."""
-        drift: Iterator[dict[str, Any]] = (
-            {"table": table.table, **event.to_dict()} for table, event in self.drift
-        )
         return {
             "lake": self.lake,
             "at": iso(self.at),
-            "drift": list(drift),
+            "drift": [{"table": table.table, **event.to_dict()} for table, event in self.drift],
             "tables": [table.to_dict() for table in self.tables],
         }
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from re import match
-from typing import Any
+from typing import TypedDict
 
-from driftline.core.columns.statistics import CommittedBatch, Numbers, SeenIn, iso
+from driftline.core.columns.statistics import (
+    CommittedBatch,
+    CommittedBatchJson,
+    Numbers,
+    SeenIn,
+    SeenInJson,
+    Value,
+    iso,
+)
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Type, children, dotted
 from driftline.runtime.shown import Shown
 from driftline.sql.rest import WaitingValues as Rest
+from driftline.sql.rest import WaitingValuesJson
 
 
 def fits(text: str, pattern: str) -> bool:
@@ -29,6 +38,107 @@ def fits(text: str, pattern: str) -> bool:
     return bool(text) and match(translate(plain), text) is not None
 
 
+class ColumnJson(TypedDict):
+    """A column, at any depth. ``evolved_from``: the field whose values it holds."""
+
+    path: str
+    id: int
+    type: str
+    evolved_from: str | None
+    values: int | None
+    of: int | None
+    at_least: bool
+    density: float | None
+    null_share: float | None
+    distinct: int | None
+    min: Value | None
+    max: Value | None
+    min_cut: bool
+    max_cut: bool
+    sample: str | None
+    first_seen: SeenInJson | None
+    last_seen: SeenInJson | None
+    trend: list[float | None]
+
+
+class TypeShareJson(TypedDict):
+    """The values of a field that came as one type."""
+
+    type: str
+    columns: list[str]
+    records: int | None
+    about: bool
+    at_least: bool
+    share: float | None
+    sample: str | None
+    first_seen: SeenInJson | None
+    rule: str | None
+    seen_in: str | None
+
+
+class DriftedFieldJson(TypedDict):
+    """A field whose values came in several types."""
+
+    field: str
+    types: list[TypeShareJson]
+
+
+class ChangeTextJson(TypedDict):
+    """A change of the schema, in words."""
+
+    text: str
+    action: str
+    path: str
+    field: str | None
+    rule: str | None
+    seen_in: str | None
+    sample: str | None
+
+
+class EventJson(TypedDict):
+    """A new version of the schema."""
+
+    at: str | None
+    schema: int
+    by: str
+    who: str
+    changes: list[ChangeTextJson]
+
+
+class WaitingRecordsJson(TypedDict):
+    """Records in quarantine for one reason."""
+
+    reason: str
+    records: int
+    sample: str
+    seen_in: str
+    last: str
+
+
+class StatsJson(TypedDict):
+    """The statistics of a table."""
+
+    table: str
+    schema: int
+    at: str | None
+    exact: bool
+    records: int | None
+    records_at_most: bool
+    leaf_columns: int
+    files: int | None
+    bytes: int | None
+    deleted_rows: int
+    batches: int
+    recent_batches: list[CommittedBatchJson]
+    drifted: list[DriftedFieldJson]
+    columns: list[ColumnJson]
+    changes: list[EventJson]
+    history_is_whole: bool
+    quarantined: int
+    quarantine: list[WaitingRecordsJson]
+    rest: list[WaitingValuesJson]
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
     """A column, at any depth. ``key``: that of the data whose values it holds, if it evolved from it."""
@@ -44,7 +154,7 @@ class ColumnStatistics:
         """True if other columns are inside."""
         return bool(children(self.type))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ColumnJson:
         """The form that `--json` prints."""
         n = self.numbers
         density = n.density
@@ -95,7 +205,7 @@ class TypeShare:
         """The types as people read them; several if they cannot be told apart."""
         return " or ".join(outline(t) for t in self.types)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> TypeShareJson:
         """The form that `--json` prints."""
         return {
             "type": self.name,
@@ -118,7 +228,7 @@ class DriftedField:
     path: Path
     parts: tuple[TypeShare, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> DriftedFieldJson:
         """The form that `--json` prints."""
         return {"field": dotted(self.path), "types": [part.to_dict() for part in self.parts]}
 
@@ -137,7 +247,7 @@ class ChangeText:
     seen_in: str | None = None
     sample: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ChangeTextJson:
         """The form that `--json` prints."""
         return {
             "text": self.text,
@@ -166,7 +276,7 @@ class Event:
     steps: tuple[ChangeText, ...] = ()
     makes_table: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> EventJson:
         """The form that `--json` prints."""
         return {
             "at": iso(self.at) if self.at is not None else None,
@@ -187,7 +297,7 @@ class WaitingRecords:
     seen_in: str
     last: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> WaitingRecordsJson:
         """The form that `--json` prints."""
         return {
             "reason": self.reason,
@@ -243,7 +353,7 @@ class Stats(Shown):
         drifted = tuple(d for d in self.drifted if any(p in paths for part in d.parts for p in part.columns))
         return replace(self, columns=columns, drifted=drifted)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> StatsJson:
         """The form that `--json` prints."""
         return {
             "table": self.table,

@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import NotRequired, TypedDict
 
 from driftline.runtime.shown import Shown
 
 LISTED = 20
+
+
+class MismatchJson(TypedDict):
+    """A value, or a whole record (``path`` empty), that is not in the table."""
+
+    path: str
+    place: str
+    sample: str
+    why: str
+
+
+class VerdictJson(TypedDict):
+    """The counts of the source's records, and the first missing ones.
+
+    ``extra`` null: not checked. ``deleted``, ``overtaken``: of a table with a key.
+    """
+
+    ok: bool
+    records: int
+    found: int
+    quarantined: int
+    missing: int
+    mismatches: list[MismatchJson]
+    extra: int | None
+    deleted: NotRequired[int | None]
+    overtaken: NotRequired[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +81,19 @@ class Verdict(Shown):
             mismatches = tuple(replace(m, place=m.place.replace(path, name)) for m in mismatches)
         return replace(self, mismatches=mismatches)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> VerdictJson:
         """The form that `--json` prints."""
-        counts = asdict(self)
-        if self.overtaken is None:
-            del counts["deleted"], counts["overtaken"]
-        return {"ok": self.ok, **counts, "mismatches": [asdict(m) for m in self.mismatches]}
+        out: VerdictJson = {
+            "ok": self.ok,
+            "records": self.records,
+            "found": self.found,
+            "quarantined": self.quarantined,
+            "missing": self.missing,
+            "mismatches": [
+                {"path": m.path, "place": m.place, "sample": m.sample, "why": m.why} for m in self.mismatches
+            ],
+            "extra": self.extra,
+        }
+        if self.overtaken is not None:
+            out["deleted"], out["overtaken"] = self.deleted, self.overtaken
+        return out

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from driftline.core.changelog.record import ChangeRecord, Rule
-from driftline.core.changes import ColumnChange, DropColumn, WidenColumn, details, diff
+from driftline.core.changes import ColumnChange, DropColumn, TableChangeJson, WidenColumn, details, diff
 from driftline.core.changes.text import direction
 from driftline.core.schema.definition import PATCH, SOFT, Definition
 from driftline.core.schema.partitioning import PartitionField, SortExpression, SortKey
@@ -49,6 +49,26 @@ class Snapshot:
     schema: int
 
 
+class EntryJson(TypedDict):
+    """One change of a table's definition. ``at`` null: not known."""
+
+    at: str | None
+    by: str
+    batch: str | None
+    records: NotRequired[dict[str, int]]
+    statement: str | None
+    schema_before: int | None
+    schema: int
+    changes: list[TableChangeJson]
+    rules_left_out: int
+    partition_before: list[str] | None
+    partition: list[str]
+    sort_before: list[str] | None
+    sort: list[str]
+    key_before: list[str] | None
+    key: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One change of a table's definition. ``before`` None: the table was created, or its earlier state is
@@ -76,14 +96,13 @@ class Entry:
         path = dotted(getattr(change, "path", ()))
         return next((r for r in self.record.rules if r.path == path), None)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> EntryJson:
         """The entry as `--json` prints it."""
         before, after = self.before, self.after
-        return {
+        out: EntryJson = {
             "at": self.time.isoformat() if self.time else None,
             "by": self.by,
             "batch": self.record.batch or None,
-            **({"records": dict(self.record.counts)} if self.record.counts else {}),
             "statement": self.record.text or None,
             "schema_before": before.definition.schema.id if before else None,
             "schema": after.definition.schema.id,
@@ -96,15 +115,18 @@ class Entry:
             "key_before": key_text(before) if before else None,
             "key": key_text(after),
         }
+        if self.record.counts:
+            out["records"] = dict(self.record.counts)
+        return out
 
-    def _change(self, change: ColumnChange) -> dict[str, Any]:
+    def _change(self, change: ColumnChange) -> TableChangeJson:
         out = details(change)
         if self.before and isinstance(change, DropColumn | WidenColumn):
             was = self.before.definition.schema.find(change.path)
             out["from"] = type_name(was.type) if was else None
         rule = self.rule_of(change)
         if rule is not None:
-            out |= {"rule": rule.rule, "field": rule.field or rule.path, "seen_in": rule.place}
+            out["rule"], out["field"], out["seen_in"] = rule.rule, rule.field or rule.path, rule.place
         return out
 
 

@@ -6,7 +6,7 @@ from driftline.core.changes.apply import apply, fresh
 from driftline.core.changes.diff import diff, stages
 from driftline.core.changes.evolve import Refused, evolve, evolved
 from driftline.core.changes.require import NullCount, NullsOf
-from driftline.core.changes.text import details, in_words, reportable, to_dict
+from driftline.core.changes.text import ChangeJson, TableChangeJson, details, in_words, reportable, to_dict
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,
@@ -44,6 +44,7 @@ __all__ = [
     "AddColumn",
     "AddPartitionField",
     "Change",
+    "ChangeJson",
     "ColumnChange",
     "DropColumn",
     "DropIdentifiers",
@@ -71,6 +72,7 @@ __all__ = [
     "SetSortOrder",
     "SortTerm",
     "TableChange",
+    "TableChangeJson",
     "Term",
     "UnsetProperties",
     "WidenColumn",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from driftline.core.changes.defaults import shown
 from driftline.core.changes.values import (
@@ -42,7 +42,47 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Field, Path, dotted
 
 
-def to_dict(change: Change) -> dict[str, Any]:
+class ChangeJson(TypedDict):
+    """A change of the schema that a batch made."""
+
+    action: str
+    path: str
+    field: str
+    type: str
+    rule: str
+    why: str
+    sample: str
+    seen_in: str
+
+
+_Was = TypedDict("_Was", {"from": NotRequired[str | None]})
+
+
+class ChangeDetails(_Was, total=False):
+    """The details of a change, by its action; and the rule by which a batch made it."""
+
+    path: str
+    type: str
+    default: Any
+    to: str
+    after: str | None
+    comment: str | None
+    paths: list[str]
+    by: list[str]
+    keys: list[str]
+    text: str
+    rule: str
+    field: str
+    seen_in: str
+
+
+class TableChangeJson(ChangeDetails):
+    """A change of a table's definition."""
+
+    action: str
+
+
+def to_dict(change: Change) -> ChangeJson:
     """The change as `ingest --json` prints it."""
     reason = change.reason
     return {
@@ -157,17 +197,19 @@ def _properties_in_words(change: TableChange) -> str:
             raise AssertionError(change)
 
 
-def details(change: TableChange) -> dict[str, Any]:
+def details(change: TableChange) -> TableChangeJson:
     """The change as `history --json` prints it."""
     path = getattr(change, "path", None)
-    location = {} if path is None else {"path": dotted(path)}
+    location: ChangeDetails = {} if path is None else {"path": dotted(path)}
     return {"action": change.action, **location, **_details(change)}
 
 
-def _details(change: TableChange) -> dict[str, Any]:
+def _details(change: TableChange) -> ChangeDetails:
     match change:
         case AddColumn(_, column):
-            default = {} if column.initial_default is None else {"default": column.initial_default}
+            default: ChangeDetails = (
+                {} if column.initial_default is None else {"default": column.initial_default}
+            )
             return {"type": type_name(column.type), **default}
         case WidenColumn(type=type_) | RewriteColumn(type=type_):
             return {"type": type_name(type_)}
@@ -185,7 +227,7 @@ def _details(change: TableChange) -> dict[str, Any]:
             return _layout_details(change)
 
 
-def _layout_details(change: TableChange) -> dict[str, Any]:
+def _layout_details(change: TableChange) -> ChangeDetails:
     match change:
         case SetPartitioning(terms):
             return {"by": [*map(_term, terms)]}

@@ -9,12 +9,27 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from driftline.core.schema.types import Primitive
 
 Value: TypeAlias = bool | int | float | str
 TREND = 12  # of the last batches
+
+
+class CommittedBatchJson(TypedDict):
+    """A commit that added records. ``batch`` null: another writer made it."""
+
+    at: str
+    batch: str | None
+    records: int
+
+
+class SeenInJson(TypedDict):
+    """The batch in which a column first or last had a value, and its commit time."""
+
+    at: str
+    batch: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +40,7 @@ class CommittedBatch:
     id: str | None
     records: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> CommittedBatchJson:
         """The batch as `--json` prints it."""
         return {"at": iso(self.at), "batch": self.id, "records": self.records}
 
@@ -37,7 +52,7 @@ class SeenIn:
     at: int
     batch: str | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> SeenInJson:
         """The batch and time as `--json` prints them."""
         return {"at": iso(self.at), "batch": self.batch}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from driftline.core.schema.types import (
     Expression,
@@ -18,6 +18,54 @@ from driftline.core.schema.types import (
     decimal,
     fixed,
 )
+
+_ListParts = TypedDict(
+    "_ListParts",
+    {"element-id": int, "element": "str | NestedTypeJson", "element-required": bool},
+    total=False,
+)
+_MapParts = TypedDict(
+    "_MapParts",
+    {
+        "key-id": int,
+        "key": "str | NestedTypeJson",
+        "value-id": int,
+        "value": "str | NestedTypeJson",
+        "value-required": bool,
+    },
+    total=False,
+)
+_FieldParts = TypedDict(
+    "_FieldParts",
+    {"initial-default": Any, "write-default": Any, "write-default-expression": str},
+    total=False,
+)
+_SchemaParts = TypedDict("_SchemaParts", {"schema-id": int, "identifier-field-ids": NotRequired[list[int]]})
+
+
+class NestedTypeJson(_ListParts, _MapParts):
+    """A struct with its fields, a list with its element, or a map with its key and value."""
+
+    type: Literal["struct", "list", "map"]
+    fields: NotRequired[list[FieldJson]]
+
+
+class FieldJson(_FieldParts):
+    """A column, at any depth."""
+
+    id: int
+    name: str
+    required: bool
+    type: str | NestedTypeJson
+    doc: NotRequired[str]
+
+
+class SchemaJson(_SchemaParts):
+    """A schema in the form of Iceberg's table metadata."""
+
+    type: Literal["struct"]
+    fields: list[FieldJson]
+
 
 _SPELLED = {"timestamp": "timestamptz", "timestamp_ntz": "timestamp"}
 _READ = {spelled: name for name, spelled in _SPELLED.items()}
@@ -77,18 +125,18 @@ def outline(type_: Type) -> str:
             return type_name(type_)
 
 
-def to_json(schema: Schema) -> dict[str, Any]:
+def to_json(schema: Schema) -> SchemaJson:
     """The schema in the form of Iceberg's table metadata."""
-    out = {"type": "struct", "schema-id": schema.id, "fields": _fields(schema.struct)}
+    out: SchemaJson = {"type": "struct", "schema-id": schema.id, "fields": _fields(schema.struct)}
     if schema.identifiers:
         out["identifier-field-ids"] = sorted(schema.identifiers)
     return out
 
 
-def _fields(struct: Struct) -> list[dict[str, Any]]:
+def _fields(struct: Struct) -> list[FieldJson]:
     out = []
     for f in struct.fields:
-        entry = {"id": f.id, "name": f.name, "required": f.required, "type": _type(f.type)}
+        entry: FieldJson = {"id": f.id, "name": f.name, "required": f.required, "type": _type(f.type)}
         if f.doc is not None:
             entry["doc"] = f.doc
         if f.initial_default is not None:
@@ -101,7 +149,7 @@ def _fields(struct: Struct) -> list[dict[str, Any]]:
     return out
 
 
-def _type(type_: Type) -> Any:
+def _type(type_: Type) -> str | NestedTypeJson:
     match type_:
         case Primitive():
             return type_name(type_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 from driftline.core.changelog import record
 from driftline.core.changes import (
@@ -14,6 +14,7 @@ from driftline.core.changes import (
     Refused,
     RenameColumn,
     TableChange,
+    TableChangeJson,
     details,
     diff,
     evolved,
@@ -96,6 +97,16 @@ def _path_of(schema: Schema, column: int) -> Path:
     return next((path for path, f in schema.walk() if f.id == column), ())
 
 
+class AlteredJson(TypedDict):
+    """The outcome of an alteration."""
+
+    table: str
+    changes: list[TableChangeJson]
+    notes: list[str]
+    schema: int | None
+    format_version: int | None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Altered(Shown):
     """The outcome of an alteration.
@@ -110,7 +121,7 @@ class Altered(Shown):
     schema: int | None = None
     format_version: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> AlteredJson:
         """The form that `--json` prints."""
         return {
             "table": self.table,
