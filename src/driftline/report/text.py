@@ -31,10 +31,7 @@ _PROMOTED = "`driftline promote` turns it into columns"
 T = TypeVar("T")
 _OTHER = "none of the records is valid JSON; if the data has another format, pass --format (files) or --value-format (a topic)"
 HINTS, HINT = 10, 500  # printed hints, half as many if there are more; characters of a hint
-MAP_HINTS, NAMED_MAPS = (
-    2,
-    3,
-)  # hints at maps that are printed; of more, one line gives the number and some names
+MAP_HINTS, NAMED_MAPS = 2, 3  # hints at maps that are printed; of more, the names in the line that counts them
 _MAPS = "maps."  # begins the hint at an object that became a map: the setting that keeps it a struct
 
 
