@@ -31,7 +31,8 @@ _PROMOTED = "`driftline promote` turns it into columns"
 T = TypeVar("T")
 _OTHER = "none of the records is valid JSON; if the data has another format, pass --format (files) or --value-format (a topic)"
 HINTS, HINT = 10, 500  # printed hints, half as many if there are more; characters of a hint
-MAP_HINTS, NAMED_MAPS = 2, 3  # hints at maps that are printed; of more, the names in the line that counts them
+MAP_HINTS = 2  # printed hints at maps; if there are more, one line counts them
+NAMED_MAPS = 3  # names in that line
 _MAPS = "maps."  # begins the hint at an object that became a map: the setting that keeps it a struct
 
 
