@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help demo clean lock
-.PHONY: quick ready test test-all lint check fuzz faults house
+.PHONY: quick ready test test-all test-spark lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-growth bench-startup bench-upkeep
@@ -36,6 +36,12 @@ ready: $(INSTALLED)
 
 test-all: test ## these, and those on a real cluster, in a process of their own
 	@$(PY) -m pytest tests/cluster
+
+# An environment with that Spark alone, in front of the libraries of .venv.
+SPARK ?= 3.5.8
+OTHER := .venv/spark-$(SPARK)
+test-spark: $(OTHER)/installed ## tests of lakes on another Spark (SPARK=4.0.1; ARGS="tests/lake/test_csv.py" for some)
+	@$(OTHER)/bin/python -m pytest -W "ignore:distutils Version classes:DeprecationWarning" $(or $(ARGS),tests/lake)
 
 fuzz: $(INSTALLED) ## the core's properties over other random data each time
 	@DRIFTLINE_FUZZ=1 $(PY) -m pytest tests/core $(ARGS)
@@ -126,6 +132,14 @@ $(INSTALLED): requirements/dev.txt pyproject.toml
 	@echo "Installing into .venv (some minutes the first time)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(OTHER)/installed: requirements/spark-$(SPARK).txt $(INSTALLED)
+	@test -x $(OTHER)/bin/python || $(PY) -m venv $(OTHER)
+	@echo "Installing Spark $(SPARK) into $(OTHER)"
+	@$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+	@$(PY) -c 'import sysconfig; place = sysconfig.get_path("purelib"); print(f"import site; site.addsitedir({place!r})")' \
+		> $$($(OTHER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/libraries.pth
 	@touch $@
 
 $(BENCH): bench/requirements.txt

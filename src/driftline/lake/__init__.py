@@ -21,6 +21,7 @@ from driftline.runtime.connect import must_be_classic
 from driftline.runtime.read_only import must_read
 from driftline.runtime.session import in_store, open_session, stop_session
 from driftline.runtime.shown import Shown, shows
+from driftline.runtime.spark_version import release_of
 from driftline.runtime.stores import is_stored
 from driftline.sources.spool import leftovers
 from driftline.stats.lake import LakeStats
@@ -87,9 +88,10 @@ class Lake(Shown):
     def attach(cls, spark: SparkSession, catalog: str = "spark_catalog") -> Lake:
         """Use a Spark session of your own, with an Iceberg catalog of this name.
 
-        Raises UsageError for Spark Connect.
+        Raises UsageError for Spark Connect, SetupError for a version of Spark that driftline does not know.
         """
         must_be_classic(spark)
+        release_of(spark.version)
         return cls(spark, catalog)
 
     def close(self) -> None:

@@ -10,13 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from driftline.errors import SetupError
+from driftline.runtime.spark_version import installed_release
 
-# The one place of the versions of Java libraries.
-PACKAGES = (
-    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-    "org.apache.spark:spark-avro_2.13:4.1.1",  # the last one published; it runs on 4.1.3
-    "org.xerial:sqlite-jdbc:3.50.3.0",
-)
+_RELEASE = installed_release()
+PACKAGES = _RELEASE.packages
 _SPARKS_OWN = (
     "org.apache.hadoop:*",
     "org.slf4j:*",
@@ -24,22 +21,20 @@ _SPARKS_OWN = (
     "org.xerial.snappy:*",
     "com.google.code.findbugs:*",
 )
-_KAFKA_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
-# What Spark's resolver is asked for, one after the other, and what it is to leave out each time. The
-# connector's provider of tokens is published up to 4.0.0 only; the connector works with that one.
+# What Spark's resolver is asked for, one after the other, and what it is to leave out each time.
 RESOLVED: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (PACKAGES, ()),
-    (("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",), (*_SPARKS_OWN, _KAFKA_TOKENS)),
-    ((f"{_KAFKA_TOKENS}:4.0.0",), (*_SPARKS_OWN, "org.apache.kafka:*")),
+    ((_RELEASE.kafka,), (*_SPARKS_OWN, _RELEASE.kafka_tokens.rpartition(":")[0])),
+    ((_RELEASE.kafka_tokens,), (*_SPARKS_OWN, "org.apache.kafka:*")),
 )
 _MEGABYTES, _OF_BUNDLE = 70, 60  # of a download, about
 
 # What Iceberg needs beside, of each kind of store: the signs by which a catalog's properties tell of it. What
 # begins a property's name, what begins a value, and what a class is named by.
 BUNDLES = {
-    "s3": "org.apache.iceberg:iceberg-aws-bundle:1.12.0",
-    "gs": "org.apache.iceberg:iceberg-gcp-bundle:1.12.0",
-    "abfss": "org.apache.iceberg:iceberg-azure-bundle:1.12.0",
+    "s3": f"org.apache.iceberg:iceberg-aws-bundle:{_RELEASE.iceberg}",
+    "gs": f"org.apache.iceberg:iceberg-gcp-bundle:{_RELEASE.iceberg}",
+    "abfss": f"org.apache.iceberg:iceberg-azure-bundle:{_RELEASE.iceberg}",
 }
 _SIGNS = {
     "s3": (("s3.", "client.", "glue."), ("s3:", "s3a:", "glue"), ".aws."),
@@ -51,8 +46,8 @@ _SIGNS = {
 def bundles(properties: Mapping[str, str]) -> tuple[str, ...]:
     """The packages for the stores that a catalog's properties mention.
 
-    >>> bundles({"type": "rest", "warehouse": "s3://bucket/lake"})
-    ('org.apache.iceberg:iceberg-aws-bundle:1.12.0',)
+    >>> bundles({"type": "rest", "warehouse": "s3://bucket/lake"})[0].rpartition(":")[0]
+    'org.apache.iceberg:iceberg-aws-bundle'
     """
 
     def named(names: tuple[str, ...], values: tuple[str, ...], class_: str) -> bool:

@@ -16,11 +16,11 @@ from driftline.runtime import class_data, file_io, stores
 from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import Java, find_java, launcher_home
 from driftline.runtime.spark_conf import activate
+from driftline.runtime.spark_version import quiet_errors, release_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPARK = "4.1"
 OURS = "spark.driftline.embedded"  # marks a session that has our jars
 CATALOG_KEYS = ("spark.sql.catalog.", "spark.sql.defaultCatalog")
 MEMORY_GIB = 4
@@ -222,13 +222,12 @@ def default_memory() -> str:
 
 
 def pyspark_version() -> str:
-    """The version of the installed pyspark. Raises SetupError without one, or if the jars do not fit it."""
+    """The version of the installed pyspark. Raises SetupError without one or for an unknown one."""
     try:
         installed = version("pyspark")
     except PackageNotFoundError as error:
         raise SetupError("Spark is not installed.", "pip install 'driftline[local]'") from error
-    if not installed.startswith(f"{SPARK}."):
-        raise SetupError(f"pyspark {installed} is installed, not {SPARK}.", "pip install 'driftline[local]'")
+    release_of(installed)
     return installed
 
 
@@ -239,11 +238,9 @@ def prepare_environment() -> Java:
     """
     pyspark_version()
     import pyspark
-    from pyspark.logger import PySparkLogger
 
-    if not os.environ.get("DRIFTLINE_DEBUG"):  # pyspark would print each error as JSON, besides raising it
-        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-            PySparkLogger.getLogger(name).setLevel("CRITICAL")
+    if not os.environ.get("DRIFTLINE_DEBUG"):
+        quiet_errors()
         # So would py4j, of a Java that has ended.
         logging.getLogger("py4j").setLevel("CRITICAL")
         logging.getLogger().addFilter(_not_py4j)

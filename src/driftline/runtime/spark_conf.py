@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from driftline.runtime.spark_version import set_active
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -20,7 +22,6 @@ PLAIN = {
     "spark.sql.parser.escapedStringLiterals": "false",
 }
 CASE = "spark.sql.caseSensitive"
-_SESSION = "org.apache.spark.sql.classic.SparkSession"
 # In files, keys that differ only in case are two keys, and of duplicate keys the last counts.
 FILES = {
     **PLAIN,
@@ -69,11 +70,7 @@ def activate(spark: SparkSession) -> None:
 
     Without one, Spark parses SQL and plans by its defaults, whatever is set in the session.
     """
-    from py4j.java_gateway import JavaClass  # late: many commands need no Spark
-
-    jvm: Any = spark._jvm
-    session: Any = spark._jsparkSession
-    JavaClass(_SESSION, jvm._gateway_client).setActiveSession(session)
+    set_active(spark)
 
 
 def literally(path: str) -> str:

@@ -163,7 +163,7 @@ def _plain(type_: DataType, any_text: bool) -> Plain | None:
             return bytes
         case T.FloatType():
             return Single
-        case T.VariantType():
+        case _ if type_.typeName() == "variant":  # a type that Spark 3.5 lacks
             return _variant
         case _:
             return None

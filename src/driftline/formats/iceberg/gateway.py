@@ -13,6 +13,7 @@ from driftline.core.schema.types import Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict
 from driftline.runtime.failure import ASK_DOCTOR, is_away
+from driftline.runtime.spark_version import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,8 +62,7 @@ def _mapper(jvm: Any) -> Any:
 
 def session_conf(spark: SparkSession) -> dict[str, str]:
     """All settings of a session, in one call: ``spark.conf.getAll`` takes four for each."""
-    session: Any = spark._jsparkSession
-    return text_map(spark._jvm, session.conf().getAllAsJava())
+    return text_map(spark._jvm, settings_of(spark))
 
 
 def strings(spark: SparkSession, parts: list[str]) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from driftline.formats.iceberg.gateway import items, java_type
+from driftline.runtime.spark_version import rewritten_table, rows_of, spark_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +31,9 @@ class SparkWriter:
 
     def append(self, table: Any, frame: DataFrame, summary: Mapping[str, str]) -> None:
         """Append the rows."""
-        self._run(self._of("SparkTable")(table), frame, summary, self._java(f"{_PLANS}AppendData").byName)
+        options = {f"snapshot-property.{key}": value for key, value in summary.items()}
+        append = self._java(f"{_PLANS}AppendData").byName
+        self._run(spark_table(self.spark, table), frame, options, append)
 
     def files_with_ids(self, table: Any, frame: DataFrame) -> list[Any]:
         """The rows as files that are to be committed. The frame has ids, which no other writer takes
@@ -40,24 +43,19 @@ class SparkWriter:
         coordinator = self._java("org.apache.iceberg.spark.FileRewriteCoordinator").get()
         try:
             append = self._java(f"{_PLANS}AppendData").byName
-            self._run(self._of("SparkRewriteTable")(table, group), frame, {}, append)
+            target, options = rewritten_table(self.spark, table, group)
+            self._run(target, frame, options, append)
             return items(coordinator.fetchNewFiles(table, group))
         finally:
             coordinator.clearRewrite(table, group)
 
-    def _run(self, target: Any, frame: DataFrame, summary: Mapping[str, str], command: _Command) -> None:
+    def _run(self, target: Any, frame: DataFrame, options: Mapping[str, str], command: _Command) -> None:
         relation = self._java("org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
         option = self._java("scala.Option")
         into = relation.create(target, option.apply(self.catalog), option.empty())
-        options = self._java("org.apache.spark.api.python.PythonUtils").toScalaMap(
-            {f"snapshot-property.{key}": value for key, value in summary.items()}
-        )
+        scala = self._java("org.apache.spark.api.python.PythonUtils").toScalaMap(dict(options))
         jdf: Any = frame._jdf
-        plan = command(into, jdf.logicalPlan(), options)
-        self._java("org.apache.spark.sql.classic.Dataset").ofRows(jdf.sparkSession(), plan)
-
-    def _of(self, name: str) -> Any:
-        return self._java(f"org.apache.iceberg.spark.source.{name}")
+        rows_of(self.spark, jdf.sparkSession(), command(into, jdf.logicalPlan(), scala))
 
     def _java(self, name: str) -> Any:
         return java_type(self.spark._jvm, name)

@@ -10,6 +10,7 @@ from driftline.core.schema.schema_json import to_json, type_name
 from driftline.core.schema.types import VARIANT, List, Map, Primitive, Schema, Struct, Type, dotted
 from driftline.errors import DataError
 from driftline.formats.iceberg.gateway import items, java_type
+from driftline.runtime.spark_version import rows_of, spark_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,13 +128,10 @@ def frame_of(spark: SparkSession, java: Any) -> DataFrame:
 
     jvm: Any = spark._jvm
     none = jvm.scala.Option.empty()
-    target = java_type(jvm, "org.apache.iceberg.spark.source.SparkTable")(java)
     relation = java_type(jvm, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation").create(
-        target, none, none
+        spark_table(spark, java), none, none
     )
-    session: Any = spark._jsparkSession
-    rows = java_type(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(session, relation)
-    return DataFrame(rows, spark)
+    return DataFrame(rows_of(spark, spark._jsparkSession, relation), spark)
 
 
 def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata: str = "") -> DataFrame:

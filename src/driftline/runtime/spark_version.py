@@ -1,0 +1,158 @@
+"""Spark's versions: which are known, the Java libraries of each, and the differences between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from driftline.errors import SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+_CLASSIC = "org.apache.spark.sql.classic"  # where Spark 4 has what is no client's of Spark Connect
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A version of Spark, such as 4.1, with the Java libraries built for it.
+
+    ``packages``: Iceberg's and those that it needs; ``kafka``: Spark's connector, and ``kafka_tokens`` what
+    it needs; ``iceberg``: the version of Iceberg, which its bundles for stores have too; ``classes``: the
+    Java package of sessions and datasets; ``rewrites``: Iceberg has a table of its own for rewritten rows.
+    """
+
+    spark: str
+    packages: tuple[str, ...]
+    kafka: str
+    kafka_tokens: str
+    iceberg: str
+    classes: str = _CLASSIC
+    rewrites: bool = False
+
+
+_SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
+_KAFKA = "org.apache.spark:spark-sql-kafka-0-10"
+_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10"
+
+# The one place of the versions of Java libraries. The last one is that of `pip install driftline[local]`.
+RELEASES = (
+    Release(
+        "3.5",
+        (
+            "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
+            "org.apache.spark:spark-avro_2.12:3.5.7",  # 3.5.8 is not published; it runs on that
+            _SQLITE,
+        ),
+        f"{_KAFKA}_2.12:3.5.7",
+        f"{_TOKENS}_2.12:3.5.7",
+        iceberg="1.12.0",
+        classes="org.apache.spark.sql",
+    ),
+    Release(
+        "4.0",
+        (
+            "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",  # the last one for Spark 4.0
+            "org.apache.spark:spark-avro_2.13:4.0.1",
+            _SQLITE,
+        ),
+        f"{_KAFKA}_2.13:4.0.0",
+        f"{_TOKENS}_2.13:4.0.0",
+        iceberg="1.11.0",
+    ),
+    Release(
+        "4.1",
+        (
+            "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+            "org.apache.spark:spark-avro_2.13:4.1.1",  # the last one published; it runs on 4.1.3
+            _SQLITE,
+        ),
+        f"{_KAFKA}_2.13:4.1.3",
+        # Published up to 4.0.0 only; the connector works with that one.
+        f"{_TOKENS}_2.13:4.0.0",
+        iceberg="1.12.0",
+        rewrites=True,
+    ),
+)
+NEWEST = RELEASES[-1]
+_KNOWN = ", ".join(release.spark for release in RELEASES[:-1]) + f" and {NEWEST.spark}"
+
+
+def release_of(spark_version: str) -> Release:
+    """The release that a version of Spark belongs to. Raises SetupError for an unknown one.
+
+    >>> release_of("3.5.8").iceberg
+    '1.12.0'
+    """
+    for release in RELEASES:
+        if spark_version.startswith(f"{release.spark}."):
+            return release
+    raise SetupError(
+        f"Spark {spark_version} is not supported: driftline runs on Spark {_KNOWN}",
+        hint="pip install 'driftline[local]'",
+    )
+
+
+def installed_release() -> Release:
+    """The release of the installed pyspark; the newest one without pyspark, or with an unknown one."""
+    try:
+        return release_of(version("pyspark"))
+    except (PackageNotFoundError, SetupError):
+        return NEWEST
+
+
+def quiet_errors() -> None:
+    """Keep pyspark from printing each error as JSON, besides raising it. Spark 3.5 prints none."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:
+        return
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel("CRITICAL")
+
+
+def set_active(spark: SparkSession) -> None:
+    """Make the session this thread's active one."""
+    from py4j.java_gateway import JavaClass  # late: many commands need no Spark
+
+    jvm: Any = spark._jvm
+    session = f"{release_of(spark.version).classes}.SparkSession"
+    JavaClass(session, jvm._gateway_client).setActiveSession(spark._jsparkSession)
+
+
+def rows_of(spark: SparkSession, session: Any, plan: Any) -> Any:
+    """The Java dataset of a logical plan in a Java session; a plan that writes has been run then."""
+    from py4j.java_gateway import JavaClass
+
+    jvm: Any = spark._jvm
+    dataset = f"{release_of(spark.version).classes}.Dataset"
+    return JavaClass(dataset, jvm._gateway_client).ofRows(session, plan)
+
+
+def settings_of(spark: SparkSession) -> Any:
+    """All settings of a session, as a Java map."""
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    return jvm.scala.collection.JavaConverters.mapAsJavaMap(session.conf().getAll())
+
+
+def spark_table(spark: SparkSession, table: Any) -> Any:
+    """Iceberg's Java table as Spark reads and writes it."""
+    jvm: Any = spark._jvm
+    kind = jvm.org.apache.iceberg.spark.source.SparkTable
+    return kind(table) if release_of(spark.version).rewrites else kind(table, False)
+
+
+def rewritten_table(spark: SparkSession, table: Any, group: str) -> tuple[Any, Mapping[str, str]]:
+    """The Java table as one that takes rows with their ids, as a ``group`` of rewritten files; and the
+    options to write with.
+    """
+    jvm: Any = spark._jvm
+    source = jvm.org.apache.iceberg.spark.source
+    if release_of(spark.version).rewrites:
+        return source.SparkRewriteTable(table, group), {}
+    no_snapshot = None
+    return source.SparkTable(table, no_snapshot, False, True), {"rewritten-file-scan-task-set-id": group}

@@ -1,0 +1,34 @@
+"""Versions of Spark: the known ones, each with the libraries built for it."""
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline.errors import SetupError
+from driftline.lake import Lake
+from driftline.runtime.spark_version import RELEASES, release_of
+
+SCALA = {"3.5": "2.12", "4.0": "2.13", "4.1": "2.13"}
+
+
+def test_versions_are_known_by_their_first_two_numbers() -> None:
+    known = {"3.5.0": "3.5", "3.5.8": "3.5", "3.5.6-amzn-0": "3.5", "4.0.1": "4.0", "4.1.3": "4.1"}
+    assert {version: release_of(version).spark for version in known} == known
+
+
+@pytest.mark.parametrize("version", ["3.4.4", "3.50.0", "4.2.0", "5.0.0", ""])
+def test_attaching_to_another_version_is_refused_before_anything_runs(version: str) -> None:
+    session = cast("SparkSession", SimpleNamespace(version=version))
+    with pytest.raises(SetupError, match=rf"^Spark {version} is not supported: .* 3\.5, 4\.0 and 4\.1"):
+        Lake.attach(session)
+
+
+def test_libraries_are_those_for_the_version_and_its_scala() -> None:
+    assert {release.spark for release in RELEASES} == SCALA.keys()
+    for release in RELEASES:
+        scala = SCALA[release.spark]
+        iceberg, avro, _ = release.packages
+        assert iceberg.endswith(f"iceberg-spark-runtime-{release.spark}_{scala}:{release.iceberg}")
+        assert all(f"_{scala}:" in package for package in (avro, release.kafka, release.kafka_tokens))
