@@ -60,8 +60,11 @@ def iceberg(spark: SparkSession) -> Lake:
     return Lake.attach(spark, catalog="lake")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def ducklake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake of the test's own: DuckDB reads all of a catalog each time it opens the file, so in one for all
+    tests each would pay for the tables of those before it.
+    """
     return ducklake_at(spark, CatalogDatabase.of("duckdb", tmp_path_factory.mktemp("ducklake")))
 
 
