@@ -1,8 +1,11 @@
 """One Spark session for the whole run, on a lake in a temporary folder."""
 
 import itertools
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from pyspark.sql import SparkSession
@@ -60,8 +63,11 @@ def iceberg(spark: SparkSession) -> Lake:
     return Lake.attach(spark, catalog="lake")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def ducklake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake of the test's own: DuckDB reads all of a catalog each time it opens the file, so in one for all
+    tests each would pay for the tables of those before it.
+    """
     return ducklake_at(spark, CatalogDatabase.of("duckdb", tmp_path_factory.mktemp("ducklake")))
 
 
@@ -81,9 +87,20 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def table_name() -> str:
-    """A name that no other test uses."""
-    return f"t.t{next(_COUNT)}"
+def table_name(folder: Path) -> Iterator[str]:
+    """A name that no other test uses; its tables go with the test, as `clean` reads all that there are."""
+    name = f"t{next(_COUNT)}"
+    yield f"t.{name}"
+    catalog = folder / "catalog.db"
+    if not catalog.is_file():  # a test of another catalog's
+        return
+    with closing(sqlite3.connect(catalog, timeout=60)) as database, database:
+        database.execute(
+            "DELETE FROM iceberg_tables WHERE table_namespace = 't' AND (table_name = ? OR table_name GLOB ?)",
+            (name, f"{name}__*"),
+        )
+    for gone in (folder / "t" / name, *(folder / "t").glob(f"{name}__*")):
+        rmtree(gone, ignore_errors=True)
 
 
 _COUNT = itertools.count()
