@@ -23,6 +23,7 @@ from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import RowKey, parse_condition, parse_size, parse_span
+from driftline.core.planning.source_column import parse_metadata
 from driftline.core.schema.definition import HARD, PATCH, REPLACE, SOFT
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
@@ -79,6 +80,7 @@ SETTINGS: Mapping[str, Setting] = {
     "skip_lines": Setting("The number of lines to skip at the start of CSV.", int, "0"),
     "comment": Setting("Lines of CSV that begin with this character are skipped."),
     "records": Setting("In JSON files: the path of the list that has the records, such as `items` or `data.rows`."),
+    "metadata": Setting("What the column `_source` has of each row: `batch`, `time`, or both: `batch,time`. Off if not set."),
     "hive": Setting("Whether parts of paths such as `day=2026-01-01/` become columns.", ("auto", "off"), "auto"),
     "key": Setting("The fields by which rows are known: `id`, `region, id`, or `_key` in a topic. A record then writes, or replaces, its row."),
     "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
@@ -187,6 +189,8 @@ def _checked(key: str, value: str) -> str:
             parse_paths(value)
         if name == "records":
             parse_path(value)
+        if name == "metadata":
+            parse_metadata(value)
         if name == "delete_when":
             parse_condition(value)
         if name == "delete_memory":
@@ -254,6 +258,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
         records=parse_path(value("records")) if value("records") else (),
         csv=_dialect(properties),
         row_key=row_key,
+        metadata=parse_metadata(value("metadata")) if value("metadata") else (),
     )
     _check_roles(settings)
     return settings

@@ -14,6 +14,7 @@ from driftline.cli.options import (
     FormatOption,
     Into,
     Json,
+    MetadataOption,
     MetricsFile,
     OnChange,
     Output,
@@ -53,6 +54,7 @@ def ingest(
     format: FormatOption = None,  # noqa: A002
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")] = False,
     options: TableOptions,
+    metadata: MetadataOption = None,
     strings: Strings = False,
     again: Annotated[
         bool, typer.Option("--again", help="Ingest files again that the table already has.")
@@ -63,7 +65,7 @@ def ingest(
     metrics_file: MetricsFile = None,
 ) -> None:
     """Ingest files into a table as one batch."""
-    settings = options.settings(context.obj, into)
+    settings = options.settings(context.obj, into, metadata)
     counted = None if dry_run else metrics(into, file=metrics_file)
     results = _results(
         context.obj, sources, into, format, settings,
@@ -81,6 +83,7 @@ def plan(
     batch_per_file: PerFile = False,
     format: FormatOption = None,  # noqa: A002
     options: TableOptions,
+    metadata: MetadataOption = None,
     strings: Strings = False,
     fail_on: Annotated[
         list[ChangeKind] | None,
@@ -103,7 +106,7 @@ def plan(
     """
     from driftline.report.findings import findings
 
-    settings = options.settings(context.obj, into)
+    settings = options.settings(context.obj, into, metadata)
     results = list(
         _results(
             context.obj, sources, into, format, settings,

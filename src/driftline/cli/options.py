@@ -330,6 +330,15 @@ Records = Annotated[
         show_default=False,
     ),
 ]
+MetadataOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata",
+        metavar="NAMES",
+        help="Add where each row came from as column _source: batch, time, or both: batch,time.",
+        show_default=False,
+    ),
+]
 Strings = Annotated[bool, typer.Option("--strings", help="Ingest all CSV cells as text.")]
 AllHints = Annotated[
     bool, typer.Option("--hints", help="Print every hint; without it, many of them are one line.")
@@ -366,8 +375,11 @@ class TableOptions:
     skip_lines: SkipLines = None
     comment: Comment = None
 
-    def settings(self, scope: Invocation, table: str) -> dict[str, str]:
-        """The table's settings: flags take precedence over the file. Raises UsageError for an invalid one."""
+    def settings(self, scope: Invocation, table: str, metadata: str | None = None) -> dict[str, str]:
+        """The table's settings: flags take precedence over the file. Raises UsageError for an invalid one.
+
+        ``metadata``: the flag of that name, which means another thing to a capture.
+        """
         flags = pairs(self.set_, "--set", "key=value")
         flags |= {f"hints.{path}": type_ for path, type_ in pairs(self.hint, "--hint", "path=type").items()}
         flags |= {f"exclude.{path}": "true" for path in self.exclude or ()}
@@ -375,6 +387,7 @@ class TableOptions:
             f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("set_", "hint", "exclude")
         }
         flags |= {name: str(value) for name, value in by_name.items() if value is not None}
+        flags |= {} if metadata is None else {"metadata": metadata}
         as_properties(flags)  # report what is wrong with them before Spark starts
         return {**scope.config.tables.get(table, {}), **flags}
 

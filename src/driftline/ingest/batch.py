@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from driftline.core.changelog.token import Token
 from driftline.core.changes.refit import refits
@@ -14,12 +15,13 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.row_key import check_kept
 from driftline.core.schema.definition import WITH_VECTORS, Definition
-from driftline.core.schema.types import Schema
+from driftline.core.schema.types import Schema, Struct
 from driftline.core.schema.unwritable import mark_unwritable
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Progress, Retry
 from driftline.ingest.once import Once
+from driftline.ingest.origin import OriginOfRows
 from driftline.ingest.recent import RecentBatches
 from driftline.ingest.rewrite import rewrites
 from driftline.keys.settle import KeyCounts
@@ -28,6 +30,7 @@ from driftline.settings import NEW_TABLE, from_properties
 from driftline.sources.base import Source
 from driftline.sources.files import Stamp, changed
 from driftline.sources.scan import Observed
+from driftline.write import RowTasks
 
 AGAIN = "nothing was committed; run the batch again once its files are complete"
 
@@ -37,7 +40,8 @@ class BatchRequest:
     """The part of a batch that is the same at each attempt.
 
     ``properties``: its settings; ``creation``: the layout of a new table; ``files``: their stamps before the
-    batch; ``once``: the files that the table is to remember; ``recent``: the batches before.
+    batch; ``once``: the files that the table is to remember; ``recent``: the batches before; ``time``: of its
+    beginning.
     """
 
     table: CatalogTable
@@ -51,6 +55,7 @@ class BatchRequest:
     creation: Creation
     once: Once = field(default_factory=Once)
     recent: RecentBatches = field(default_factory=RecentBatches)
+    time: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def marks(self, state: State) -> dict[str, str]:
         """The table properties that the batch sets."""
@@ -140,6 +145,12 @@ class Planned:
     def settings(self) -> Settings:
         """The settings that the batch is planned by."""
         return self.observed.scan.settings
+
+    def tasks(self, struct: Struct) -> RowTasks:
+        """Tasks that make the batch's rows of ``struct``."""
+        tasks, batch = self.observed.tasks(self.plan, struct), self.batch
+        origin = OriginOfRows.of(struct, self.settings.metadata, batch.id, batch.time)
+        return tasks if origin is None else tasks.turned(origin)
 
     @property
     def is_empty(self) -> bool:

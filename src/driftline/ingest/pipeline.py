@@ -382,7 +382,7 @@ def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | N
         return Written(_rewritten(transaction, planned))
     if not tally.records + tally.malformed:
         return Written(0)
-    tasks = planned.observed.tasks(plan, transaction.row)
+    tasks = planned.tasks(transaction.row)
     row_key, table = planned.settings.row_key, planned.batch.table.name
     if row_key is None:
         rows = transaction.write(tasks, folder, _summary(planned))
@@ -406,7 +406,7 @@ def _rewritten(transaction: Transaction, planned: Planned) -> int:
     struct = transaction.schema.struct
     check_readable(batch.table, before)
     old = transaction.read()
-    rows = planned.observed.tasks(planned.plan, struct).frame(struct)
+    rows = planned.tasks(struct).frame(struct)
     anew = partial(rows_anew, batch.table, planned.plan, struct, settings)
 
     def carry(appended: DataFrame) -> DataFrame:

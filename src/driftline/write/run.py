@@ -31,6 +31,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 Given_contra = TypeVar("Given_contra", contravariant=True)
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
+Turn: TypeAlias = "Callable[[pa.RecordBatch], pa.RecordBatch]"
 SetAside: TypeAlias = "Callable[[pa.RecordBatch], None]"
 
 _SMALL = 8 * 2**20  # bytes, which take less time than to start a Python process
@@ -55,6 +56,22 @@ class RowMaker(Protocol[Given_contra]):
     ) -> Generator[pa.RecordBatch, None, Reported[Any]]:
         """Yield the rows, and return the report. ``set_aside`` takes batches of rejected records."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _TurnedRows(Generic[Given_contra]):
+    """A maker of rows that another one has made, after a turn."""
+
+    maker: RowMaker[Given_contra]
+    turn: Turn
+
+    def rows(
+        self, given: Given_contra, set_aside: SetAside
+    ) -> Generator[pa.RecordBatch, None, Reported[Any]]:
+        """Yield the rows, and return the report of their maker."""
+        made = TaskRows(self.maker.rows(given, set_aside))
+        yield from map(self.turn, made)
+        return made.reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +148,10 @@ class RowTasks(Protocol):
         """
         ...
 
+    def turned(self, turn: Turn) -> RowTasks:
+        """The same tasks, whose batches of rows are each turned into others."""
+        ...
+
     def frame(self, struct: Struct) -> DataFrame:
         """The rows, of ``struct``, handed over to Spark; rejects are skipped, and observations lost."""
         ...
@@ -163,6 +184,10 @@ class PartTasks:
     def batches(self, read: Callable[[Any, Any], Batches], columns: str) -> DataFrame:
         """Read batches, in a partition for each task."""
         return self._numbers.mapInArrow(partial(_batches_of_parts, partial(read, self.maker)), columns)
+
+    def turned(self, turn: Turn) -> PartTasks:
+        """The same tasks, with rows turned into others."""
+        return replace(self, maker=_TurnedRows(self.maker, turn))
 
     def frame(self, struct: Struct) -> DataFrame:
         """A frame with a partition for each task."""
@@ -204,6 +229,10 @@ class FrameTasks:
         return reduce(
             _union, [frame.mapInArrow(partial(read, maker), columns) for frame, maker in self.frames]
         )
+
+    def turned(self, turn: Turn) -> FrameTasks:
+        """The same tasks, with rows turned into others."""
+        return replace(self, frames=[(frame, _TurnedRows(maker, turn)) for frame, maker in self.frames])
 
     def frame(self, struct: Struct) -> DataFrame:
         """The rows of all frames in one."""

@@ -16,6 +16,7 @@ from driftline.core.planning.planner import Scope, plan_record
 from driftline.core.planning.rest import REST
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import Facet, RecordShape
+from driftline.core.planning.source_column import source_column
 from driftline.core.schema.types import Path, Schema, Struct
 
 
@@ -46,6 +47,8 @@ def plan(
         exceeding = beyond_limits(planned, last, settings)
         if exceeding.keys() <= refused.keys():
             planned = with_own(planned, [REST]) if planned.route.has_rest else planned
+            if settings.metadata and shape.fields:
+                planned = with_own(planned, [source_column(settings.metadata)])
             row_key = settings.row_key if shape.fields else None
             return planned if row_key is None else with_own(planned, row_key.columns.values())
         refused = exceeding | refused

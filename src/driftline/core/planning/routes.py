@@ -31,7 +31,7 @@ class Settings:
     settings of paths. ``csv``: the dialect. ``hive``: folders in paths, `day=2026-01-01/`, are columns.
     ``records``: in files of JSON, the path of the list of records in each document, none if it is one.
     ``as_text``: types that the table's format lacks, whose values become text. ``row_key``: how rows are
-    known, None where each record is a row.
+    known, None where each record is a row. ``metadata``: the fields of the column `_source`.
     """
 
     dates: str = "on"
@@ -50,6 +50,7 @@ class Settings:
     records: Path = ()
     as_text: frozenset[Primitive] = frozenset()
     row_key: RowKey | None = None
+    metadata: tuple[str, ...] = ()
 
 
 @pickled_by_fields
