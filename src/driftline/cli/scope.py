@@ -17,7 +17,7 @@ from driftline.cli.interrupt import Interrupt
 from driftline.core.schema.naming import caseless, nearest
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import UsageError
-from driftline.formats.open import located, offline, table_names
+from driftline.formats.open import located, offline, offline_in_ducklake, table_names
 from driftline.observe.endings import is_packed
 from driftline.runtime.stores import configure
 
@@ -126,13 +126,13 @@ class Invocation:
         return table_names(configured.lake, "lake", views=False)
 
     def offline(self, table: str) -> OfflineTable | None:
-        """The table read from its metadata files, without Spark; None if only the catalog knows it."""
+        """The table read from its metadata, without Spark; None if only Spark knows its catalog."""
         from driftline.runtime.session import is_embedded
 
         configured = self.config
-        if configured.ducklake is not None or not is_embedded(configured.catalog):
-            return None
-        return offline(configured.lake, "lake", table)
+        if configured.ducklake is not None:
+            return offline_in_ducklake(configured.ducklake, configured.lake, table)
+        return offline(configured.lake, "lake", table) if is_embedded(configured.catalog) else None
 
     def redact(self, text: str) -> str:
         """The text without secrets of the settings."""

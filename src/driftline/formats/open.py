@@ -29,6 +29,14 @@ def offline(folder: Path, catalog: str, name: str) -> OfflineTable | None:
     return OfflineIcebergTable.of(folder, catalog, name)
 
 
+def offline_in_ducklake(catalog: str, folder: Path, name: str) -> OfflineTable | None:
+    """A table of a DuckLake without Spark; None if it does not exist."""
+    from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
+    from driftline.formats.ducklake.offline import OfflineDuckLakeTable
+
+    return OfflineDuckLakeTable.of(CatalogDatabase.of(catalog, folder), name)
+
+
 def table_names(folder: Path, catalog: str, *, views: bool = True) -> list[str] | None:
     """The tables, and ``views``, of an embedded Iceberg lake, without Spark; None where its catalog is not
     read.

@@ -30,6 +30,7 @@ from driftline.formats.ducklake.rows import CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import LakeState, TableRow
 from driftline.formats.ducklake.sorting import check
 from driftline.formats.ducklake.transaction import AUTHOR
+from driftline.formats.ducklake.versions import definition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,9 +60,6 @@ def nulls(connection: Connection, table: int, snapshot: int, column: Field) -> N
         else:
             absent += rows.rows.num_rows
     return count + NullCount(absent if column.initial_default is None else 0)
-
-
-FORMAT = 3  # what Iceberg's third version has, DuckLake has: defaults among it
 
 
 class DuckLakeAlteration:
@@ -177,18 +175,6 @@ def new_layout(made_as: Definition, table: str) -> CatalogLayout:
         if isinstance(key, SortExpression):
             check(key, made_as.schema, rows, table)
     return CatalogLayout().changed(made_as, table)
-
-
-def definition(state: LakeState, layout_: CatalogLayout) -> Definition:
-    """The definition of a table in this state."""
-    return Definition(
-        state.schema,
-        layout_.partition,
-        layout_.sort,
-        dict(state.properties),
-        FORMAT,
-        state.last_id,
-    )
 
 
 def _same_inside(before: Definition, after: Definition, key: SortExpression, table: str) -> None:

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.changelog import record
-from driftline.core.changelog.entries import Snapshot, Version, Versions
+from driftline.core.changelog.entries import Snapshot, Versions
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import UUID, Primitive, Schema
 from driftline.core.schema.words import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import LastBatch, State
-from driftline.formats.ducklake.alteration import FORMAT, DuckLakeAlteration, definition, new_layout
+from driftline.formats.ducklake.alteration import DuckLakeAlteration, new_layout
 from driftline.formats.ducklake.catalog import Connection
 from driftline.formats.ducklake.commit import folder_of, landed, rename
 from driftline.formats.ducklake.defaults import defaults_ever
-from driftline.formats.ducklake.layout import CatalogLayout, laid, layout
+from driftline.formats.ducklake.layout import CatalogLayout, laid
 from driftline.formats.ducklake.ledger import taken
 from driftline.formats.ducklake.read import DuckLakeReader
 from driftline.formats.ducklake.reverting import last_batch
 from driftline.formats.ducklake.rows import CommitMessage
-from driftline.formats.ducklake.snapshot import LakeState, find, latest, load, split, state_of
+from driftline.formats.ducklake.snapshot import LakeState, load, split
 from driftline.formats.ducklake.sorting import parts_of
 from driftline.formats.ducklake.table_statistics import table_statistics
 from driftline.formats.ducklake.transaction import AUTHOR, DuckLakeTransaction
 from driftline.formats.ducklake.types import readable
+from driftline.formats.ducklake.versions import FORMAT, versions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,7 +84,7 @@ class DuckLakeTable(DuckLakeReader):
         """
         if not self.catalog.exists():
             raise no_table(self.name)
-        return self.catalog.read(lambda connection: _versions(connection, self.name))
+        return self.catalog.read(lambda connection: versions_of(connection, self.name))
 
     def last_batch(self) -> LastBatch | None:
         """The batch that made the table's newest snapshot; None if it wrote rows anew, or another did."""
@@ -181,35 +180,3 @@ class DuckLakeTable(DuckLakeReader):
         """Delete the rows whose ``column`` holds this text."""
         namespace, table = (quoted(part) for part in split(self.name))
         self.catalog.by_duckdb(f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?", [value])
-
-
-def _versions(connection: Connection, name: str) -> Versions:
-    newest = latest(connection)
-    table = find(connection, name, newest)
-    if table is None:
-        raise no_table(name)
-    rows = connection.rows(
-        "SELECT v.begin_snapshot, v.schema_version, epoch_ms(CAST(s.snapshot_time AS TIMESTAMPTZ)) "
-        "FROM meta.ducklake_schema_versions v LEFT JOIN meta.ducklake_snapshot s ON s.snapshot_id = v.begin_snapshot "
-        "WHERE v.table_id = ? ORDER BY v.begin_snapshot",
-        [table.id],
-    )
-    dated = [(int(begin), int(version), int(time)) for begin, version, time in rows if time is not None]
-    is_complete = len(dated) == len(rows)
-    if not dated:  # of the present version, too, the snapshot that began it has expired
-        ((time,),) = connection.rows(
-            "SELECT epoch_ms(CAST(snapshot_time AS TIMESTAMPTZ)) FROM meta.ducklake_snapshot WHERE snapshot_id = ?",
-            [newest],
-        )
-        dated = [(newest, int(rows[-1][1]), int(time))]
-    out: list[Version] = []
-    for i, (begin, version, time) in enumerate(dated):
-        state = state_of(connection, table, begin)
-        definition_ = definition(state, layout(connection, table.id, begin, state.schema))
-        before = dict(state_of(connection, table, begin - 1).properties) if begin else {}
-        end = dated[i + 1][0] - 1 if i + 1 < len(dated) else newest
-        properties = dict(state_of(connection, table, end).properties)
-        definition_ = replace(definition_, schema=replace(state.schema, id=version), properties=properties)
-        out.append(Version(time, definition_, begin, record.read(dict(state.properties), before)))
-    schemas = {v.definition.schema.id: v.definition.schema for v in out}
-    return Versions(tuple(out), schemas, is_complete)

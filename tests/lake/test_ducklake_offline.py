@@ -1,0 +1,31 @@
+"""DuckDB alone reads from the catalog what the table says with Spark, and neither Spark nor Java is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from driftline.formats.ducklake.lake import DuckLake
+from driftline.formats.ducklake.offline import OfflineDuckLakeTable
+from driftline.lake import Lake
+
+
+def test_state_past_and_statistics(ducklake: Lake, table_name: str) -> None:
+    table = ducklake.table(table_name)
+    table.ingest([{"a": 1, "b": {"c": "x"}}, {"a": 2}])
+    table.ingest([{"a": "x", "d": [1]}])
+    ducklake.alter(f"alter table {table_name} rename b.c to e")
+    assert isinstance(ducklake.format, DuckLake)
+    found = OfflineDuckLakeTable.of(ducklake.format.catalog, table_name)
+    assert found is not None
+    state = table.state()
+    assert found.load() == state
+    assert found.versions() == table.format.versions()
+    assert found.statistics(state.schema) == table.format.statistics(state.schema)
+    assert (found.rows_of(table_name), found.rows_of("t.nothing")) == (3, 0)
+    assert OfflineDuckLakeTable.of(ducklake.format.catalog, "t.nothing") is None
+
+
+def test_spark_is_not_loaded() -> None:
+    code = "import driftline.formats.ducklake.offline, sys; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
