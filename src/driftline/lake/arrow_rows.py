@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from driftline.errors import DataError, UsageError
 from driftline.runtime.failure import explained
+from driftline.runtime.spark_version import as_arrow
 from driftline.sql.quoting import name
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def rows_in_arrow(frame: DataFrame, columns: Sequence[str] | None, where: str | 
         rows = frame if where is None else frame.where(where)
         if columns is not None:
             rows = rows.select([_column(frame, column) for column in columns])
-        return rows.toArrow()
+        return as_arrow(rows)
     except (AnalysisException, ParseException) as error:
         message, hint = explained(error)
         raise UsageError(message, hint) from error

@@ -11,7 +11,8 @@ from driftline.errors import SetupError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 _CLASSIC = "org.apache.spark.sql.classic"  # where Spark 4 has what is no client's of Spark Connect
 
@@ -137,6 +138,18 @@ def settings_of(spark: SparkSession) -> Any:
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     return jvm.scala.collection.JavaConverters.mapAsJavaMap(session.conf().getAll())
+
+
+def as_arrow(frame: DataFrame) -> pa.Table:
+    """The few rows of a frame in Arrow, as ``toArrow`` of Spark 4 has them."""
+    if hasattr(frame, "toArrow"):
+        return frame.toArrow()
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    private: Any = frame
+    batches = private._collect_as_arrow()
+    return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
 
 
 def spark_table(spark: SparkSession, table: Any) -> Any:

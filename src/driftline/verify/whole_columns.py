@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from driftline.runtime.spark_version import as_arrow
 from driftline.verify.comparison import Comparison, Terms, allow_depth
 from driftline.verify.expected import ExpectedRows
 from driftline.verify.files import FilePart, Read, read, texts
@@ -261,11 +262,11 @@ class ColumnMatching:
         pieces = [piece for task in self._tasks for _, piece in self._columns.of_parts(task)]
         self._own = b"".join(keys for _, keys, _ in pieces)
         equal_rows = partial(self._columns.equal_rows, self._own)
-        first = self._plain().limit(_ROWS + 1).toArrow()
+        first = as_arrow(self._plain().limit(_ROWS + 1))
         if len(first) <= _ROWS:
             keys, others = _sums(equal_rows(first.combine_chunks().to_batches()))
         else:
-            keys, others = _sums(self._in_arrow(equal_rows).toArrow().to_batches())
+            keys, others = _sums(as_arrow(self._in_arrow(equal_rows)).to_batches())
         return replace(unmatched([*pieces, (ROW, keys, b"")]), others=others)
 
     def records(self, unmatched: Unmatched) -> RDD[Read]:
