@@ -99,3 +99,27 @@ def test_undo_takes_the_column_back_where_one_says_so(table: Table, tmp_path: Pa
 def test_an_unknown_name_is_refused(table: Table) -> None:
     with pytest.raises(UsageError, match="metadata: there is no metadata 'bacth': name some of batch, time"):
         table.ingest([{"id": 1}], settings={"metadata": "bacth"})
+
+
+def test_a_replayed_record_names_the_batch_of_its_replay(table: Table, tmp_path: Path) -> None:
+    settings = {"policy": "strict", "hints": {"id": "long"}, "metadata": "batch"}
+    first = table.ingest(write(tmp_path / "a.jsonl", '{"id": 1}\n{"id": 2, "n": 1}\n'), settings=settings)
+    assert (first.rows_written, first.rows_quarantined) == (1, 1)
+
+    table.replay(settings={"policy": "preserve"})
+
+    named = batches(table)
+    assert named[1] == first.batch
+    assert named[2] not in (None, first.batch)
+    assert table.verify(tmp_path / "a.jsonl").ok
+
+
+def test_rows_of_a_rewrite_keep_theirs_and_partitions_have_theirs(table: Table, tmp_path: Path) -> None:
+    settings = {"policy": "widen", "allow_rewrite": "true", "metadata": "batch", "partition_by": "p"}
+    texts = '{"id": 1, "p": "a", "n": 1}\n', '{"id": 2, "p": "b", "n": "x"}\n'
+    files = [write(tmp_path / f"{n}.jsonl", text) for n, text in enumerate(texts)]
+
+    ids = [table.ingest(file, settings=settings).batch for file in files]
+
+    assert batches(table) == {1: ids[0], 2: ids[1]}
+    assert table.verify(files, exactly=True).ok
