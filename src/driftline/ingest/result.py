@@ -28,7 +28,8 @@ class Result(Shown):
     table's folder, if rows were written; ``bytes_read``: of its files; ``files_written``, ``bytes_written``:
     the table's new data files; ``seconds``: the time it took, of which ``commit_seconds`` for the commit,
     waits for other writers included; ``retries``: the number of those waits; ``tombstones``: null values of
-    topics, which are no records; ``dry_run``: it was only planned. ``by_key``: what became of the records of
+    topics, which are no records, and ``marks`` messages in envelopes that say nothing of a row, by what they
+    are; ``dry_run``: it was only planned. ``by_key``: what became of the records of
     a table with a key.
     """
 
@@ -59,6 +60,7 @@ class Result(Shown):
     commit_seconds: float = 0.0
     retries: int = 0
     tombstones: int = 0
+    marks: dict[str, int] = field(default_factory=dict)
     dry_run: bool = False
     by_key: KeyCounts | None = None
 
@@ -144,6 +146,7 @@ class Result(Shown):
             "untyped": list(self.untyped),
             "dropped_names": dict(self.dropped_names),
             "excluded": dict(self.excluded),
+            **({"not_changes": dict(self.marks)} if self.marks else {}),
             "rest": dict(self.rest),
             "held": dict(self.held),
             "hints": list(self.hints),
@@ -178,4 +181,5 @@ def result(
         before=plan.before,
         route=plan.route,
         tombstones=tally.tombstones,
+        marks=dict(tally.marks),
     )

@@ -68,6 +68,8 @@ def batch(
         yield _item("dropped", f"{counted(count, 'value')} with an empty key in {_owner(name)}")
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
+    for kind, count in result.marks.items():
+        yield _item("no change", f"{counted(count, kind)}, left out")
     nameless = {path: count for path, count in result.rest.items() if "" in field_of(path)}
     beyond = {path: count for path, count in result.rest.items() if path not in nameless}
     yield from _rest("held", "new fields go into the rest", result.held, _PROMOTED)
