@@ -22,9 +22,9 @@ from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import RowKey, parse_condition, parse_size, parse_span
+from driftline.core.planning.row_key import ENVELOPES, RowKey, parse_condition, parse_size, parse_span
 from driftline.core.planning.source_column import parse_metadata
-from driftline.core.schema.definition import HARD, PATCH, REPLACE, SOFT
+from driftline.core.schema.definition import CHANGE, HARD, OPERATION, PATCH, POSITION, REPLACE, SOFT
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Primitive
@@ -93,6 +93,7 @@ SETTINGS: Mapping[str, Setting] = {
         "How long deletes are remembered, so that changes of before that come late stay out: `7d`, `36h`.", None, "7d"
     ),
     "key_cache": Setting("How much memory a capture takes for keys of rows that it has read: `256mb`, `1gb`, `0`.", None, "256mb"),
+    "envelope": Setting("The envelope of messages that a database's changes come in; it tells what each does to its row.", ENVELOPES),
     "partition_by": Setting("How a new table is partitioned: `day(at), bucket(16, id)`."),
     "sort_by": Setting("How the files of a new table are sorted: `at desc, id`."),
     "format_version": Setting("Iceberg's format version of a new table; 2 if not set.", ("2", "3")),
@@ -111,7 +112,7 @@ _ONCE = ("partition_by", "sort_by", "format_version")
 _DIALECT = (
     "delimiter", "quote", "encoding", "decimal", "escape", "header", "skip_lines", "comment", "thousands",
 )  # fmt: skip
-_ROW_KEY = ("key", "order_by", "delete_when", "delete_memory", "deletes", "merge")
+_ROW_KEY = ("key", "order_by", "delete_when", "delete_memory", "deletes", "merge", "envelope")
 # Settings that came later than the tables that may lack them: a table that is made has them from its first
 # batch, one that was made before goes on as it did.
 NEW_TABLE = {
@@ -242,6 +243,8 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
     def value(name: str) -> str:
         return plain.get(name) or _BEFORE.get(name) or SETTINGS[name].default
 
+    if value("envelope"):  # of the order, which needs it, and what the table itself adds
+        paths["policies"] = dict.fromkeys(((CHANGE,), OPERATION, POSITION), "preserve") | paths["policies"]
     row_key = _row_key({name: value(name) for name in _ROW_KEY}, value("key_cache"))
     settings = Settings(
         dates=value("dates"),
@@ -254,7 +257,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
         on_conflict=value("on_conflict"),
         allow_rewrite=value("allow_rewrite") == "true",
         contract=_contract(value, paths, row_key),
-        hive=value("hive") == "auto",
+        hive=value("hive") == "auto" and not value("envelope"),
         records=parse_path(value("records")) if value("records") else (),
         csv=_dialect(properties),
         row_key=row_key,
@@ -287,7 +290,7 @@ def _contract(
 
 def _row_key(settings: Mapping[str, str], cache: str) -> RowKey | None:
     try:
-        row_key, size = RowKey.of(**settings), parse_size(cache)
+        row_key, size = RowKey.of(settings), parse_size(cache)
         return None if row_key is None else replace(row_key, cache=size)
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -196,8 +196,9 @@ def test_many_keys_in_a_map_of_many_keys_are_what_the_plan_was_made_for() -> Non
     observer = JsonObserver(known, settings)
     observer.feed([line], "a", 1)
     planned = plan(Schema(), observer.result().shape, settings)
-    make = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(known, settings), observer.result())
-    task = LineTask(make.observer(), make)
+    terms = AdmissionTerms(known, settings)
+    make = JsonRows.of(planned, planned.schema.struct, terms, observer.result())
+    task = LineTask(make.observer(), make, terms)
     accepted, rejects = task.observe([run_of(line)])
     assert rejects is None
     assert sum(len(places) for _, places in task.convert(accepted)) == 1

@@ -83,7 +83,7 @@ def observed(run: Any, settings: Settings) -> tuple[list[bytes], list[bool], lis
     terms = AdmissionTerms(expect(Schema(), settings), settings)
     filter_ = DeleteFilter.of(terms)
     assert filter_ is not None
-    task = LineTask(JsonObserver(terms.expected, settings), None, filter_)
+    task = LineTask(JsonObserver(terms.expected, settings), None, terms)
     _, rejects = task.observe([run])
     lines, flags = filter_.lines(run.lines) if run.nulls is None else filter_.messages(run.lines, run.nulls)
     kept = [] if rejects is None else rejects.to_pylist()

@@ -285,9 +285,10 @@ def test_parts_of_a_batch_with_few_keys_of_a_map_are_as_expected(words: dict[str
         parts.append(observer.result())
     seen = merge_observations(parts)
     planned = plan(Schema(), seen.shape, AUTO)
-    rows = JsonRows.of(planned, planned.schema.struct, AdmissionTerms(expect(Schema(), AUTO), AUTO), seen)
+    terms = AdmissionTerms(expect(Schema(), AUTO), AUTO)
+    rows = JsonRows.of(planned, planned.schema.struct, terms, seen)
     for lines in (many[:500], few):
-        in_task = LineTask(rows.observer(), rows)
+        in_task = LineTask(rows.observer(), rows, terms)
         accepted, _ = in_task.observe([Run(lines, "a", 1, lambda place, why: pytest.fail(str(why)))])
         made = list(in_task.convert(accepted))
         assert sum(batch.num_rows for batch, _ in made) == len(lines)

@@ -36,6 +36,7 @@ from driftline.keys.stored import StoredRows
 from driftline.keys.worn import RowsLeft, WornFile, worn
 from driftline.observe.expect import expect
 from driftline.readers.deletes import DeleteFilter
+from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.readers.json.rows import JsonRows, LineTask, Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.terms import AdmissionTerms
@@ -111,7 +112,9 @@ class FilesTable:
     def ingest_lines(self, texts: Sequence[bytes], settings: Settings) -> tuple[KeyCounts, int]:
         terms = AdmissionTerms(expect(self.schema, settings), settings)
         deletes = DeleteFilter.of(terms)
-        scan: Any = Lines(texts if deletes is None else deletes.lines(texts)[0], self.schema, settings)
+        unwrapper = Unwrapper.of(settings.row_key)
+        records = texts if unwrapper is None else unwrapper.records(texts)[0]
+        scan: Any = Lines(records if deletes is None else deletes.lines(records)[0], self.schema, settings)
         observed, planned = accepted(scan, RecentBatches(), lambda _: None)
         terms = replace(terms, judge=observed.scan.judge)  # type: ignore[attr-defined]
         self.schema, struct = planned.schema, planned.schema.struct
@@ -120,7 +123,7 @@ class FilesTable:
         folder.mkdir()
         self.batches += 1
         parts, malformed = [], 0
-        task, reject = LineTask(make.observer(), make, deletes), partial(Reject, Origin("batch"), b"")
+        task, reject = LineTask(make.observer(), make, terms), partial(Reject, Origin("batch"), b"")
         for number, lines in enumerate((texts[:5], texts[5:])):
             some, rejects = task.observe([Run(lines, "batch", 1 + 5 * number, lambda _, why: reject(why))])
             malformed += 0 if rejects is None else len(rejects)

@@ -68,7 +68,7 @@ def test_no_key(none: Any) -> None:
 
 
 def reader(columns: str, key: str = "id", order_by: str = "", delete_when: str = "") -> ChangeReader:
-    row_key = RowKey.of(key, order_by, delete_when)
+    row_key = RowKey.of({"key": key, "order_by": order_by, "delete_when": delete_when})
     assert row_key is not None
     return ChangeReader.of(row_key, TableStruct.of(schema(columns).struct), ValueSettings())
 
@@ -194,7 +194,7 @@ def reads(lines: Iterable[str]) -> Iterable[Read]:
 
 
 COLUMNS = "id: long, id_string@id: string, seq: long, v: long"
-KEY = RowKey.of("id", "seq", "op = 'd'")
+KEY = RowKey.of({"key": "id", "order_by": "seq", "delete_when": "op = 'd'"})
 LINES = (
     '{"id": 1, "seq": 2, "v": 2}',
     '{"id": 1, "seq": 1, "v": 1}',

@@ -68,7 +68,9 @@ def ducklake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> L
     """A lake of the test's own: DuckDB reads all of a catalog each time it opens the file, so in one for all
     tests each would pay for the tables of those before it.
     """
-    return ducklake_at(spark, CatalogDatabase.of("duckdb", tmp_path_factory.mktemp("ducklake")))
+    catalog = CatalogDatabase.of("duckdb", tmp_path_factory.mktemp("ducklake"))
+    catalog.make()
+    return ducklake_at(spark, catalog)
 
 
 @pytest.fixture(params=FORMATS)
@@ -88,7 +90,9 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 @pytest.fixture
 def table_name(folder: Path) -> Iterator[str]:
-    """A name that no other test uses; its tables go with the test, as `clean` reads all that there are."""
+    """A name that no other test uses; its tables, and those whose names begin with it and `_`, go with the
+    test, as `clean` reads all that there are.
+    """
     name = f"t{next(_COUNT)}"
     yield f"t.{name}"
     catalog = folder / "catalog.db"
@@ -97,9 +101,9 @@ def table_name(folder: Path) -> Iterator[str]:
     with closing(sqlite3.connect(catalog, timeout=60)) as database, database:
         database.execute(
             "DELETE FROM iceberg_tables WHERE table_namespace = 't' AND (table_name = ? OR table_name GLOB ?)",
-            (name, f"{name}__*"),
+            (name, f"{name}_*"),
         )
-    for gone in (folder / "t" / name, *(folder / "t").glob(f"{name}__*")):
+    for gone in (folder / "t" / name, *(folder / "t").glob(f"{name}_*")):
         rmtree(gone, ignore_errors=True)
 
 

@@ -118,7 +118,7 @@ def test_a_capture_makes_it_and_says_once_what_differs(lake: Lake, table_name: s
     for name in ("1.jsonl", "2.jsonl"):
         rows(folder, 1, 2, name=name)
     first, second = captured(**ASKED)
-    assert first.result.layout["sort_by"] == ["id desc"] and second.result.layout == {}
+    assert first.result.layout["sort_by"] == ["id desc"] and second.result.layout is None
     assert first.result.hints == second.result.hints == ()
     for name in ("3.jsonl", "4.jsonl"):
         rows(folder, 1, 2, name=name)

@@ -29,6 +29,7 @@ PAGES = (
     "docs/tutorial.md",
     "docs/alter.md",
     "docs/captures.md",
+    "docs/changes.md",
     "docs/keys.md",
     "docs/maps.md",
     "docs/pull-requests.md",

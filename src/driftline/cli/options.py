@@ -62,6 +62,12 @@ class OnMerge(StrEnum):
     patch = "patch"
 
 
+class Envelope(StrEnum):
+    """The envelope of messages."""
+
+    DEBEZIUM = "debezium"
+
+
 class OnConflict(StrEnum):
     fail = "fail"
     quarantine = "quarantine"
@@ -213,6 +219,14 @@ MergeOption = Annotated[
         show_default=False,
     ),
 ]
+EnvelopeOption = Annotated[
+    Envelope | None,
+    typer.Option(
+        "--envelope",
+        help="With a key: the envelope that a database's changes come in; it tells what each does to its row.",
+        show_default=False,
+    ),
+]
 PartitionBy = Annotated[
     str | None,
     typer.Option(
@@ -360,6 +374,7 @@ class TableOptions:
     delete_memory: DeleteMemory = None
     deletes: DeletesOption = None
     merge: MergeOption = None
+    envelope: EnvelopeOption = None
     partition_by: PartitionBy = None
     sort_by: SortBy = None
     format_version: FormatVersion = None

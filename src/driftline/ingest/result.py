@@ -45,8 +45,9 @@ class TableLayoutJson(TypedDict):
 class ResultJson(TypedDict):
     """The result of one batch.
 
-    ``rest``, ``held``: numbers of values by path, null if not known. ``inserted`` to ``ignored``: the changes
-    of a batch of a table with a key, by what became of them.
+    ``rest``, ``held``: numbers of values by path, null if not known. ``not_changes``: numbers of messages in
+    envelopes that change no row, by what they are. ``inserted`` to ``ignored``: the changes of a batch of a
+    table with a key, by what became of them.
     """
 
     table: str
@@ -63,6 +64,7 @@ class ResultJson(TypedDict):
     held: dict[str, int | None]
     hints: list[str]
     snapshot: int | None
+    not_changes: NotRequired[dict[str, int]]
     inserted: NotRequired[int]
     updated: NotRequired[int]
     deleted: NotRequired[int]
@@ -82,7 +84,8 @@ class Result(Shown):
     table's folder, if rows were written; ``bytes_read``: of its files; ``files_written``, ``bytes_written``:
     the table's new data files; ``seconds``: the time it took, of which ``commit_seconds`` for the commit,
     waits for other writers included; ``retries``: the number of those waits; ``tombstones``: null values of
-    topics, which are no records; ``dry_run``: it was only planned. ``by_key``: what became of the records of
+    topics, which are no records, and ``marks`` messages in envelopes that say nothing of a row, by what they
+    are; ``dry_run``: it was only planned. ``by_key``: what became of the records of
     a table with a key.
     """
 
@@ -113,6 +116,7 @@ class Result(Shown):
     commit_seconds: float = 0.0
     retries: int = 0
     tombstones: int = 0
+    marks: dict[str, int] = field(default_factory=dict)
     dry_run: bool = False
     by_key: KeyCounts | None = None
 
@@ -166,17 +170,6 @@ class Result(Shown):
         ``conflicts`` are there only if records were refused, the ``layout`` if the batch creates a table with
         one.
         """
-        conflicts: list[ConflictJson] = [
-            {
-                "path": dotted(c.path),
-                "table_type": c.table_type,
-                "incoming_type": c.incoming_type,
-                "why": c.why,
-                "sample": c.sample,
-                "seen_in": str(c.place),
-            }
-            for c in self.conflicts
-        ]
         out: ResultJson = {
             "table": self.table,
             "batch": self.batch,
@@ -202,14 +195,27 @@ class Result(Shown):
             "hints": list(self.hints),
             "snapshot": self.snapshot,
         }
+        if self.marks:
+            out["not_changes"] = dict(self.marks)
         if (counts := self.by_key) is not None:
             out["inserted"], out["updated"], out["deleted"] = counts.inserted, counts.updated, counts.deleted
             out["superseded"], out["late"], out["ignored"] = counts.superseded, counts.late, counts.ignored
-        if conflicts:
-            out["conflicts"] = conflicts
+        if self.conflicts:
+            out["conflicts"] = [_conflict_to_dict(conflict) for conflict in self.conflicts]
         if self.layout is not None:
             out["layout"] = self.layout
         return out
+
+
+def _conflict_to_dict(conflict: Conflict) -> ConflictJson:
+    return {
+        "path": dotted(conflict.path),
+        "table_type": conflict.table_type,
+        "incoming_type": conflict.incoming_type,
+        "why": conflict.why,
+        "sample": conflict.sample,
+        "seen_in": str(conflict.place),
+    }
 
 
 def result(
@@ -237,4 +243,5 @@ def result(
         before=plan.before,
         route=plan.route,
         tombstones=tally.tombstones,
+        marks=dict(tally.marks),
     )

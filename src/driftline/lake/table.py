@@ -13,6 +13,7 @@ from driftline.capture import CaptureRequest, StreamOptions, capture
 from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.core.changes import TableChange
+from driftline.core.schema.definition import ENVELOPE_PROPERTY
 from driftline.core.schema.schema_json import SchemaJson, to_json
 from driftline.core.schema.table_name import must_take_records
 from driftline.core.schema.types import Schema
@@ -37,7 +38,7 @@ from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime import notebook
 from driftline.runtime.shown import Shown, shows
-from driftline.sources.opening import Data, opened
+from driftline.sources.opening import Data, Messages, opened
 from driftline.stats import Stats, stats
 from driftline.verify import Verdict
 
@@ -97,7 +98,12 @@ class Table(Shown):
         must_take_records(self.name)
         spark, shared = self.lake.spark, self.lake.warehouse
         with opened(
-            spark, data, format=format, json_column=json_column, strings=strings, shared=shared
+            spark,
+            Messages(data) if self._in_envelope(settings or {}) else data,
+            format=format,
+            json_column=json_column,
+            strings=strings,
+            shared=shared,
         ) as source:
             shown = progress or notebook.progress(self.name)
             options = pipeline.Options(
@@ -107,6 +113,10 @@ class Table(Shown):
         if on_change and not dry_run:
             Notice(on_change).send(result)
         return result
+
+    def _in_envelope(self, settings: Mapping[str, str]) -> bool:
+        """True if records are messages in an envelope, by the settings of a batch or of the table."""
+        return bool(settings.get("envelope") or self.format.load().properties.get(ENVELOPE_PROPERTY))
 
     def alter(self, *changes: TableChange, upgrade: bool = False) -> Altered:
         """Make the changes, values of `driftline.core.changes`, in one commit, or none of them.

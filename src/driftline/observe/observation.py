@@ -35,7 +35,8 @@ class Tally:
     ``malformed``: lines that are no records, or are refused; ``tombstones``: null values of a topic, which
     are no records either. ``excluded``: records with a value at an
     excluded path. ``dropped_names``: the number of empty keys, by the path of their record. ``deletes``: of
-    the rows of columns, those that delete.
+    the rows of columns, those that delete. ``marks``: messages in envelopes that say nothing of a row, by
+    what they are.
     """
 
     records: int = 0
@@ -45,6 +46,7 @@ class Tally:
     excluded: Counter[str] = field(default_factory=Counter)
     tombstones: int = 0
     deletes: int = 0
+    marks: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -55,6 +57,7 @@ class Tally:
             self.excluded + other.excluded,
             self.tombstones + other.tombstones,
             self.deletes + other.deletes,
+            self.marks + other.marks,
         )
 
 
@@ -82,6 +85,10 @@ class Observation:
     def with_excluded(self, counts: Counter[str]) -> Observation:
         """Add records with a value at excluded paths."""
         return replace(self, tally=self.tally + Tally(excluded=counts)) if counts else self
+
+    def with_marks(self, counts: Counter[str]) -> Observation:
+        """Add messages that say nothing of a row."""
+        return replace(self, tally=self.tally + Tally(marks=counts)) if counts else self
 
     @no_search()
     def placed(self, new_place: Callable[[Place], Place]) -> Observation:

@@ -26,7 +26,7 @@ from driftline.core.planning.row_key import (
     ORDER_KIND,
     ORDERS_KIND,
     RowKey,
-    check_merge,
+    check_stays,
     table_property,
 )
 from driftline.core.schema.definition import (
@@ -74,7 +74,7 @@ class KeyChange:
         """The change from one definition to another. Raises DataError for one that is not possible."""
         change = cls(table, _known(before), _known(after))
         was, now = change.before, change.after
-        check_merge(table, was, now)
+        check_stays(table, was, now)
         if was is None or now is None:
             return change
         for property_, old, new in (
@@ -120,9 +120,9 @@ class KeyChange:
 
 
 def _known(definition: Definition) -> RowKey | None:
-    key, order_by, deletes, merge = definition.known_by
+    known_by = definition.known_by
     try:
-        return RowKey.of(key, order_by if key else "", "", deletes=deletes, merge=merge)
+        return RowKey.of(known_by._asdict()) if known_by.key else None
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -78,6 +78,8 @@ def batch(
         yield _item("no column yet", ", ".join(paths), "only null, [] or {} so far")
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
+    for kind, count in result.marks.items():
+        yield _item("no change", f"{counted(count, kind)}, left out")
     yield from _hints(result.hints, set() if hints_before is None else hints_before, more_hints)
 
 

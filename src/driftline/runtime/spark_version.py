@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import SetupError
@@ -99,6 +98,8 @@ def release_of(spark_version: str) -> Release:
 
 def installed_release() -> Release:
     """The release of the installed pyspark; the newest one without pyspark, or with an unknown one."""
+    from importlib.metadata import PackageNotFoundError, version  # late: the command line starts without it
+
     try:
         return release_of(version("pyspark"))
     except (PackageNotFoundError, SetupError):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Field, Schema
+from driftline.errors import DataError
 from driftline.runtime.spark_conf import FILES
 from driftline.runtime.stores import is_stored
 from driftline.sources.files import Stamp, stamps
@@ -21,7 +22,8 @@ class Source(ABC):
     ``files``: theirs, where they are; ``names``: the names of files that were copied or unpacked before, as a
     person used them, and ``originals``: the versions of those. ``columns``: those that the source fills
     itself. ``in_order``: tasks make the rows in the order of the records. ``tells_absent``: a record that
-    lacks a field is told from one that has null there. ``conf``: settings of the Spark session that reading
+    lacks a field is told from one that has null there. ``as_text``: records are texts of JSON, which may be
+    messages in an envelope. ``conf``: settings of the Spark session that reading
     it needs.
     """
 
@@ -31,6 +33,7 @@ class Source(ABC):
     columns: Sequence[Field] = ()
     in_order: bool = True
     tells_absent: bool = True
+    as_text: bool = False
     conf: Mapping[str, str] = field(default_factory=lambda: dict(FILES))
 
     @abstractmethod
@@ -41,6 +44,14 @@ class Source(ABC):
         """
 
     def request(self, schema: Schema, settings: Settings) -> ScanRequest:
-        """The request for a scan of the files as they are now."""
+        """The request for a scan of the files as they are now.
+
+        Raises DataError for columns where the table reads messages in an envelope.
+        """
+        if settings.row_key is not None and settings.row_key.envelope and not self.as_text:
+            raise DataError(
+                f"the table has envelope = {settings.row_key.envelope!r}, and these records come as columns",
+                "an envelope is read of JSON: files, topics, a DataFrame's column of texts, or dicts",
+            )
         versions = stamps(file for file in self.files if not is_stored(file))
         return ScanRequest(schema, settings, versions, self.names)

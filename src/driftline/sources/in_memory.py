@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import islice
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from msgspec import json
 
 from driftline.convert.declared import Declared
 from driftline.convert.python_values import TypedValues, columns_of, record_columns, with_columns
@@ -56,6 +59,40 @@ def written(data: Any, room: Path | None = None) -> Iterator[list[InMemoryReader
     """
     with folder_in(room) as folder:
         yield _write(_batches(data), folder)
+
+
+@contextmanager
+def written_as_text(records: Iterable[Mapping[Any, Any]], room: Path | None = None) -> Iterator[str]:
+    """The records as lines of JSON in a temporary file, which at the end is deleted; yields its path.
+
+    Raises UsageError for what JSON does not have; SetupError if there is no room.
+    """
+    encode = json.Encoder(decimal_format="number").encode
+    with folder_in(room) as folder:
+        path = folder / "records.jsonl"
+        with path.open("wb") as file:
+            for number, record in enumerate(records):
+                try:
+                    file.write(encode(_exact(record)) + b"\n")
+                except (TypeError, ValueError) as error:
+                    raise UsageError(f"record {number} is no JSON: {error}") from error
+        yield str(path)
+
+
+def _exact(value: Any) -> Any:
+    """A value that JSON has without loss: numbers of any size, texts, objects and lists."""
+    match value:
+        case Mapping():
+            return {str(key): _exact(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_exact(item) for item in value]
+        case bool():
+            return value
+        case int():
+            return Decimal(value)
+        case float() if not isfinite(value):
+            raise ValueError(f"{value} is not a number of JSON")
+    return value
 
 
 def _write(batches: Batches, folder: Path) -> list[InMemoryReader]:

@@ -25,13 +25,13 @@ from driftline.observe.json_files import (
     blocks,
     splits_of,
 )
-from driftline.observe.json_lines import JsonObserver
+from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.listed import lists_of_records
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
-from driftline.readers.deletes import DeleteFilter
-from driftline.readers.json.rows import JsonRows
+from driftline.readers.json.rows import JsonRows, LineTask, Run
 from driftline.readers.json.splits import SplitReader
+from driftline.readers.rejects import Origin, Reject
 from driftline.runtime.stores import at_once, mapped
 from driftline.sources.base import Source
 from driftline.sources.hive import PathTexts, json_members
@@ -55,6 +55,7 @@ class JsonFiles(Source):
 
     spark: SparkSession
     texts: PathTexts = field(default_factory=dict)
+    as_text: bool = True
 
     def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> JsonScan:
         """Cut the files into splits, unless they were cut so ``before``."""
@@ -176,7 +177,7 @@ class JsonScan(BatchScan):
         terms, first = self.terms, RecordShape()
         beginning, behind = _heads(self.splits)
         observer = JsonObserver(terms.expected, terms.settings, terms.judge, many=FEWER_KEYS)
-        deletes = DeleteFilter.of(terms)
+        task = LineTask(observer, None, terms)
         for heads in (beginning, behind):
             read = at_once(lambda head: list(blocks(head, terms.settings.max_record_bytes)), heads)
             for head, texts in zip(heads, read, strict=True):
@@ -184,12 +185,15 @@ class JsonScan(BatchScan):
                 # none is before its first byte's number.
                 line = 1 + head.start
                 for lines in texts:
-                    observed_lines = lines if deletes is None else deletes.lines(lines)[0]
-                    observer.feed(observed_lines, head.path, line)
+                    task.observe([Run(lines, head.path, line, _reject)])
                     line += len(lines)
             if heads is beginning:
                 first = copied(observer.result().shape)
         return Observed(replace(self, first=first), observer.result())
+
+
+def _reject(at: int, why: Why) -> Reject:
+    return Reject(Origin(), None, why)
 
 
 def _heads(splits: Sequence[Split]) -> tuple[list[Split], list[Split]]:

@@ -82,6 +82,7 @@ class KafkaJson(Source):
 
     frame: DataFrame
     texts: _Values
+    as_text: bool = True
 
     def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> TextScan:
         """Open the micro-batch for a table."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from py4j.protocol import Py4JError
@@ -21,7 +22,7 @@ from driftline.sources.files import Stamp, expand, stamps
 from driftline.sources.frames import TypedFrames, with_texts
 from driftline.sources.given import is_pandas, is_table, paths_or_rows
 from driftline.sources.hive import PathTexts, path_texts
-from driftline.sources.in_memory import written
+from driftline.sources.in_memory import written, written_as_text
 from driftline.sources.json_files import JsonFiles
 from driftline.sources.pipes import is_pipe, spooled
 from driftline.sources.spool import place_of, told_where
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
 # Paths and open files; DataFrames of Spark, pandas and Polars; Arrow's tables and readers, and all that has
 # `__arrow_c_stream__`; a record, or an iterable of them: dicts, dataclasses, models, structs, named tuples.
 Data: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Data whose records are messages in an envelope: those of Python are read as texts of JSON."""
+
+    data: Data
 
 
 @contextmanager
@@ -51,12 +59,18 @@ def opened(
     Temporary files exist as long as the source is used. ``shared``: the lake's folder, which all tasks see,
     if known.
     """
+    messages = isinstance(data, Messages)
+    data = data.data if messages else data
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
         yield open_source(spark, data, json_column=json_column)
         return
     paths, rows = paths_or_rows(data)
     room = place_of(spark, shared)
+    if rows is not None and messages and not (is_pandas(rows) or is_table(rows)):
+        with told_where(spark, room), written_as_text(rows, room) as file:
+            yield JsonFiles(spark=spark, files=[file], names={file: "records"}, originals={})
+        return
     if rows is not None:
         with told_where(spark, room), written(rows, room) as readers:
             has_columns = is_pandas(rows) or is_table(rows)

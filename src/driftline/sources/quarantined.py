@@ -39,6 +39,7 @@ class QuarantinedRecords(Source):
     """The records of a quarantine. ``frame``: their texts and origins."""
 
     frame: DataFrame
+    as_text: bool = True
 
     def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> TextScan:
         """Open the records for a table."""

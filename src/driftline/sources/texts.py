@@ -13,7 +13,6 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
-from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.task import TaskReader
@@ -76,6 +75,7 @@ class JsonFrame(Source):
 
     frame: DataFrame
     texts: Texts
+    as_text: bool = True
 
     def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> TextScan:
         """Open the frame for a table."""
@@ -148,7 +148,7 @@ class OpenTexts:
             if make is None
             else make.observer()
         )
-        self._lines = LineTask(observer, make, DeleteFilter.of(terms))
+        self._lines = LineTask(observer, make, terms)
 
     def groups(self) -> Iterator[TextGroup]:
         """Read the texts, batch by batch."""

@@ -61,12 +61,16 @@ class SourcePlace:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A record of a file; None, with the bytes and a reason, if they are no record."""
+    """A record of a file; None, with the bytes and a reason, if they are no record.
+
+    ``message``: that in whose envelope it came; one that cannot be read is the record itself, with a reason.
+    """
 
     place: SourcePlace
     record: dict[str, Any] | None
     raw: bytes = b""
     reason: str = ""
+    message: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

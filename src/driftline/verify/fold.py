@@ -36,6 +36,7 @@ _Keyed: TypeAlias = "tuple[tuple[Any, ...], Any]"  # the first part sorts; its f
 class SourceChange:
     """A record of the source. ``arrival``: its place in the history; ``payload``: the record, or a text that
     is none; ``key`` empty, with the reason ``why``: it has to be in quarantine.
+    ``message``: that in whose envelope the record came, if in any.
     """
 
     place: SourcePlace
@@ -46,6 +47,7 @@ class SourceChange:
     deletes: bool = False
     why: str = ""
     is_record: bool = True
+    message: bytes = b""
 
     def missing(self, why: str = "", differences: Iterable[Any] = ()) -> MissingRecords:
         """The record as one that the table does not show."""
@@ -139,20 +141,26 @@ class KeyedFold:
             if read.record is None:
                 yield SourceChange(place, arrival, read.raw, why=read.reason, is_record=False)
                 continue
+            if read.reason:
+                yield SourceChange(
+                    place, arrival, packed(self.comparison.without(read.record)), why=read.reason
+                )
+                continue
+            message = b"" if read.message is None else packed(self.comparison.without(read.message))
             try:
                 key, when = reader.key_of_record(read.record), reader.order_of(read.record)
                 deletes = reader.deletes(read.record)
                 payload = packed(self.comparison.without(read.record))
-                yield SourceChange(place, arrival, payload, key, when, deletes)
+                yield SourceChange(place, arrival, payload, key, when, deletes, message=message)
             except NoChange as error:
                 payload = packed(self.comparison.without(read.record))
-                yield SourceChange(place, arrival, payload, why=str(error))
+                yield SourceChange(place, arrival, payload, why=str(error), message=message)
 
     def by_text(self, changes: Iterable[SourceChange]) -> Iterator[_Keyed]:
         """Changes by the text that their copies in quarantine have, too."""
         for change in changes:
             text = (
-                self.comparison.fingerprint_of(unpacked(change.payload))
+                self.comparison.fingerprint_of(unpacked(change.message or change.payload))
                 if change.is_record
                 else self.comparison.fingerprint(change.payload)
             )

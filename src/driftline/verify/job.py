@@ -36,6 +36,7 @@ from driftline.verify.comparison import (
     allow_depth,
 )
 from driftline.verify.emptied import lost_lists
+from driftline.verify.envelopes import unwrapped
 from driftline.verify.files import LONGEST, FilePart, Read, grouped, parts, read
 from driftline.verify.fold import KeyedFold
 from driftline.verify.frames import rows, typed
@@ -185,7 +186,7 @@ def verify(
         if table.row_key is not None:
             in_order = {source: number for number, source in enumerate(sources)}
             fold = KeyedFold(Comparison.by(terms), table.row_key, in_order)
-            return fold.verdict(reads, rows(stored), quarantined)
+            return fold.verdict(unwrapped(reads, table.row_key), rows(stored), quarantined)
         check = _Finding(Comparison.by(terms), reads, quarantined)
         verdict = None
         columns = check.comparison.meeting.record.columns
@@ -207,7 +208,7 @@ def _values_in_paths(
     sources: Sequence[str], names: Mapping[str, str], fmt: str, properties: Mapping[str, str]
 ) -> Mapping[str, Any]:
     """The values in the paths of the sources (Hive's partitions); empty if there are none."""
-    if fmt == PICKLED or properties.get("driftline.hive") == "off":
+    if fmt == PICKLED or properties.get("driftline.hive") == "off" or properties.get("driftline.envelope"):
         return {}
     values = path_values({source: names.get(source, source) for source in sources}, fmt)
     return values if any(values.values()) else {}

@@ -184,7 +184,7 @@ def sort_text(version: Version) -> list[str]:
 
 def key_text(version: Version) -> list[str]:
     """The fields by which the table knows and orders its rows."""
-    key, order_by, deletes, merge = version.definition.known_by
+    key, order_by, deletes, merge, envelope = version.definition.known_by
     if not key:
         return []
     order = [f"the latest by {order_by}"] if order_by else []
@@ -193,6 +193,7 @@ def key_text(version: Version) -> list[str]:
         *order,
         *(["soft deletes"] if deletes == SOFT else []),
         *(["patches"] if merge == PATCH else []),
+        *([f"envelope {envelope}"] if envelope else []),
     ]
 
 

@@ -6,16 +6,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from driftline.core.planning.condition import MESSAGE_KEY, Condition, asks_for_null, paths_of
+from driftline.core.planning.condition import MESSAGE_KEY, Condition, Junction, OneOf, asks_for_null, paths_of
 from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.definition import (
     DELETES_PROPERTY,
+    ENVELOPE_PROPERTY,
     HARD,
     KEY_PROPERTY,
     MERGE_PROPERTY,
+    OPERATION,
     ORDER_PROPERTY,
     PATCH,
+    POSITION,
     REPLACE,
     SOFT,
 )
@@ -36,6 +39,8 @@ ORDERS_COLUMN = Field(
     doc=f"{METADATA}{ORDERS_KIND}\nthe order of fields that are older than the row, or null, by path",
 )
 
+ENVELOPES = ("debezium",)
+
 DELETED_KIND = "deleted"
 # Iceberg has a column `_deleted` itself.
 DELETED_COLUMN = Field(
@@ -51,7 +56,7 @@ class RowKey:
     arrive. A record for which ``delete_when`` is true deletes its row, and with an order that is remembered
     for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. With ``patch`` a
     record changes only the fields of its row that it has. A capture keeps ``cache`` bytes of the table's keys
-    in memory.
+    in memory. ``envelope``: that of messages, which hold the records and say what became of them.
     """
 
     key: tuple[Path, ...]
@@ -61,34 +66,30 @@ class RowKey:
     soft: bool = False
     patch: bool = False
     cache: int = 256 * 2**20
+    envelope: str = ""
 
     @classmethod
-    def of(
-        cls,
-        key: str,
-        order_by: str = "",
-        delete_when: str = "",
-        delete_memory: str = "7d",
-        deletes: str = HARD,
-        merge: str = REPLACE,
-    ) -> RowKey | None:
-        """Read the settings; None without a key. Raises ValueError."""
-        soft, patch = deletes == SOFT, merge == PATCH
+    def of(cls, settings: Mapping[str, str]) -> RowKey | None:
+        """Read the settings, by name; None without a key. Raises ValueError."""
+        key, order_by, delete_when, envelope = (
+            settings.get(name, "") for name in ("key", "order_by", "delete_when", "envelope")
+        )
+        soft, patch = settings.get("deletes") == SOFT, settings.get("merge") == PATCH
         if not key:
             needing_key = {"order_by": order_by, "delete_when": delete_when, "deletes": soft, "merge": patch}
+            needing_key["envelope"] = envelope
             if needless := [name for name, value in needing_key.items() if value]:
                 raise ValueError(f"{needless[0]} needs a key")
             return None
         keys, orders = parse_paths(key), parse_paths(order_by) if order_by else ()
-        for path in (*keys, *orders):
-            if (*keys, *orders).count(path) > 1:
-                raise ValueError(f"{spelled_path(path)} is named twice")
-            if set(path) & {"element", "value"}:
-                raise ValueError(f"{spelled_path(path)}: no key or order is inside a list or a map")
+        _check_fields((*keys, *orders))
         if soft and patch:
             raise ValueError("deletes = soft does not go with merge = patch")
         condition = parse_condition(delete_when) if delete_when else None
-        return cls(keys, orders, condition, parse_span(delete_memory), soft, patch)
+        if envelope:
+            orders, condition = orders or (POSITION,), _deletes_in_envelope(condition)
+        memory = parse_span(settings.get("delete_memory") or "7d")
+        return cls(keys, orders, condition, memory, soft, patch, envelope=envelope)
 
     @property
     def remembers(self) -> bool:
@@ -97,13 +98,21 @@ class RowKey:
 
     @property
     def reads_messages(self) -> bool:
-        """True if a field is that of a message's key: records of a topic have it then."""
+        """True if a field is that of a message's key: records of a topic have it then, as messages in an
+        envelope do.
+        """
+        if self.envelope:
+            return True
         conditions = () if self.delete_when is None else paths_of(self.delete_when)
         return any(path[0] == MESSAGE_KEY for path in (*self.key, *self.order_by, *conditions))
 
     @property
     def deletes_by_null(self) -> bool:
-        """True if a null value of a topic may delete the row of its message's key."""
+        """True if a null value of a topic may delete the row of its message's key, or is one of an envelope's
+        messages.
+        """
+        if self.envelope:
+            return True
         has_key = any(path[0] == MESSAGE_KEY for path in self.key)
         return has_key and self.delete_when is not None and asks_for_null(self.delete_when)
 
@@ -119,6 +128,21 @@ class RowKey:
     def roles(self) -> dict[Path, str]:
         """The role of each field."""
         return dict.fromkeys(self.key, KEY) | dict.fromkeys(self.order_by, ORDER)
+
+
+def _check_fields(paths: tuple[Path, ...]) -> None:
+    """Raise ValueError for fields of which no key and no order can be."""
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ValueError(f"{spelled_path(path)} is named twice")
+        if set(path) & {"element", "value"}:
+            raise ValueError(f"{spelled_path(path)}: no key or order is inside a list or a map")
+
+
+def _deletes_in_envelope(condition: Condition | None) -> Condition:
+    """What deletes a row where an envelope says so, or the table's own condition."""
+    says_so = OneOf(OPERATION, ("d",))
+    return says_so if condition is None else Junction((says_so, condition), any_of=True)
 
 
 def parse_condition(text: str) -> Condition:
@@ -168,27 +192,34 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
         (ORDER_PROPERTY, "order_by", ""),
         (DELETES_PROPERTY, "deletes", HARD),
         (MERGE_PROPERTY, "merge", REPLACE),
+        (ENVELOPE_PROPERTY, "envelope", ""),
     ):
         current = now.get(name) or default
         if name in requested and (requested[name] or default) != current:
             has = f"{flag} = {current!r}" if current else f"no {flag}"
             raise UsageError(
                 f"{table} has {has}, and a batch does not change that",
-                _MERGE_STAYS
-                if name == MERGE_PROPERTY
+                _STAYS
+                if name in (MERGE_PROPERTY, ENVELOPE_PROPERTY)
                 else f"driftline alter {table_property(table, name, requested[name])}",
             )
 
 
-_MERGE_STAYS = "make another table with it, from the same source"
+_STAYS = "make another table with it, from the same source"
 
 
-def check_merge(table: str, before: RowKey | None, after: RowKey | None) -> None:
-    """Raise DataError where a table that exists would merge its rows in another way."""
+def check_stays(table: str, before: RowKey | None, after: RowKey | None) -> None:
+    """Raise DataError where a table that exists would merge its rows in another way, or read another
+    envelope.
+    """
     merges = before is not None and before.patch
     if after is not None and after.patch != merges:
         has = PATCH if merges else REPLACE
-        raise DataError(f"{table} has merge = {has!r}, which is set when a table is made", _MERGE_STAYS)
+        raise DataError(f"{table} has merge = {has!r}, which is set when a table is made", _STAYS)
+    envelope = "" if before is None else before.envelope
+    if after is not None and after.envelope != envelope:
+        has = f"envelope = {envelope!r}" if envelope else "no envelope"
+        raise DataError(f"{table} has {has}, which is set when a table is made", _STAYS)
 
 
 def table_property(table: str, name: str, value: str) -> str:

@@ -14,17 +14,21 @@ KEY_PROPERTY = "driftline.key"
 ORDER_PROPERTY = "driftline.order-by"
 DELETES_PROPERTY = "driftline.deletes"
 MERGE_PROPERTY = "driftline.merge"
+ENVELOPE_PROPERTY = "driftline.envelope"
 ROW_KEY = (
     KEY_PROPERTY,
     ORDER_PROPERTY,
     DELETES_PROPERTY,
     MERGE_PROPERTY,
+    ENVELOPE_PROPERTY,
     "driftline.delete-when",
     "driftline.delete-memory",
     "driftline.key-cache",
 )  # settings that come and go with the key
 HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
 REPLACE, PATCH = "replace", "patch"  # what a record does to its row: is it, or changes fields of it
+CHANGE = "_change"  # of records in an envelope: the field with what it says of the change
+OPERATION, POSITION = (CHANGE, "op"), (CHANGE, "position")
 WITH_VECTORS = 3  # the version of Iceberg's format that removes rows by deletion vectors
 
 
@@ -49,14 +53,17 @@ class RowsKnownBy(NamedTuple):
     order_by: str
     deletes: str
     merge: str
+    envelope: str
 
 
 def known_by(properties: Mapping[str, str]) -> RowsKnownBy:
     """The settings among a table's properties by which it knows its rows."""
-    key, order, deletes, merge = (
-        properties.get(name, "") for name in (KEY_PROPERTY, ORDER_PROPERTY, DELETES_PROPERTY, MERGE_PROPERTY)
-    )
-    return RowsKnownBy(key, order, (deletes or HARD) if key else "", (merge or REPLACE) if key else "")
+    names = (KEY_PROPERTY, ORDER_PROPERTY, DELETES_PROPERTY, MERGE_PROPERTY, ENVELOPE_PROPERTY)
+    key, order, deletes, merge, envelope = (properties.get(name, "") for name in names)
+    if not key:
+        return RowsKnownBy("", order, "", "", "")
+    by_position = ".".join(POSITION) if envelope else ""
+    return RowsKnownBy(key, order or by_position, deletes or HARD, merge or REPLACE, envelope)
 
 
 def forgets_deletes(before: Mapping[str, str], after: Mapping[str, str]) -> bool:

@@ -64,6 +64,19 @@ class UnlistedDocument(bytes):
         return bytes(self).removesuffix(_ELLIPSIS)
 
 
+class RefusedText(bytes):
+    """A text that is no record for the reason ``why``, with an ellipsis behind it, so that it is no JSON."""
+
+    why: str
+
+    @classmethod
+    def of(cls, text: bytes, why: str) -> RefusedText:
+        """Mark the beginning of a text."""
+        marked = cls(text[:_SHOWN] + _ELLIPSIS)
+        marked.why = why
+        return marked
+
+
 def cut(text: bytes, longest: int) -> bytes:
     """The text, or a `TruncatedText` of one that is longer than this many bytes.
 
@@ -114,6 +127,8 @@ def parse(line: bytes) -> dict[str, object]:
         raise Malformed(f"longer than {line.longest} bytes, which the setting max_record_bytes allows")
     if isinstance(line, UnlistedDocument):
         raise Malformed(f"no list at {line.path}, where the setting records looks for records")
+    if isinstance(line, RefusedText):
+        raise Malformed(line.why)
     try:
         record = _decode(line.decode())
     except UnicodeDecodeError as error:

@@ -34,6 +34,7 @@ from driftline.observe.json_lines import JsonObserver, LineNumbers, Looked, Why
 from driftline.observe.observation import Observation
 from driftline.observe.walk import MANY_KEYS
 from driftline.readers.deletes import DeleteFilter, flagged
+from driftline.readers.envelopes.unwrap import Unwrapper, rejecting
 from driftline.readers.json.columns import Unparsed, parsed
 from driftline.readers.json.drifted import UsualRecords, taken_apart
 from driftline.readers.rejects import Reject, reject_batch
@@ -164,27 +165,34 @@ class Run(NamedTuple):
     reject: Callable[[int, Why], Reject]
     nulls: Sequence[int] | None = None
 
+    def of_records(self, texts: Sequence[bytes], places: Sequence[int]) -> Run:
+        """The run of the records in these messages. ``places``: of each record, that of its message."""
+        numbers = [self.line + place for place in places] if isinstance(self.line, int) else None
+        line = numbers if numbers is not None else [self.line[place] for place in places]  # type: ignore[index]
+        return Run(texts, self.source, line, rejecting(self.reject, places))
+
 
 class AcceptedLines(NamedTuple):
     """Lines that were observed, with those that are no usual records by their places, and flags of those that
-    delete, if some may.
+    delete, if some may. ``origins``: of records in envelopes, the places of their messages.
     """
 
     lines: Sequence[bytes]
     looked: Sequence[Looked]
     deletes: pa.Array | None = None
+    origins: Sequence[int] | None = None
 
 
 class LineTask:
     """In a task: observes lines of JSON and, with a ``make``, converts the records among them.
 
-    ``deletes``: the filter of those that delete.
+    ``terms``: those on which the table admits records.
     """
 
-    def __init__(
-        self, observer: JsonObserver, make: JsonRows | None, deletes: DeleteFilter | None = None
-    ) -> None:
-        self._observer, self._make, self._deletes = observer, make, deletes
+    def __init__(self, observer: JsonObserver, make: JsonRows | None, terms: AdmissionTerms) -> None:
+        self._observer, self._make = observer, make
+        self._unwrapper = Unwrapper.of(terms.settings.row_key)
+        self._deletes = DeleteFilter.of(terms)
         self._learnt = -1
 
     def observe(
@@ -195,7 +203,14 @@ class LineTask:
         judged: list[Looked] = []
         rejects: list[Reject] = []
         flags: list[NDArray[np.bool_]] = []
+        origins: list[int] | None = None if self._unwrapper is None else []
+        begins = 0  # the place of the run's first text
         for run in runs:
+            if self._unwrapper is not None and origins is not None:
+                texts, places = self._unwrapper.records(run.lines)
+                origins += [begins + place for place in places]
+                begins += len(run.lines)
+                run = run.of_records(texts, places)
             run_lines = run.lines
             if self._deletes is not None:
                 run_lines, run_flags = (
@@ -210,7 +225,7 @@ class LineTask:
                 judged += [(len(lines) + place, why) for place, why in looked]
                 lines += run_lines
         deletes = pa.array(np.concatenate(flags)) if flags else None
-        return AcceptedLines(lines, judged, deletes), reject_batch(rejects) if rejects else None
+        return AcceptedLines(lines, judged, deletes, origins), reject_batch(rejects) if rejects else None
 
     def convert(self, accepted: AcceptedLines) -> Iterator[Rows]:
         """The rows of the lines. Raises Diverged once a line has more than the plan was made for."""
@@ -228,13 +243,14 @@ class LineTask:
             if row_key is not None and row_key.patch:
                 present = presence_of_lines(accepted.lines[place] for place in places)
                 rows = rows.append_column(PRESENCE, present)
-            yield rows, places
+            yield rows, places if accepted.origins is None else [accepted.origins[at] for at in places]
 
     def observed(self) -> Observation:
         """The observation of the lines since the last call."""
         # What is known of lines to come was expected when these began.
         self._learnt = min(self._learnt, 0)
-        return self._observer.taken()
+        seen = self._observer.taken()
+        return seen if self._unwrapper is None else seen.with_marks(self._unwrapper.taken())
 
 
 def rejected_of(

@@ -15,7 +15,6 @@ from driftline.observe.json_files import ObservedSplits, Share, blocks, together
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.listed import ListedRecords
 from driftline.observe.observation import Observation
-from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.set_aside import PART
@@ -53,9 +52,9 @@ class OpenSplits:
 
     def __init__(self, reader: SplitReader, share: Share) -> None:
         self._reader, self._share = reader, share
-        make, self._deletes = reader.make, DeleteFilter.of(reader.terms)
+        make = reader.make
         observer = _observer(reader.terms) if make is None else make.observer()
-        self._lines = LineTask(observer, make, self._deletes)
+        self._lines = LineTask(observer, make, reader.terms)
         records = reader.terms.settings.records
         self._listed = ListedRecords(records) if records else None
         self._parts: list[ObservedSplits] = []
@@ -73,9 +72,8 @@ class OpenSplits:
                 observation = observation.with_excluded(self._listed.taken())
             if not self._parts and self._reader.make is None:
                 # The first part itself tells where that was seen: its lines are yet to be numbered.
-                self._lines = LineTask(
-                    _observer(self._reader.terms, _behind_all(observation)), None, self._deletes
-                )
+                terms = self._reader.terms
+                self._lines = LineTask(_observer(terms, _behind_all(observation)), None, terms)
             self._parts.append(ObservedSplits(observation, counts))
 
     def observe(

@@ -1,0 +1,102 @@
+"""The reading of a message in an envelope: changes, a mark that changes nothing, or a reason to refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from msgspec import Raw, json
+
+from driftline.core.schema.definition import CHANGE
+from driftline.core.schema.types import Path
+from driftline.observe.decoder import REFUSED
+
+WRITE, DELETE = "u", "d"
+
+split = json.Decoder(dict[str, Raw]).decode
+_OBJECT, _NULL = b"{n"
+_NAME = json.encode(CHANGE)
+
+
+class NotReadable(ValueError):
+    """A message of which no change can be read; the text says why."""
+
+
+class Mark(NamedTuple):
+    """A message that says nothing of a row, by what it is: `heartbeat`."""
+
+    kind: str
+
+
+Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a message is read as
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeTerms:
+    """What a table asks of messages: the ``key`` of its rows, and if it orders them by a position."""
+
+    key: tuple[Path, ...]
+    by_position: bool
+
+
+def is_object(text: bytes | Raw | None) -> bool:
+    """True if the text of a value is an object."""
+    return text is not None and memoryview(text)[0] == _OBJECT
+
+
+def is_null(text: bytes | Raw | None) -> bool:
+    """True if there is no value."""
+    return text is None or memoryview(text)[0] == _NULL
+
+
+def record(text: bytes | Raw, operation: str, position: str | None) -> bytes:
+    """The text of a record that has the change as its last field. Raises NotReadable if it has such a field.
+
+    >>> record(b'{"id": 7}', "c", "0042")
+    b'{"id": 7,"_change":{"op":"c","position":"0042"}}'
+    """
+    body = bytes(text)
+    if (_NAME in body or b"\\" in body) and CHANGE in split(body):
+        raise NotReadable(f"it has a field {CHANGE} of its own, where the table keeps what its envelope says")
+    place = b"" if position is None else b',"position":' + json.encode(position)
+    separator = b"" if body[1:-1].isspace() or len(body) == 2 else b","
+    return b'%b%b%b:{"op":%b%b}}' % (body[:-1], separator, _NAME, json.encode(operation), place)
+
+
+def values_at(text: bytes | Raw, paths: Sequence[Path]) -> list[Raw | None]:
+    """The values at these paths of an object; None where one is absent or null."""
+    members = split(text)
+    values = []
+    for path in paths:
+        value = members.get(path[0])
+        for step in path[1:]:
+            value = split(value).get(step) if value is not None and is_object(value) else None
+        values.append(None if is_null(value) else value)
+    return values
+
+
+def of_key(key: bytes | Raw | None, paths: Sequence[Path]) -> bytes | None:
+    """The text of a record that has what a message's key has, a struct or the one value; None without one.
+
+    >>> of_key(b'{"id": 7}', [("id",)]), of_key(b"7", [("id",)]), of_key(b"7", [("a",), ("b",)])
+    (b'{"id": 7}', b'{"id":7}', None)
+    """
+    if key is None or is_null(key):
+        return None
+    if is_object(key):
+        members = split(key)
+        if members.keys() == {"schema", "payload"}:
+            return of_key(members["payload"], paths)
+        return bytes(key)
+    if len(paths) != 1 or len(paths[0]) != 1:
+        return None
+    if memoryview(key)[0] == ord('"'):  # in files a key may be the text of an object
+        try:
+            inner = json.decode(key, type=str).encode()
+            if is_object(inner.lstrip()):
+                split(inner)
+                return of_key(inner.strip(), paths)
+        except REFUSED:
+            pass
+    return b"{%b:%b}" % (json.encode(paths[0][0]), key)

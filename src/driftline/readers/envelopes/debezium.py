@@ -1,0 +1,158 @@
+"""Messages of Debezium: `before` and `after` of a row, `op`, and the `source` that says where it stood."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+from msgspec import Raw, Struct, ValidationError, field, json
+
+from driftline.readers.envelopes.change import (
+    DELETE,
+    Changes,
+    EnvelopeTerms,
+    Mark,
+    NotReadable,
+    is_null,
+    is_object,
+    of_key,
+    record,
+    split,
+    values_at,
+)
+from driftline.readers.envelopes.positions import ChangeSource, position
+
+WRITES, DELETES, TRUNCATES, LOGS = ("c", "u", "r"), "d", "t", "m"
+_UNAVAILABLE = (b"__debezium_unavailable_value", b64encode(b"__debezium_unavailable_value"))
+_NULL = Raw(b"null")
+_TIMES = {"ts_ms", "ts_us", "ts_ns"}
+# All fields of what is no change: an object with any other may be a record, and is not left out.
+_AROUND = {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"}
+_TRANSACTION = _TIMES | {"status", "id", "event_count", "data_collections"}
+_SCHEMA_CHANGE = _TIMES | {"source", "databaseName", "schemaName", "ddl", "tableChanges"}
+
+
+def _null() -> Raw:
+    return _NULL
+
+
+class DebeziumMessage(Struct):
+    """The fields of a message that tell what it is; in a file it may stand beside its key, as `value`, and
+    its schema, as `payload`.
+    """
+
+    op: Any = None
+    status: Any = None
+    before: Raw = field(default_factory=_null)
+    after: Raw = field(default_factory=_null)
+    source: ChangeSource | None = None
+    message_key: Raw = field(default_factory=_null, name="_key")
+    key: Raw = field(default_factory=_null)
+    value: Raw = field(default_factory=_null)
+    payload: Raw = field(default_factory=_null)
+
+
+_decode = json.Decoder(DebeziumMessage).decode
+
+
+def read(text: bytes | Raw, terms: EnvelopeTerms, key: Raw | None = None) -> Changes:
+    """Read a message. ``key``: the Kafka message's own. Raises NotReadable, and msgspec's errors for
+    what is no object.
+    """
+    try:
+        message = _decode(text)
+    except ValidationError as error:
+        if not is_object(text.strip() if isinstance(text, bytes) else text):
+            raise
+        raise NotReadable(f"no message of Debezium's: {error}") from error
+    key = key if is_null(message.message_key) else message.message_key
+    if message.op is None:
+        return _without_op(text, message, terms, key)
+    match message.op:
+        case "c" | "u" | "r":
+            return _writes(message, terms)
+        case "d":
+            return [_deleted(message, terms, key)]
+        case "m":
+            return Mark("log message")
+        case "t":
+            raise NotReadable("a truncate of the source's table (op t), which is not applied")
+    raise NotReadable(f"op {message.op!r} is none of Debezium's: c, u, r, d, t, m")
+
+
+def _without_op(
+    text: bytes | Raw, message: DebeziumMessage, terms: EnvelopeTerms, key: Raw | None
+) -> Changes:
+    """Read what stands around a message, or what is no change."""
+    members = split(text).keys() - {"_key"}
+    if "payload" in members and members <= {"schema", "payload"}:
+        if not is_null(split(text).get("schema")):
+            raise NotReadable("a message with its schema, of which the values are not decoded yet")
+        return _inside("payload", message.payload, terms, key)
+    if "value" in members and members <= _AROUND:
+        return _inside("value", message.value, terms, key if is_null(message.key) else message.key)
+    if not members and members != split(text).keys():
+        return Mark("tombstone")
+    if members and members <= _TIMES:
+        return Mark("heartbeat")
+    if {"status", "id"} <= members <= _TRANSACTION and message.status in ("BEGIN", "END"):
+        return Mark("transaction mark")
+    if members & {"ddl", "tableChanges"} and "source" in members and members <= _SCHEMA_CHANGE:
+        return Mark("schema change")
+    raise NotReadable("no message of Debezium's: it has no op")
+
+
+def _inside(name: str, text: Raw, terms: EnvelopeTerms, key: Raw | None) -> Changes:
+    """Read a message that stands as the field ``name`` of another object."""
+    if is_null(text):
+        return Mark("tombstone")
+    if not is_object(text):
+        raise NotReadable(f"no object in `{name}`")
+    return read(text, terms, key)
+
+
+def _writes(message: DebeziumMessage, terms: EnvelopeTerms) -> Changes:
+    """The record after a change; where its key was another before, the one that goes, too."""
+    after = message.after
+    if not is_object(after):
+        raise NotReadable(_no_row("after", after, message))
+    if any(sign in bytes(after) for sign in _UNAVAILABLE):
+        raise NotReadable("a value that Debezium has left out as unavailable, which is not read yet")
+    at = _position(message, terms)
+    written = record(after, str(message.op), at)
+    if not is_object(message.before):
+        return [written]
+    was, now = values_at(message.before, terms.key), values_at(after, terms.key)
+    if was == now or None in was:
+        return [written]
+    return [record(message.before, DELETE, at), written]
+
+
+def _deleted(message: DebeziumMessage, terms: EnvelopeTerms, key: Raw | None) -> bytes:
+    """The record that goes, which has its key: that of `before`, or of the message."""
+    at = _position(message, terms)
+    if is_object(message.before) and None not in values_at(message.before, terms.key):
+        return record(message.before, DELETE, at)
+    if not is_null(message.before) and not is_object(message.before):
+        raise NotReadable(_no_row("before", message.before, message))
+    if (gone := of_key(key, terms.key)) is None:
+        raise NotReadable("a delete without its key: neither `before` nor the message's key has it")
+    return record(gone, DELETE, at)
+
+
+def _no_row(name: str, row: Raw, message: DebeziumMessage) -> str:
+    if not is_null(row) and message.source is not None and message.source.connector == "mongodb":
+        return f"a document of MongoDB as text in `{name}`, which is not read yet"
+    return f"op {message.op!r} without an object in `{name}`"
+
+
+def _position(message: DebeziumMessage, terms: EnvelopeTerms) -> str | None:
+    at = None if message.source is None else position(message.source)
+    if at is None and terms.by_position:
+        connector = None if message.source is None else message.source.connector
+        raise NotReadable(
+            "no `source` that says where the change stood"
+            if connector is None
+            else f"no position in its `source`, of connector {connector!r}, by which changes could be ordered"
+        )
+    return at

@@ -1,0 +1,71 @@
+"""Takes the records out of messages in an envelope, before anything else looks at them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.row_key import RowKey
+from driftline.core.schema.definition import POSITION
+from driftline.core.values.parse import RefusedText
+from driftline.observe.decoder import REFUSED
+from driftline.observe.json_lines import Why
+from driftline.readers.envelopes import debezium
+from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
+from driftline.readers.rejects import Reject
+
+Reader: TypeAlias = "Callable[[bytes, EnvelopeTerms], Changes]"
+
+READERS: Mapping[str, Reader] = {"debezium": debezium.read}
+
+
+class Unwrapper:
+    """In a task: reads messages as records, and counts those that say nothing of a row.
+
+    ``marks``: their number by what they are.
+    """
+
+    def __init__(self, row_key: RowKey) -> None:
+        self._read = READERS[row_key.envelope]
+        self._terms = EnvelopeTerms(row_key.key, POSITION in row_key.order_by)
+        self.marks: Counter[str] = Counter()
+
+    @classmethod
+    def of(cls, row_key: RowKey | None) -> Unwrapper | None:
+        """The unwrapper for a table; None if its records come without an envelope."""
+        return cls(row_key) if row_key is not None and row_key.envelope else None
+
+    @no_search()
+    def records(self, messages: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
+        """The texts of the records in some messages, each with the place of its message.
+
+        A message that cannot be read comes as a `RefusedText`; what is no object, as it is.
+        """
+        texts: list[bytes] = []
+        places: list[int] = []
+        read, terms = self._read, self._terms
+        for place, message in enumerate(messages):
+            try:
+                changes = read(message, terms)
+            except NotReadable as error:
+                changes = [RefusedText.of(message, str(error))]
+            except REFUSED:
+                changes = [message]
+            if isinstance(changes, Mark):
+                self.marks[changes.kind] += 1
+                continue
+            texts += changes
+            places += [place] * len(changes)
+        return texts, places
+
+    def taken(self) -> Counter[str]:
+        """The number of messages that say nothing of a row, since the last call."""
+        marks, self.marks = self.marks, Counter()
+        return marks
+
+
+def rejecting(reject: Callable[[int, Why], Reject], places: Sequence[int]) -> Callable[[int, Why], Reject]:
+    """What makes rejects of messages, by the places of their records."""
+    return lambda at, why: reject(places[at], why)

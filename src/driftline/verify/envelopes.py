@@ -1,0 +1,197 @@
+"""Messages in envelopes, as the check reads them: plain Python over parsed JSON, on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from driftline.core.planning.row_key import RowKey
+from driftline.core.schema.definition import CHANGE, POSITION
+from driftline.core.schema.types import Path
+from driftline.verify.files import Read
+from driftline.verify.json_texts import MalformedText, parse
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+Record: TypeAlias = "dict[str, Any]"
+_TIMES = ("ts_ms", "ts_us", "ts_ns")
+# The names that may stand beside a message inside another object.
+_WRAPPERS = {
+    "payload": {"payload", "schema"},
+    "value": {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"},
+}
+
+
+class Unreadable(Exception):
+    """A message of which no change can be read, which must be in quarantine; the message says why."""
+
+
+def unwrapped(reads: RDD[Read], row_key: RowKey) -> RDD[Read]:
+    """The records of a source; those in the messages of one, if they come in an envelope."""
+    return reads.flatMap(partial(records_in, row_key)) if row_key.envelope else reads
+
+
+def records_in(row_key: RowKey, read: Read) -> Iterator[Read]:
+    """The records that a message is about, each with the message; none for one that says nothing of a row."""
+    if read.record is None:
+        yield read
+        return
+    try:
+        for record in _READERS[row_key.envelope](read.record, row_key, read.record.get("_key")):
+            yield replace(read, record=record, message=read.record)
+    except Unreadable as error:
+        yield replace(read, reason=str(error))
+
+
+def _debezium(message: Record, row_key: RowKey, key: Any) -> list[Record]:
+    names = set(message) - {"_key"}
+    if "op" not in message or message["op"] is None:
+        for inner, outer_key in (("payload", key), ("value", message.get("key", key))):
+            if inner in message and names <= _WRAPPERS[inner]:
+                value = message[inner]
+                if value is None:
+                    return []
+                if not isinstance(value, dict):
+                    raise Unreadable(f"no object in {inner}")
+                return _debezium(value, row_key, outer_key)
+        if message and _changes_nothing(message, names):
+            return []
+        raise Unreadable("no op")
+    op, before, after = message["op"], message.get("before"), message.get("after")
+    if op == "m":
+        return []
+    if op not in ("c", "u", "r", "d"):
+        raise Unreadable(f"op {op!r}")
+    if "__debezium_unavailable_value" in str(after):
+        raise Unreadable("an unavailable value")
+    source = message.get("source")
+    place = _position(source) if isinstance(source, dict) else None
+    if place is None and POSITION in row_key.order_by:
+        raise Unreadable("no position")
+    if op == "d":
+        return [_changed(_going(before, row_key, key), "d", place)]
+    if not isinstance(after, dict):
+        raise Unreadable("no row after the change")
+    written = _changed(after, op, place)
+    was = _values(before, row_key)
+    if not isinstance(before, dict) or None in was or was == _values(after, row_key):
+        return [written]
+    return [_changed(before, "d", place), written]
+
+
+def _changes_nothing(message: Record, names: set[str]) -> bool:
+    """True for a tombstone's key alone, a heartbeat, a transaction's begin or end, and a schema change."""
+    if names <= set(_TIMES):
+        return True
+    others = names - set(_TIMES)
+    if others <= {"status", "id", "event_count", "data_collections"}:
+        return "id" in others and message.get("status") in ("BEGIN", "END")
+    return (
+        others <= {"source", "databaseName", "schemaName", "ddl", "tableChanges"}
+        and "source" in others
+        and bool(others & {"ddl", "tableChanges"})
+    )
+
+
+def _going(before: Any, row_key: RowKey, key: Any) -> Record:
+    """The record with the key of a row that goes."""
+    if isinstance(before, dict) and None not in _values(before, row_key):
+        return before
+    if isinstance(key, str) and key.lstrip().startswith("{"):
+        with suppress(MalformedText):
+            key = parse(key.encode())
+    if isinstance(key, dict) and set(key) == {"schema", "payload"}:
+        key = key["payload"]
+    if isinstance(key, dict):
+        return key
+    if key is None or len(row_key.key) != 1 or len(row_key.key[0]) != 1:
+        raise Unreadable("a delete without its key")
+    return {row_key.key[0][0]: key}
+
+
+def _values(row: Any, row_key: RowKey) -> list[Any]:
+    return [_value(row, path) for path in row_key.key]
+
+
+def _value(row: Any, path: Path) -> Any:
+    for step in path:
+        row = row.get(step) if isinstance(row, dict) else None
+    return row
+
+
+def _changed(record: Record, op: str, place: str | None) -> Record:
+    if CHANGE in record:
+        raise Unreadable(f"a field {CHANGE} of its own")
+    return {**record, CHANGE: {"op": op} if place is None else {"op": op, "position": place}}
+
+
+# Positions ----------------------------------------------------------------------------------------------
+
+
+def _position(source: Mapping[str, Any]) -> str | None:
+    """Where a change stands in its database's log, as a text that sorts; None if that is not said."""
+    read = _POSITIONS.get(source.get("connector") or _connector(source))
+    try:
+        return None if read is None else read(source)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _connector(source: Mapping[str, Any]) -> str:
+    for name, connector in (
+        ("file", "mysql"),
+        ("lsn", "postgresql"),
+        ("commit_lsn", "sqlserver"),
+        ("scn", "oracle"),
+        ("ord", "mongodb"),
+    ):
+        if source.get(name) is not None:
+            return connector
+    return ""
+
+
+def _whole(value: Any, width: int = 20) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, str, Decimal)):
+        raise TypeError
+    number = int(value)
+    if number < 0 or number != Decimal(value):
+        raise ValueError
+    return f"{number:0{width}d}"
+
+
+def _mysql(source: Mapping[str, Any]) -> str:
+    name = source["file"]
+    digits = name[len(name.rstrip("0123456789")) :]
+    return f"{int(digits):010d}:{_whole(source['pos'])}:{_whole(source.get('row') or 0, 10)}"
+
+
+def _lsn(text: Any) -> str:
+    return ":".join(f"{part.lower():0>8}" for part in (text or "0:0:0").split(":") if int(part, 16) >= 0)
+
+
+def _db2(source: Mapping[str, Any]) -> str:
+    return f"{_lsn(source['commit_lsn'])}:{_lsn(source.get('change_lsn'))}"
+
+
+def _oracle(source: Mapping[str, Any]) -> str:
+    commit = source.get("commit_scn") or source["scn"]
+    turn = _whole(source.get("ssn") or 0, 10)
+    return f"{_whole(commit)}:{_whole(source['scn'])}:{(source.get('rs_id') or '').strip()}:{turn}"
+
+
+_POSITIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "mysql": _mysql,
+    "mariadb": _mysql,
+    "postgresql": lambda source: _whole(source["lsn"]),
+    "sqlserver": lambda source: f"{_db2(source)}:{_whole(source.get('event_serial_no') or 0, 10)}",
+    "db2": _db2,
+    "oracle": _oracle,
+    "mongodb": lambda source: f"{_whole(source['ts_ms'])}:{_whole(source.get('ord') or 0, 10)}",
+}
+
+_READERS: Mapping[str, Callable[[Record, RowKey, Any], list[Record]]] = {"debezium": _debezium}

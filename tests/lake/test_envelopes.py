@@ -1,0 +1,104 @@
+"""Changes of a database in envelopes: captured, killed, checked; the table ends as the database does."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from core.test_envelopes import LSN, Database
+from driftline.errors import DataError
+from driftline.lake import Lake
+from lake.test_capture_keys import cut, run
+from lake.test_keyed import held, put, rows_of
+from servers.fixtures import kafka  # noqa: F401
+from servers.kafka import Kafka
+
+SETTINGS = {"key": "id", "envelope": "debezium"}
+HEARTBEAT = {"ts_ms": 1}
+
+
+def test_files_of_messages(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, chance, source = lake.table(table_name), random.Random(7), tmp_path / "in"
+    source.mkdir()
+    database = Database(chance, "mysql")
+    messages = [message for _ in range(50) for message in database.step()]
+    deaths = ["", "committed", "write", "commit", "remove"]
+    for number, part in enumerate(cut(chance, messages)):
+        put(source / f"{number:03}.jsonl", [*part, HEARTBEAT, {"op": "?", "n": number}])
+        run(table, source, deaths[number % len(deaths)], max_files=1, settings=SETTINGS)
+    run(table, source, max_files=2, settings=SETTINGS)
+
+    assert held(table) == {key: row["n"] for key, row in database.rows.items()}
+    assert table.quarantine().waiting == number + 1
+    verdict = table.verify(source, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.quarantined) == (0, 0, number + 1)
+    assert verdict.found == len(database.rows)
+    # A row that the messages do not know, and one that they do and that is gone.
+    table.ingest([{"op": "c", "after": {"id": 99}, "source": {"file": "b.9999999", "pos": 1}}])
+    assert table.verify(source, exactly=True).extra == 1
+    with (source / "wrong.jsonl").open("w") as file:
+        source_of = {"connector": "mysql", "file": "b.9999999", "pos": 2}
+        file.write(json.dumps({"op": "d", "before": {"id": 99}, "source": source_of}))
+    assert table.verify(source).missing == 1
+
+
+def test_records_of_python_and_what_waits(lake: Lake, table_name: str) -> None:
+    table = lake.table(table_name)
+    first = [
+        {"key": {"id": n}, "value": {"op": "r", "after": {"id": n, "v": 2**70}, "source": LSN}}
+        for n in (1, 2)
+    ]
+    result = table.ingest([*first, HEARTBEAT], settings=SETTINGS)
+    assert (result.rows_read, result.by_key.inserted, result.marks) == (2, 2, {"heartbeat": 1})
+    assert "no change   1 heartbeat, left out" in str(result)
+    strict = {"policy": "strict", "policies.id": "preserve"}
+    later = {"connector": "postgresql", "lsn": 43}
+    result = table.ingest(
+        [
+            {"op": "u", "before": {"id": 1}, "after": {"id": 3, "w": 1}, "source": later},
+            {"key": 2, "value": {"op": "d", "before": None, "source": later}},
+            {"op": "d", "before": None, "source": later},
+        ],
+        settings=strict,
+    )
+    assert (result.by_key.deleted, result.rows_quarantined) == (2, 2)
+    replayed = table.replay(settings={"policy": "preserve"})
+    assert (replayed.written, replayed.stay) == (1, 1)
+    assert [(row["id"], row["w"]) for row in rows_of(table)] == [(3, 1)]
+    assert table.ingest([first[1]]).by_key.late == 1
+    with pytest.raises(DataError, match="has envelope = 'debezium', and these records come as columns"):
+        table.ingest(lake.spark.sql("select 1 as id"))
+    texts = lake.spark.createDataFrame(
+        [(json.dumps({"op": "c", "after": {"id": 5}, "source": later}),)], ["t"]
+    )
+    assert table.ingest(texts, json_column="t").by_key.inserted == 1
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_a_topic(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+    """The keys of deletes are those of their messages: replica identity is that of the key."""
+    table, chance, topic = lake.table(table_name), random.Random(8), f"topic-{table_name}"
+    database, url = Database(chance, "postgresql"), f"kafka://{kafka.address}/{topic}"
+    messages = [message for _ in range(60) for message in database.step()]
+    sent = [
+        (
+            json.dumps({"schema": {}, "payload": message.pop("_key")}).encode(),
+            json.dumps(message).encode() if message else None,
+        )
+        for message in map(dict, messages)
+    ]
+    for death, part in zip(["", "commit", "committed"], [sent[:40], sent[20:50], sent[50:]], strict=True):
+        kafka.send(topic, part, partition=0)
+        run(table, url, death, max_records=15, settings=SETTINGS)
+    kafka.send(
+        topic, [(b'{"id": 1}', b'{"op": "q"}'), (None, b'{"op": "d", "source": {"lsn": 1}}')], partition=0
+    )
+    run(table, url, settings=SETTINGS)
+
+    assert held(table) == {key: row["n"] for key, row in database.rows.items()}
+    assert table.verify(messages, exactly=True).missing == 0
+    waiting = lake.table(f"{table_name}__quarantine").read().select("offset", "key", "reason").collect()
+    assert sorted((row.offset - len(sent) - 20, row.key) for row in waiting) == [(0, '{"id": 1}'), (1, None)]
