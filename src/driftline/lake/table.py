@@ -38,7 +38,7 @@ from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime import notebook
 from driftline.runtime.shown import Shown, shows
-from driftline.sources.opening import Data, Messages, opened
+from driftline.sources.opening import Data, opened
 from driftline.stats import Stats, stats
 from driftline.verify import Verdict
 
@@ -99,11 +99,12 @@ class Table(Shown):
         spark, shared = self.lake.spark, self.lake.warehouse
         with opened(
             spark,
-            Messages(data) if self._in_envelope(settings or {}) else data,
+            data,
             format=format,
             json_column=json_column,
             strings=strings,
             shared=shared,
+            in_envelope=lambda: self._in_envelope(settings or {}),
         ) as source:
             shown = progress or notebook.progress(self.name)
             options = pipeline.Options(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from py4j.protocol import Py4JError
@@ -37,13 +36,6 @@ if TYPE_CHECKING:
 Data: TypeAlias = Any
 
 
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """Data whose records are messages in an envelope: those of Python are read as texts of JSON."""
-
-    data: Data
-
-
 @contextmanager
 def opened(
     spark: SparkSession,
@@ -53,21 +45,21 @@ def opened(
     json_column: str | None = None,
     strings: bool = False,
     shared: str | None = None,
+    in_envelope: Callable[[], bool] = lambda: False,
 ) -> Iterator[Source]:
     """Open data as `open_source` does, or a pipe, an archive, or rows that Python holds.
 
     Temporary files exist as long as the source is used. ``shared``: the lake's folder, which all tasks see,
-    if known.
+    if known; ``in_envelope``: tells if records are messages in one, and is asked for those of Python alone,
+    which are then read as texts of JSON.
     """
-    messages = isinstance(data, Messages)
-    data = data.data if messages else data
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
         yield open_source(spark, data, json_column=json_column)
         return
     paths, rows = paths_or_rows(data)
     room = place_of(spark, shared)
-    if rows is not None and messages and not (is_pandas(rows) or is_table(rows)):
+    if rows is not None and not (is_pandas(rows) or is_table(rows)) and in_envelope():
         with told_where(spark, room), written_as_text(rows, room) as file:
             yield JsonFiles(spark=spark, files=[file], names={file: "records"}, originals={})
         return
