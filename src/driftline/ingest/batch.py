@@ -150,7 +150,7 @@ class Planned:
         """Tasks that make the batch's rows of ``struct``."""
         tasks, batch = self.observed.tasks(self.plan, struct), self.batch
         origin = OriginOfRows.of(struct, self.settings.metadata, batch.id, batch.time)
-        return tasks if origin is None else tasks.turned(origin)
+        return tasks if origin is None else tasks.mapped(origin)
 
     @property
     def is_empty(self) -> bool:

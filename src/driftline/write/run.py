@@ -31,7 +31,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 Given_contra = TypeVar("Given_contra", contravariant=True)
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
-Turn: TypeAlias = "Callable[[pa.RecordBatch], pa.RecordBatch]"
+BatchMap: TypeAlias = "Callable[[pa.RecordBatch], pa.RecordBatch]"
 SetAside: TypeAlias = "Callable[[pa.RecordBatch], None]"
 
 _SMALL = 8 * 2**20  # bytes, which take less time than to start a Python process
@@ -59,18 +59,18 @@ class RowMaker(Protocol[Given_contra]):
 
 
 @dataclass(frozen=True, slots=True)
-class _TurnedRows(Generic[Given_contra]):
-    """A maker of rows that another one has made, after a turn."""
+class _MappedRows(Generic[Given_contra]):
+    """Another maker's rows, with a function applied to each batch of them."""
 
     maker: RowMaker[Given_contra]
-    turn: Turn
+    function: BatchMap
 
     def rows(
         self, given: Given_contra, set_aside: SetAside
     ) -> Generator[pa.RecordBatch, None, Reported[Any]]:
         """Yield the rows, and return the report of their maker."""
         made = TaskRows(self.maker.rows(given, set_aside))
-        yield from map(self.turn, made)
+        yield from map(self.function, made)
         return made.reported
 
 
@@ -148,8 +148,8 @@ class RowTasks(Protocol):
         """
         ...
 
-    def turned(self, turn: Turn) -> RowTasks:
-        """The same tasks, whose batches of rows are each turned into others."""
+    def mapped(self, function: BatchMap) -> RowTasks:
+        """The same tasks, with a function applied to each batch of their rows."""
         ...
 
     def frame(self, struct: Struct) -> DataFrame:
@@ -185,9 +185,9 @@ class PartTasks:
         """Read batches, in a partition for each task."""
         return self._numbers.mapInArrow(partial(_batches_of_parts, partial(read, self.maker)), columns)
 
-    def turned(self, turn: Turn) -> PartTasks:
-        """The same tasks, with rows turned into others."""
-        return replace(self, maker=_TurnedRows(self.maker, turn))
+    def mapped(self, function: BatchMap) -> PartTasks:
+        """The same tasks, with a function applied to each batch of their rows."""
+        return replace(self, maker=_MappedRows(self.maker, function))
 
     def frame(self, struct: Struct) -> DataFrame:
         """A frame with a partition for each task."""
@@ -230,9 +230,9 @@ class FrameTasks:
             _union, [frame.mapInArrow(partial(read, maker), columns) for frame, maker in self.frames]
         )
 
-    def turned(self, turn: Turn) -> FrameTasks:
-        """The same tasks, with rows turned into others."""
-        return replace(self, frames=[(frame, _TurnedRows(maker, turn)) for frame, maker in self.frames])
+    def mapped(self, function: BatchMap) -> FrameTasks:
+        """The same tasks, with a function applied to each batch of their rows."""
+        return replace(self, frames=[(frame, _MappedRows(maker, function)) for frame, maker in self.frames])
 
     def frame(self, struct: Struct) -> DataFrame:
         """The rows of all frames in one."""
