@@ -26,9 +26,10 @@ demo: $(INSTALLED) ## drifting batches into a fresh lake: what changed, why, and
 quick: lint ## style, types, the core and the conversion: under a minute
 	@$(PY) -m pytest tests/core src/driftline/core -q -m "not slow" -n 2 $(ARGS)
 
-# Two processes, each with a Spark session of its own; tests of one file stay together, as they share what they set up.
+# Processes with a Spark session each, one more than cores, as tests wait for others. Those of one file stay together, as
+# they share what they set up.
 test: $(INSTALLED) ready ## the tests, on this machine's own Spark (ARGS="-n 0 tests/lake/test_csv.py" for some, in one process)
-	@$(PY) -m pytest --ignore=tests/cluster -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PY) -m pytest --ignore=tests/cluster -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # A failure is told by the tests that need what is missing.
 ready: $(INSTALLED)
