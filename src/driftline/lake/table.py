@@ -38,7 +38,8 @@ from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime import notebook
 from driftline.runtime.shown import Shown, shows
-from driftline.sources.opening import Data, opened
+from driftline.sources.given import given_paths, is_table
+from driftline.sources.opening import Data, Messages, opened
 from driftline.stats import Stats, stats
 from driftline.verify import Verdict
 
@@ -99,12 +100,11 @@ class Table(Shown):
         spark, shared = self.lake.spark, self.lake.warehouse
         with opened(
             spark,
-            data,
+            Messages(data) if self._are_messages(data, settings or {}) else data,
             format=format,
             json_column=json_column,
             strings=strings,
             shared=shared,
-            in_envelope=lambda: self._in_envelope(settings or {}),
         ) as source:
             shown = progress or notebook.progress(self.name)
             options = pipeline.Options(
@@ -115,8 +115,10 @@ class Table(Shown):
             Notice(on_change).send(result)
         return result
 
-    def _in_envelope(self, settings: Mapping[str, str]) -> bool:
-        """True if records are messages in an envelope, by the settings of a batch or of the table."""
+    def _are_messages(self, data: Data, settings: Mapping[str, str]) -> bool:
+        """True for records of Python in an envelope, by the settings of a batch or of the table."""
+        if hasattr(data, "selectExpr") or is_table(data) or given_paths(data):
+            return False
         return bool(settings.get("envelope") or self.format.load().properties.get(ENVELOPE_PROPERTY))
 
     def alter(self, *changes: TableChange, upgrade: bool = False) -> Altered:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from py4j.protocol import Py4JError
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
 Data: TypeAlias = Any
 
 
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Records of Python that are messages in an envelope: they are read as texts of JSON."""
+
+    data: Data
+
+
 @contextmanager
 def opened(
     spark: SparkSession,
@@ -45,21 +53,20 @@ def opened(
     json_column: str | None = None,
     strings: bool = False,
     shared: str | None = None,
-    in_envelope: Callable[[], bool] = lambda: False,
 ) -> Iterator[Source]:
     """Open data as `open_source` does, or a pipe, an archive, or rows that Python holds.
 
     Temporary files exist as long as the source is used. ``shared``: the lake's folder, which all tasks see,
-    if known; ``in_envelope``: tells if records are messages in one, and is asked for those of Python alone,
-    which are then read as texts of JSON.
+    if known.
     """
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
         yield open_source(spark, data, json_column=json_column)
         return
-    paths, rows = paths_or_rows(data)
+    messages = isinstance(data, Messages)
+    paths, rows = paths_or_rows(data.data if messages else data)
     room = place_of(spark, shared)
-    if rows is not None and not (is_pandas(rows) or is_table(rows)) and in_envelope():
+    if rows is not None and messages and not (is_pandas(rows) or is_table(rows)):
         with told_where(spark, room), written_as_text(rows, room) as file:
             yield JsonFiles(spark=spark, files=[file], names={file: "records"}, originals={})
         return
