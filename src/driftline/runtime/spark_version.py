@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import SetupError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+_TABLES = "org.apache.iceberg.spark.source"
 _CLASSIC = "org.apache.spark.sql.classic"  # where Spark 4 has what is no client's of Spark Connect
 
 
@@ -106,6 +108,22 @@ def installed_release() -> Release:
         return NEWEST
 
 
+@cache
+def _running_release() -> Release:
+    """The release of the pyspark of this process: a session's own version costs a call to Java."""
+    import pyspark
+
+    return release_of(pyspark.__version__)
+
+
+def _java(spark: SparkSession, name: str) -> Any:
+    """A Java class by its full name, without the calls by which py4j looks for each part of it."""
+    from py4j.java_gateway import JavaClass  # late: many commands need no Spark
+
+    jvm: Any = spark._jvm
+    return JavaClass(name, jvm._gateway_client)
+
+
 def quiet_errors() -> None:
     """Keep pyspark from printing each error as JSON, besides raising it. Spark 3.5 prints none."""
     try:
@@ -118,27 +136,18 @@ def quiet_errors() -> None:
 
 def set_active(spark: SparkSession) -> None:
     """Make the session this thread's active one."""
-    from py4j.java_gateway import JavaClass  # late: many commands need no Spark
-
-    jvm: Any = spark._jvm
-    session = f"{release_of(spark.version).classes}.SparkSession"
-    JavaClass(session, jvm._gateway_client).setActiveSession(spark._jsparkSession)
+    _java(spark, f"{_running_release().classes}.SparkSession").setActiveSession(spark._jsparkSession)
 
 
 def rows_of(spark: SparkSession, session: Any, plan: Any) -> Any:
     """The Java dataset of a logical plan in a Java session; a plan that writes has been run then."""
-    from py4j.java_gateway import JavaClass
-
-    jvm: Any = spark._jvm
-    dataset = f"{release_of(spark.version).classes}.Dataset"
-    return JavaClass(dataset, jvm._gateway_client).ofRows(session, plan)
+    return _java(spark, f"{_running_release().classes}.Dataset").ofRows(session, plan)
 
 
 def settings_of(spark: SparkSession) -> Any:
     """All settings of a session, as a Java map."""
-    jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
-    return jvm.scala.collection.JavaConverters.mapAsJavaMap(session.conf().getAll())
+    return _java(spark, "scala.collection.JavaConverters").mapAsJavaMap(session.conf().getAll())
 
 
 def as_arrow(frame: DataFrame) -> pa.Table:
@@ -155,18 +164,15 @@ def as_arrow(frame: DataFrame) -> pa.Table:
 
 def spark_table(spark: SparkSession, table: Any) -> Any:
     """Iceberg's Java table as Spark reads and writes it."""
-    jvm: Any = spark._jvm
-    kind = jvm.org.apache.iceberg.spark.source.SparkTable
-    return kind(table) if release_of(spark.version).rewrites else kind(table, False)
+    kind = _java(spark, f"{_TABLES}.SparkTable")
+    return kind(table) if _running_release().rewrites else kind(table, False)
 
 
 def rewritten_table(spark: SparkSession, table: Any, group: str) -> tuple[Any, Mapping[str, str]]:
     """The Java table as one that takes rows with their ids, as a ``group`` of rewritten files; and the
     options to write with.
     """
-    jvm: Any = spark._jvm
-    source = jvm.org.apache.iceberg.spark.source
-    if release_of(spark.version).rewrites:
-        return source.SparkRewriteTable(table, group), {}
-    no_snapshot = None
-    return source.SparkTable(table, no_snapshot, False, True), {"rewritten-file-scan-task-set-id": group}
+    if _running_release().rewrites:
+        return _java(spark, f"{_TABLES}.SparkRewriteTable")(table, group), {}
+    no_snapshot, kind = None, _java(spark, f"{_TABLES}.SparkTable")
+    return kind(table, no_snapshot, False, True), {"rewritten-file-scan-task-set-id": group}
