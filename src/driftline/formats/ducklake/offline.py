@@ -44,5 +44,6 @@ class OfflineDuckLakeTable:
 
     def rows_of(self, name: str) -> int | None:
         """The number of rows of another table of this lake, 0 if it does not exist; None if unknown."""
-        other = OfflineDuckLakeTable.of(self.catalog, name)
-        return 0 if other is None else other.statistics(other.load().schema).live
+        other = OfflineDuckLakeTable(self.catalog, name)
+        state = other.load()
+        return other.statistics(state.schema).live if state.exists else 0

@@ -12,7 +12,7 @@ from driftline.core.schema.definition import CHANGE
 from driftline.core.schema.types import Path
 from driftline.observe.decoder import REFUSED
 
-WRITE, DELETE = "u", "d"
+DELETE = "d"
 
 split = json.Decoder(dict[str, Raw]).decode
 _OBJECT, _NULL = b"{n"
@@ -34,7 +34,7 @@ Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeTerms:
-    """What a table asks of messages: the ``key`` of its rows, and if it orders them by a position."""
+    """The table's terms for messages: the ``key`` of its rows, and whether a position orders them."""
 
     key: tuple[Path, ...]
     by_position: bool

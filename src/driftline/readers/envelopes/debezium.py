@@ -22,7 +22,6 @@ from driftline.readers.envelopes.change import (
 )
 from driftline.readers.envelopes.positions import ChangeSource, position
 
-WRITES, DELETES, TRUNCATES, LOGS = ("c", "u", "r"), "d", "t", "m"
 _UNAVAILABLE = (b"__debezium_unavailable_value", b64encode(b"__debezium_unavailable_value"))
 _NULL = Raw(b"null")
 _TIMES = {"ts_ms", "ts_us", "ts_ns"}
@@ -84,14 +83,15 @@ def _without_op(
     text: bytes | Raw, message: DebeziumMessage, terms: EnvelopeTerms, key: Raw | None
 ) -> Changes:
     """Read what stands around a message, or what is no change."""
-    members = split(text).keys() - {"_key"}
+    fields = split(text)
+    members = fields.keys() - {"_key"}
     if "payload" in members and members <= {"schema", "payload"}:
-        if not is_null(split(text).get("schema")):
+        if not is_null(fields.get("schema")):
             raise NotReadable("a message with its schema, of which the values are not decoded yet")
         return _inside("payload", message.payload, terms, key)
     if "value" in members and members <= _AROUND:
         return _inside("value", message.value, terms, key if is_null(message.key) else message.key)
-    if not members and members != split(text).keys():
+    if not members and fields:
         return Mark("tombstone")
     if members and members <= _TIMES:
         return Mark("heartbeat")
