@@ -436,7 +436,7 @@ def pairs(texts: Sequence[str] | None, flag: str, form: str) -> dict[str, str]:
 
 
 def more_hints(*, all_hints: bool) -> str | None:
-    """Where a report says that its other hints are; None if it prints all."""
+    """Name the flag that prints the hints a report leaves out; None if it prints all."""
     return None if all_hints else "--hints"
 
 

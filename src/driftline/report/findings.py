@@ -32,7 +32,7 @@ class FindingJson(TypedDict):
 
 
 class ContractCheckJson(TypedDict):
-    """Where a table, or data, breaks a contract."""
+    """The findings of a contract's check: each break by a table, or by data."""
 
     table: str
     ok: bool

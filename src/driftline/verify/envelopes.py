@@ -134,7 +134,7 @@ def _changed(record: Record, op: str, place: str | None) -> Record:
 
 
 def _position(source: Mapping[str, Any]) -> str | None:
-    """Where a change stands in its database's log, as a text that sorts; None if that is not said."""
+    """The position of a change in its database's log, as a text that sorts; None if the source gives none."""
     read = _POSITIONS.get(source.get("connector") or _connector(source))
     try:
         return None if read is None else read(source)

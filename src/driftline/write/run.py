@@ -149,7 +149,7 @@ class RowTasks(Protocol):
         ...
 
     def mapped(self, function: BatchMap) -> RowTasks:
-        """The same tasks, with a function applied to each batch of their rows."""
+        """Apply a function to each batch of the tasks' rows; returns the tasks that do so."""
         ...
 
     def frame(self, struct: Struct) -> DataFrame:
@@ -186,7 +186,7 @@ class PartTasks:
         return self._numbers.mapInArrow(partial(_batches_of_parts, partial(read, self.maker)), columns)
 
     def mapped(self, function: BatchMap) -> PartTasks:
-        """The same tasks, with a function applied to each batch of their rows."""
+        """Apply a function to each batch of the tasks' rows; returns the tasks that do so."""
         return replace(self, maker=_MappedRows(self.maker, function))
 
     def frame(self, struct: Struct) -> DataFrame:
@@ -231,7 +231,7 @@ class FrameTasks:
         )
 
     def mapped(self, function: BatchMap) -> FrameTasks:
-        """The same tasks, with a function applied to each batch of their rows."""
+        """Apply a function to each batch of the tasks' rows; returns the tasks that do so."""
         return replace(self, frames=[(frame, _MappedRows(maker, function)) for frame, maker in self.frames])
 
     def frame(self, struct: Struct) -> DataFrame:

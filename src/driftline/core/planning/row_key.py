@@ -140,7 +140,7 @@ def _check_fields(paths: tuple[Path, ...]) -> None:
 
 
 def _deletes_in_envelope(condition: Condition | None) -> Condition:
-    """What deletes a row where an envelope says so, or the table's own condition."""
+    """Combine the delete of an envelope with the table's own condition: either deletes the row."""
     says_so = OneOf(OPERATION, ("d",))
     return says_so if condition is None else Junction((says_so, condition), any_of=True)
 

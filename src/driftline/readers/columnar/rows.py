@@ -239,8 +239,8 @@ def table_rows(converter: Converter, parts: Sequence[FedRows], struct: Struct) -
 
 def small_together(rows: Iterable[Rows]) -> Iterator[Sequence[Rows]]:
     """Group rows in small batches of one schema."""
-    for _, alike in groupby(rows, lambda group: group.batch.schema):
-        yield from gathered(alike, lambda group: (group.batch.num_rows, group.batch.nbytes))
+    for _, alike in groupby(rows, lambda part: part.batch.schema):
+        yield from gathered(alike, lambda part: (part.batch.num_rows, part.batch.nbytes))
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

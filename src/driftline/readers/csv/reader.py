@@ -238,8 +238,7 @@ def _reader(files: Sequence[CsvFile], *, strings: bool) -> CsvReader:
     types = [STRING if strings else type_of(parts) for parts in by_column]
     names = files[0].header.columns
     fields = (
-        Field(name, type_, doc=made_name or None)
-        for (name, made_name), type_ in zip(names, types, strict=True)
+        Field(name, type_, doc=reason or None) for (name, reason), type_ in zip(names, types, strict=True)
     )
     struct = Struct(tuple(fields))
     stretches = [stretch for file in files for stretch in file.stretches]
@@ -305,7 +304,7 @@ def _escaped(reader: CsvReader) -> Iterator[str]:
 
 
 def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField) -> FoundCsv:
-    """The readers with the number types that a table declares, as is ``expected``.
+    """The readers with the number types that a table declares. ``expected``: its fields.
 
     A text that is a number goes into such a column as it would come from JSON, if the column holds all texts
     of its field exactly. Where the table has a string column alone, a text stays as it is written.

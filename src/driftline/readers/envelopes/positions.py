@@ -72,7 +72,7 @@ def plain(value: Any) -> str | None:
 
 
 class ChangeSource(Struct):
-    """What Debezium's messages say of the origin of a change, as far as its position goes."""
+    """The fields of `source` in a message of Debezium's that give the position of its change."""
 
     connector: Any = None
     file: Any = None

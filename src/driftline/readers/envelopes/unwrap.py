@@ -67,5 +67,5 @@ class Unwrapper:
 
 
 def rejecting(reject: Callable[[int, Why], Reject], places: Sequence[int]) -> Callable[[int, Why], Reject]:
-    """What makes rejects of messages, by the places of their records."""
+    """Make a maker of rejects that takes the places of records, and rejects their messages."""
     return lambda at, why: reject(places[at], why)
