@@ -43,12 +43,14 @@ def test_records_in_a_list_of_each_document(table: Table, tmp_path: Path) -> Non
         "data": {"page": 1, "rows": [{"id": 1, "p": 1.5}, {"id": 2, "p": "x"}, 7]},
     }
     file, lines = tmp_path / "a.json", tmp_path / "b.jsonl"
-    file.write_text(json.dumps(answer, indent=1))
     lines.write_text('{"data": {"rows": [{"id": 3}]}}\n{"error": "limit"}\n{"data": {"rows": []}}\n')
-    (hint,) = table.ingest(file, dry_run=True).hints
-    assert (
-        hint == f"{file} is one object with a list of objects: --records data.rows ingests these as records"
-    )
+    for indent in (None, 1):
+        file.write_text(json.dumps(answer, indent=indent))
+        (hint,) = table.ingest(file, dry_run=True).hints
+        assert (
+            hint
+            == f"{file} is one object with a list of objects: --records data.rows ingests these as records"
+        )
     result = table.ingest([file, lines], settings={"records": "data.rows"})
     assert (result.rows_read, result.rows_written, result.rows_quarantined) == (5, 3, 2)
     assert result.excluded == {"total": 1, "data.page": 1}

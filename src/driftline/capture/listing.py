@@ -13,7 +13,7 @@ from driftline.runtime.stores import is_stored
 from driftline.sources.buckets import behind, listing, may_hold
 from driftline.sources.folders import below, glob_base, matching, outside
 
-_AWAY = "restore it; the capture then continues with new files"
+_AWAY = "check the path; a capture that has begun continues with new files when its folder is back"
 
 
 class ListedFile(NamedTuple):

@@ -10,7 +10,6 @@ from typing import Any
 
 _LOG = logging.getLogger("driftline")
 _USUAL = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
-_handler: logging.Handler | None = None
 
 
 class _Lines(logging.Formatter):
@@ -39,17 +38,16 @@ class _Lines(logging.Formatter):
 
 def as_json(redact: Callable[[str], str], *, debug: bool) -> None:
     """From now on, standard error has lines of JSON; of other libraries too, from warnings up."""
-    global _handler  # noqa: PLW0603  there is one standard error
-    _handler = logging.StreamHandler()
-    _handler.setFormatter(_Lines(redact))
-    logging.basicConfig(handlers=[_handler], level=logging.WARNING, force=True)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines(redact))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.captureWarnings(True)
     _LOG.setLevel(logging.DEBUG if debug else logging.INFO)
 
 
 def is_json() -> bool:
     """True if the log of this process is JSON."""
-    return _handler is not None
+    return any(isinstance(handler.formatter, _Lines) for handler in logging.getLogger().handlers)
 
 
 def phase(text: str) -> None:

@@ -52,7 +52,8 @@ class History(Shown):
         if version not in self.schemas:
             versions = ", ".join(map(str, sorted(self.schemas)))
             raise UsageError(
-                f"{self.table} has no schema {version}, or it was cleaned up", f"there are {versions}"
+                f"{self.table} has no schema {version}, or it was cleaned up",
+                f"available schema versions: {versions}",
             )
         return self.schemas[version]
 

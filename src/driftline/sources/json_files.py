@@ -161,7 +161,8 @@ class JsonScan(BatchScan):
         objects.
         """
         one_each = observation.tally.records == len(self.splits) and not observation.tally.malformed
-        if self.settings.records or not one_each or not all(split.document for split in self.splits):
+        are_documents = all(split.document or split.path.endswith(".json") for split in self.splits)
+        if self.settings.records or not one_each or not are_documents:
             return
         paths = list(lists_of_records(observation.shape))
         if len(paths) == 1:

@@ -301,5 +301,5 @@ def _another(old: Type) -> str:
     return (
         f"{type_name(old)} can become {' or '.join(can)}"
         if can
-        else "add a column of the other type beside it"
+        else "`driftline resolve` changes the type with the values; or add a column of the other type beside it"
     )
