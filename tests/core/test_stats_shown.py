@@ -38,8 +38,8 @@ def test_a_drifted_field_stands_with_its_types():
     lines = text(small())
     head = next(i for i, x in enumerate(lines) if "drifted field " in x and "share" in x)
     first, second = (x.split() for x in lines[head + 1 : head + 3])
-    assert first == ["price", "long", "70", "█████▋", "70", "%", "12", "2026-03-02", "08:00", "price"]
-    assert second == ["string", "30", "██▍", "30", "%", "1", "EUR", "2026-03-02", "08:00", "price_string"]
+    assert first == ["price", "long", "70", "█████▋", "70", "%", "12", "2026-03-02", "08:00Z", "price"]
+    assert second == ["string", "30", "██▍", "30", "%", "1", "EUR", "2026-03-02", "08:00Z", "price_string"]
 
 
 @pytest.mark.parametrize("of", [small(), wide()], ids=["small", "wide"])
@@ -86,7 +86,7 @@ def test_columns_tell_what_is_known_and_mark_what_is_not():
         "1",
         "100",
         "2026-03-02",
-        "08:00",
+        "08:00Z",
         "██",
     ]
     assert line(lines, "tags").split() == ["tags", "list<string>", "?", "?"]
@@ -105,7 +105,7 @@ def test_what_waits_is_told_with_since_when_and_how_to_promote_it():
     waits = (WaitingValues("`a b`.value.x", 7, "1.50", SeenIn(AT, "b1")), WaitingValues("c", 1, HOSTILE))
     of = replace(small(), rest=waits)
     lines = text(of)
-    assert line(lines, "rest  7") == "  rest  7 × `a b`.value.x  since 2026-03-02 08:00  1.50"
+    assert line(lines, "rest  7") == "  rest  7 × `a b`.value.x  since 2026-03-02 08:00Z  1.50"
     assert line(lines, "rest  1") == f"  rest  1 × c  {HOSTILE}"
     assert line(lines, "driftline promote").startswith(
         "  driftline promote shop.orders '`a b`.value.x' makes"

@@ -42,7 +42,7 @@ _FENCE = re.compile(
 )
 # What differs from run to run: moments, ids of batches, the size of files.
 _VARYING = (
-    (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d(:\d\d)?"), "MOMENT"),
+    (re.compile(r"\b20\d\d-\d\d-\d\d \d\d:\d\d(:\d\d)?Z?"), "MOMENT"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "BATCH"),
     (re.compile(r" +\d+ k?B\b"), " SIZE"),
 )

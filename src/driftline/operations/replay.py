@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -196,7 +196,7 @@ def listed(table: CatalogTable) -> Quarantine:
         tuple(
             RejectGroup(
                 row.one.reason, row.path, row.table_type, row.incoming_type, row.n,
-                (row.one.raw or "")[:_SAMPLE], _place(row.one), row.first, row.last,
+                (row.one.raw or "")[:_SAMPLE], _place(row.one), row.first.astimezone(UTC), row.last.astimezone(UTC),
             )
             for row in reasons
             if row.waits

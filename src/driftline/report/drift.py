@@ -127,8 +127,8 @@ def _group(group: RejectGroup) -> Iterator[RenderableType]:
     yield Hanging(line, 2, 10)
     place = group.place.removeprefix("file:").removeprefix(f"{Path.cwd()}/")
     where = f" ({clean(place)})" if place else ""
-    when = group.first.strftime("%Y-%m-%d %H:%M")
-    last = group.last.strftime("%Y-%m-%d %H:%M")
+    when = group.first.strftime("%Y-%m-%d %H:%MZ")
+    last = group.last.strftime("%Y-%m-%d %H:%MZ")
     when = when if when == last else f"{when} to {last}"
     yield Hanging(Text(f"{sample(group.sample)}{where}  {when}", "dim"), 10, 10)
 

@@ -41,7 +41,7 @@ def history(changes: History) -> Iterator[RenderableType]:
     if not changes.whole:
         yield Text("the metadata of the oldest versions were cleaned away", "yellow")
     for entry in changes.entries:
-        when = entry.time.strftime("%Y-%m-%d %H:%M:%S") if entry.time else "some time before"
+        when = entry.time.strftime("%Y-%m-%d %H:%M:%SZ") if entry.time else "some time before"
         head = Text.assemble(
             (f"schema {entry.after.definition.schema.id:<4}", "bold"), f" {when}  ", (_who(entry), "cyan")
         )

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from driftline.core.columns.statistics import SeenIn, Value, iso
+from driftline.core.columns.statistics import SeenIn, Value, to_minute
 from driftline.core.planning.rest import field_of
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import dotted
@@ -76,7 +76,7 @@ def lake(tables: Sequence[Stats]) -> Iterator[RenderableType]:
     """A line for each table of a lake."""
     grid = _table("table", ">records", ">columns", ">drifted", ">quarantine", ">rest", "last commit")
     for table in tables:
-        commit = "" if table.at is None else iso(table.at)[:16].replace("T", " ")
+        commit = "" if table.at is None else to_minute(table.at)
         grid.add_row(
             clean(table.table), _number(table.records), _number(table.leaves), _number(len(table.drifted)), _number(table.quarantined),
             _number(table.waiting_values), commit,
@@ -251,7 +251,7 @@ def _value(value: Value | None, cut: bool) -> str:
 
 
 def _seen(batch: SeenIn | None) -> str:
-    return iso(batch.at)[:16].replace("T", " ") if batch else ""
+    return to_minute(batch.at) if batch else ""
 
 
 def _number(n: int | None) -> str:

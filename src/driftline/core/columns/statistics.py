@@ -235,6 +235,15 @@ def iso(millis: int) -> str:
     return datetime.fromtimestamp(millis // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def to_minute(millis: int) -> str:
+    """Milliseconds as people read them in tables, to the minute.
+
+    >>> to_minute(0)
+    '1970-01-01 00:00Z'
+    """
+    return f"{iso(millis)[:16].replace('T', ' ')}Z"
+
+
 def shown(value: Any, type_: Primitive) -> Value:
     """A value as JSON and people have it: instants in ISO form, decimals with all their digits as text.
 

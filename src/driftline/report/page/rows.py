@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftline.core.columns.statistics import SeenIn, Value, iso
+from driftline.core.columns.statistics import SeenIn, Value, to_minute
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Primitive, Type, dotted, peel
 from driftline.core.values.counted import noun
@@ -160,7 +160,7 @@ def seen(moment: SeenIn | None) -> str:
 
 def when(millis: int | None) -> str:
     """A time, to the minute."""
-    return "at some time before" if millis is None else iso(millis)[:16].replace("T", " ")
+    return "at some time before" if millis is None else to_minute(millis)
 
 
 def short(batch: str | None) -> str:
