@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from core.test_connect_schema import AFTER, KEY, SCHEMA
 from core.test_envelopes import LSN, Database
 from driftline.errors import DataError
 from driftline.lake import Lake
@@ -75,6 +76,29 @@ def test_records_of_python_and_what_waits(lake: Lake, table_name: str) -> None:
         [(json.dumps({"op": "c", "after": {"id": 5}, "source": later}),)], ["t"]
     )
     assert table.ingest(texts, json_column="t").by_key.inserted == 1
+
+
+def test_values_by_a_schema_that_changes(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """The price becomes a text in the database, as a column is altered."""
+    table, source = lake.table(table_name), tmp_path / "in.jsonl"
+    altered = json.loads(json.dumps(SCHEMA))
+    for row in altered["fields"][:2]:
+        row["fields"][1] = {"type": "string", "optional": True, "field": "price"}
+    messages = [
+        {"key": {**KEY, "payload": {"id": id_}}, "value": {"schema": schema, "payload": payload}}
+        for id_, schema, payload in (
+            ("Bw==", SCHEMA, {"op": "c", "after": AFTER, "source": {"lsn": 1}}),
+            ("CA==", SCHEMA, {"op": "c", "after": {**AFTER, "id": "CA=="}, "source": {"lsn": 2}}),
+            ("Bw==", altered, {"op": "u", "after": {**AFTER, "price": "much"}, "source": {"lsn": 3}}),
+            ("CA==", altered, {"op": "d", "source": {"lsn": 4}}),
+        )
+    ]
+    source.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    table.ingest(source, settings=SETTINGS)
+    (row,) = rows_of(table)
+    assert (row["id"], str(row["day"]), row["price"]) == (7, "2026-03-01", "much")
+    verdict = table.verify(source, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.found, verdict.deleted) == (0, 0, 1, 1)
 
 
 @pytest.mark.iceberg_only("of the source alone")

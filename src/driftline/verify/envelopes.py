@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import CHANGE, POSITION
 from driftline.core.schema.types import Path
+from driftline.verify.connect_schema import Undecoded, decoded, field_schema
 from driftline.verify.files import Read
 from driftline.verify.json_texts import MalformedText, parse
 
@@ -44,11 +45,11 @@ def records_in(row_key: RowKey, read: Read) -> Iterator[Read]:
     try:
         for record in _READERS[row_key.envelope](read.record, row_key, read.record.get("_key")):
             yield replace(read, record=record, message=read.record)
-    except Unreadable as error:
+    except (Unreadable, Undecoded) as error:
         yield replace(read, reason=str(error))
 
 
-def _debezium(message: Record, row_key: RowKey, key: Any) -> list[Record]:
+def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) -> list[Record]:
     names = set(message) - {"_key"}
     if "op" not in message or message["op"] is None:
         for inner, outer_key in (("payload", key), ("value", message.get("key", key))):
@@ -58,11 +59,20 @@ def _debezium(message: Record, row_key: RowKey, key: Any) -> list[Record]:
                     return []
                 if not isinstance(value, dict):
                     raise Unreadable(f"no object in {inner}")
-                return _debezium(value, row_key, outer_key)
+                return _debezium(
+                    value, row_key, outer_key, message.get("schema") if inner == "payload" else None
+                )
         if message and _changes_nothing(message, names):
             return []
         raise Unreadable("no op")
     op, before, after = message["op"], message.get("before"), message.get("after")
+    if schema is not None and op in ("c", "u", "r", "d"):
+        if not isinstance(schema, dict):
+            raise Unreadable("a schema that is none of Kafka Connect's")
+        before, after = (
+            decoded(row, field_schema(schema, name)) if isinstance(row, dict) else row
+            for name, row in (("before", before), ("after", after))
+        )
     if op == "m":
         return []
     if op not in ("c", "u", "r", "d"):
@@ -106,7 +116,7 @@ def _going(before: Any, row_key: RowKey, key: Any) -> Record:
         with suppress(MalformedText):
             key = parse(key.encode())
     if isinstance(key, dict) and set(key) == {"schema", "payload"}:
-        key = key["payload"]
+        key = decoded(key["payload"], key["schema"])
     if isinstance(key, dict):
         return key
     if key is None or len(row_key.key) != 1 or len(row_key.key[0]) != 1:

@@ -11,6 +11,7 @@ from msgspec import Raw, json
 from driftline.core.schema.definition import CHANGE
 from driftline.core.schema.types import Path
 from driftline.observe.decoder import REFUSED
+from driftline.readers.envelopes import connect_schema
 
 DELETE = "d"
 
@@ -87,16 +88,29 @@ def of_key(key: bytes | Raw | None, paths: Sequence[Path]) -> bytes | None:
     if is_object(key):
         members = split(key)
         if members.keys() == {"schema", "payload"}:
-            return of_key(members["payload"], paths)
+            try:
+                decode = connect_schema.of_schema(bytes(members["schema"]))
+                return of_key(decode(members["payload"]), paths)
+            except connect_schema.WrongValue as error:
+                raise NotReadable(f"in the message's key, {error}") from None
         return bytes(key)
     if len(paths) != 1 or len(paths[0]) != 1:
         return None
-    if memoryview(key)[0] == ord('"'):  # in files a key may be the text of an object
-        try:
-            inner = json.decode(key, type=str).encode()
-            if is_object(inner.lstrip()):
-                split(inner)
-                return of_key(inner.strip(), paths)
-        except REFUSED:
-            pass
+    inside = _object_in(key)
+    if inside is not None:
+        return of_key(inside, paths)
     return b"{%b:%b}" % (json.encode(paths[0][0]), key)
+
+
+def _object_in(key: bytes | Raw) -> bytes | None:
+    """The text of the object that a text is, as a key may be in files."""
+    if memoryview(key)[0] != ord('"'):
+        return None
+    try:
+        inner = json.decode(key, type=str).strip().encode()
+        if not is_object(inner):
+            return None
+        split(inner)
+    except (*REFUSED, IndexError):
+        return None
+    return inner

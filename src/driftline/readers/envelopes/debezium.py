@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, ValidationError, field, json
 
+from driftline.readers.envelopes import connect_schema
 from driftline.readers.envelopes.change import (
     DELETE,
     Changes,
@@ -54,9 +55,11 @@ class DebeziumMessage(Struct):
 _decode = json.Decoder(DebeziumMessage).decode
 
 
-def read(text: bytes | Raw, terms: EnvelopeTerms, key: Raw | None = None) -> Changes:
-    """Read a message. ``key``: the Kafka message's own. Raises NotReadable, and msgspec's errors for
-    what is no object.
+def read(
+    text: bytes | Raw, terms: EnvelopeTerms, key: Raw | None = None, schema: bytes | None = None
+) -> Changes:
+    """Read a message. ``key``: the Kafka message's own; ``schema``: of the message's values, if it comes
+    with one. Raises NotReadable, and msgspec's errors for what is no object.
     """
     try:
         message = _decode(text)
@@ -67,6 +70,9 @@ def read(text: bytes | Raw, terms: EnvelopeTerms, key: Raw | None = None) -> Cha
     key = key if is_null(message.message_key) else message.message_key
     if message.op is None:
         return _without_op(text, message, terms, key)
+    if schema is not None:
+        message.before = _decoded("before", message.before, schema)
+        message.after = _decoded("after", message.after, schema)
     match message.op:
         case "c" | "u" | "r":
             return _writes(message, terms)
@@ -86,11 +92,18 @@ def _without_op(
     fields = split(text)
     members = fields.keys() - {"_key"}
     if "payload" in members and members <= {"schema", "payload"}:
-        if not is_null(fields.get("schema")):
-            raise NotReadable("a message with its schema, of which the values are not decoded yet")
-        return _inside("payload", message.payload, terms, key)
+        schema = fields.get("schema")
+        if is_null(message.payload):
+            return Mark("tombstone")
+        if not is_object(message.payload):
+            raise NotReadable("no object in `payload`")
+        return read(message.payload, terms, key, None if is_null(schema) else bytes(schema or b""))
     if "value" in members and members <= _AROUND:
-        return _inside("value", message.value, terms, key if is_null(message.key) else message.key)
+        if is_null(message.value):
+            return Mark("tombstone")
+        if not is_object(message.value):
+            raise NotReadable("no object in `value`")
+        return read(message.value, terms, key if is_null(message.key) else message.key)
     if not members and fields:
         return Mark("tombstone")
     if members and members <= _TIMES:
@@ -102,13 +115,14 @@ def _without_op(
     raise NotReadable("no message of Debezium's: it has no op")
 
 
-def _inside(name: str, text: Raw, terms: EnvelopeTerms, key: Raw | None) -> Changes:
-    """Read a message that stands as the field ``name`` of another object."""
-    if is_null(text):
-        return Mark("tombstone")
-    if not is_object(text):
-        raise NotReadable(f"no object in `{name}`")
-    return read(text, terms, key)
+def _decoded(name: str, row: Raw, schema: bytes) -> Raw:
+    """A row with the values that its schema tells."""
+    if not is_object(row):
+        return row
+    try:
+        return connect_schema.of_field(schema, name)(row)
+    except connect_schema.WrongValue as error:
+        raise NotReadable(str(error)) from None
 
 
 def _writes(message: DebeziumMessage, terms: EnvelopeTerms) -> Changes:
