@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from core.test_envelopes import LSN, change, checked, read, row_key
 from driftline.readers.envelopes.connect_schema import RULES, WrongValue, of_schema
-from driftline.verify.connect_schema import Undecoded, decoded
+from driftline.verify.envelopes import Unreadable, decoded
 from driftline.verify.json_texts import parse
 
 CONNECT, DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium."
@@ -121,7 +121,7 @@ def test_a_value_that_is_not_of_its_type(name: str, value: str) -> None:
         of_schema(json.dumps({"type": "struct", "fields": [{**schema, "field": "f"}]}).encode())(
             Raw(b'{"f": %b}' % value.encode())
         )
-    with pytest.raises(Undecoded):
+    with pytest.raises(Unreadable):
         decoded(parse(b'{"v":%b}' % value.encode())["v"], schema)
 
 
