@@ -10,6 +10,8 @@ import pytest
 
 from core.test_connect_schema import AFTER, KEY, SCHEMA
 from core.test_envelopes import LSN, Database
+from core.test_unavailable import IT, LargeValues
+from core.test_upsert import key_of
 from driftline.errors import DataError
 from driftline.lake import Lake
 from lake.test_capture_keys import cut, run
@@ -99,6 +101,31 @@ def test_values_by_a_schema_that_changes(lake: Lake, table_name: str, tmp_path: 
     assert (row["id"], str(row["day"]), row["price"]) == (7, "2026-03-01", "much")
     verdict = table.verify(source, exactly=True)
     assert (verdict.missing, verdict.extra, verdict.found, verdict.deleted) == (0, 0, 1, 1)
+
+
+def test_values_that_are_left_out(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, chance, source = lake.table(table_name), random.Random(9), tmp_path / "in"
+    source.mkdir()
+    database = LargeValues(chance)
+    messages = [message for _ in range(60) for message in database.step()]
+    sent = chance.sample(messages, len(messages))
+    for number in range(3):
+        put(source / f"{number}.jsonl", sent[number::3])
+        table.ingest(source / f"{number}.jsonl", settings=SETTINGS)
+    unknown = {"op": "u", "after": {"id": 99, "n": 0, "big": IT}, "source": {**LSN, "lsn": 7}}
+    put(source / "3.jsonl", [unknown])
+    result = table.ingest(source / "3.jsonl")
+    assert result.by_key.inserted == 1
+
+    rows = {key_of(row): row for row in rows_of(table)}
+    lone = rows.pop(key_of({"id": 99}))
+    assert (lone["big"], lone["_change"]["unavailable"]) == (None, '["big"]')
+    big = {key: row["big"] for key, row in database.rows.items()}
+    assert {key: row["big"] for key, row in rows.items()} == big
+    verdict = table.verify(source, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.found) == (0, 0, len(database.rows) + 1)
+    put(source / "4.jsonl", [{**unknown, "after": {"id": 99, "n": 0, "big": "known"}}])
+    assert table.verify(source).missing == 1
 
 
 @pytest.mark.iceberg_only("of the source alone")

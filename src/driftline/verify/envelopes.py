@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 
 Record: TypeAlias = "dict[str, Any]"
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
+_PLACEHOLDER = "__debezium_unavailable_value"
+_ENCODED = base64.b64encode(_PLACEHOLDER.encode()).decode()
+_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+_SHAPES = (
+    "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==",  # a point at -99999999 -99999999
+    "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==",  # a point at 179.999999 89.999999
+)
 # The names that may stand beside a message inside another object.
 _WRAPPERS = {
     "payload": {"payload", "schema"},
@@ -66,6 +74,9 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
             return []
         raise Unreadable("no op")
     op, before, after = message["op"], message.get("before"), message.get("after")
+    lacking: list[str] = []
+    if op in ("c", "u", "r", "d") and isinstance(after, dict):
+        after, lacking = _available(after)
     if schema is not None and op in ("c", "u", "r", "d"):
         if not isinstance(schema, dict):
             raise Unreadable("a schema that is none of Kafka Connect's")
@@ -77,8 +88,6 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
         return []
     if op not in ("c", "u", "r", "d"):
         raise Unreadable(f"op {op!r}")
-    if "__debezium_unavailable_value" in str(after):
-        raise Unreadable("an unavailable value")
     source = message.get("source")
     place = _position(source) if isinstance(source, dict) else None
     if place is None and POSITION in row_key.order_by:
@@ -87,11 +96,49 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
         return [_changed(_going(before, row_key, key), "d", place)]
     if not isinstance(after, dict):
         raise Unreadable("no row after the change")
+    if lacking and row_key.soft:
+        raise Unreadable("an unavailable value, where deletes are soft")
     written = _changed(after, op, place)
+    if lacking and not row_key.patch:
+        written[CHANGE]["unavailable"] = json.dumps(
+            sorted(lacking), separators=(",", ":"), ensure_ascii=False
+        )
     was = _values(before, row_key)
     if not isinstance(before, dict) or None in was or was == _values(after, row_key):
         return [written]
     return [_changed(before, "d", place), written]
+
+
+def _available(row: Record) -> tuple[Record, list[str]]:
+    """A row without the fields whose values the message does not have, and the names of these."""
+    lacking = [name for name, value in row.items() if _stands_for_none(value)]
+    left = {name: value for name, value in row.items() if name not in lacking}
+    if _holds_placeholder(left):
+        raise Unreadable("an unavailable value inside another")
+    return left, lacking
+
+
+def _stands_for_none(value: Any) -> bool:
+    match value:
+        case str():
+            return value in (_PLACEHOLDER, _ENCODED, f'{{"{_PLACEHOLDER}":"{_PLACEHOLDER}"}}')
+        case [one]:
+            return one in (_PLACEHOLDER, _ENCODED, _UUID)
+        case list():
+            return value == list(_PLACEHOLDER.encode())
+        case {"wkb": shape}:
+            return shape in _SHAPES
+        case dict():
+            return value == {_PLACEHOLDER: _PLACEHOLDER}
+    return False
+
+
+def _holds_placeholder(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_placeholder(part) for entry in value.items() for part in entry)
+    if isinstance(value, list):
+        return any(map(_holds_placeholder, value))
+    return value in (_PLACEHOLDER, _ENCODED)
 
 
 def _changes_nothing(message: Record, names: set[str]) -> bool:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import md5
 from typing import Any
+from uuid import UUID
 
 from msgspec import Raw, Struct, ValidationError, field, json
 
 from driftline.readers.envelopes import connect_schema
 from driftline.readers.envelopes.change import (
     DELETE,
+    MARKED,
+    REFUSED_VALUES,
     Changes,
     EnvelopeTerms,
     Mark,
@@ -23,7 +29,6 @@ from driftline.readers.envelopes.change import (
 )
 from driftline.readers.envelopes.positions import ChangeSource, position
 
-_UNAVAILABLE = (b"__debezium_unavailable_value", b64encode(b"__debezium_unavailable_value"))
 _NULL = Raw(b"null")
 _TIMES = {"ts_ms", "ts_us", "ts_ns"}
 # All fields of what is no change: an object with any other may be a record, and is not left out.
@@ -54,6 +59,28 @@ class DebeziumMessage(Struct):
 
 _decode = json.Decoder(DebeziumMessage).decode
 
+# Values that were too large and did not change: PostgreSQL does not send them, and what stands in their place
+# depends on the column's type (Debezium's UnchangedToastedPlaceholder).
+_PLACEHOLDER = b"__debezium_unavailable_value"
+_IN_BASE64 = b64encode(_PLACEHOLDER)
+_AS_UUID = str(UUID(bytes=md5(_PLACEHOLDER, usedforsecurity=False).digest(), version=3)).encode()
+_WELL_KNOWN = (
+    b64encode(bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1")),  # a geometry
+    b64encode(bytes.fromhex("0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640")),  # a geography
+)
+_SPACED = re.compile(rb"95,\s+95,\s+100,\s+101,\s+98,")
+_SIGNS = (_PLACEHOLDER, _IN_BASE64, _AS_UUID, b",".join(b"%d" % byte for byte in _PLACEHOLDER), *_WELL_KNOWN)
+_UNAVAILABLE = {
+    b'"%b"' % _PLACEHOLDER,
+    b'"%b"' % _IN_BASE64,
+    b'["%b"]' % _PLACEHOLDER,
+    b'["%b"]' % _IN_BASE64,
+    b'["%b"]' % _AS_UUID,
+    b"[%b]" % _SIGNS[3],
+    b'{"%b":"%b"}' % (_PLACEHOLDER, _PLACEHOLDER),
+    b'"{\\"%b\\":\\"%b\\"}"' % (_PLACEHOLDER, _PLACEHOLDER),
+}
+
 
 def read(
     text: bytes | Raw, terms: EnvelopeTerms, key: Raw | None = None, schema: bytes | None = None
@@ -70,12 +97,15 @@ def read(
     key = key if is_null(message.message_key) else message.message_key
     if message.op is None:
         return _without_op(text, message, terms, key)
+    unavailable: Sequence[str] = ()
+    if is_object(message.after):
+        message.after, unavailable = _without_unavailable(message.after)
     if schema is not None:
         message.before = _decoded("before", message.before, schema)
         message.after = _decoded("after", message.after, schema)
     match message.op:
         case "c" | "u" | "r":
-            return _writes(message, terms)
+            return _writes(message, terms, unavailable)
         case "d":
             return [_deleted(message, terms, key)]
         case "m":
@@ -115,6 +145,28 @@ def _without_op(
     raise NotReadable("no message of Debezium's: it has no op")
 
 
+def _without_unavailable(row: Raw) -> tuple[Raw, Sequence[str]]:
+    """A row without the values that Debezium has left out, and the names of their fields."""
+    text = bytes(row)
+    if not any(sign in text for sign in _SIGNS) and not _SPACED.search(text):
+        return row, ()
+    members = split(row)
+    names = [name for name, value in members.items() if _is_unavailable(value)]
+    left = Raw(json.encode({name: value for name, value in members.items() if name not in names}))
+    if any(b'"%b"' % sign in bytes(left) for sign in (_PLACEHOLDER, _IN_BASE64)):
+        raise NotReadable("a value inside another that Debezium has left out as unavailable")
+    return left, names
+
+
+def _is_unavailable(value: Raw) -> bool:
+    text = bytes(value)
+    if text[:1] != b'"':
+        text = b"".join(text.split())
+    if text in _UNAVAILABLE:
+        return True
+    return text[:1] == b"{" and any(b'"wkb":"%b"' % sign in text for sign in _WELL_KNOWN)
+
+
 def _decoded(name: str, row: Raw, schema: bytes) -> Raw:
     """A row with the values that its schema tells."""
     if not is_object(row):
@@ -125,15 +177,19 @@ def _decoded(name: str, row: Raw, schema: bytes) -> Raw:
         raise NotReadable(str(error)) from None
 
 
-def _writes(message: DebeziumMessage, terms: EnvelopeTerms) -> Changes:
+def _writes(message: DebeziumMessage, terms: EnvelopeTerms, unavailable: Sequence[str]) -> Changes:
     """The record after a change; where its key was another before, the one that goes, too."""
     after = message.after
     if not is_object(after):
         raise NotReadable(_no_row("after", after, message))
-    if any(sign in bytes(after) for sign in _UNAVAILABLE):
-        raise NotReadable("a value that Debezium has left out as unavailable, which is not read yet")
+    if unavailable and terms.unavailable == REFUSED_VALUES:
+        raise NotReadable(
+            f"`{unavailable[0]}` is a value that Debezium has left out as unavailable, which rows with "
+            "deletes = soft do not keep"
+        )
     at = _position(message, terms)
-    written = record(after, str(message.op), at)
+    marked = unavailable if terms.unavailable == MARKED else ()
+    written = record(after, str(message.op), at, marked)
     if not is_object(message.before):
         return [written]
     was, now = values_at(message.before, terms.key), values_at(after, terms.key)
