@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick ready test test-all test-spark lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
-.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-growth bench-startup bench-upkeep
+.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ bench-maps: $(INSTALLED) ## objects under random keys, next to the same under fi
 
 bench-upsert: $(INSTALLED) ## changes by key into a million rows, next to MERGE of Spark and DuckDB, and pyiceberg (ARGS="--rows 100000 --batches 1000")
 	@$(PY) bench/upsert.py $(ARGS)
+
+bench-cdc: $(INSTALLED) ## Debezium's messages into a table with a key, next to a plain append of the same (ARGS="--messages 20000 --rounds 1")
+	@$(PY) bench/cdc.py $(ARGS)
 
 bench-upkeep: $(INSTALLED) ## what upkeep leaves of a table's metadata, and how long it takes, next to Iceberg's expire_snapshots
 	@$(PY) bench/upkeep.py $(ARGS)

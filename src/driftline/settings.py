@@ -24,7 +24,16 @@ from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import ENVELOPES, RowKey, parse_condition, parse_size, parse_span
 from driftline.core.planning.source_column import parse_metadata
-from driftline.core.schema.definition import CHANGE, HARD, OPERATION, PATCH, POSITION, REPLACE, SOFT
+from driftline.core.schema.definition import (
+    CHANGE,
+    HARD,
+    OPERATION,
+    PATCH,
+    POSITION,
+    REPLACE,
+    SOFT,
+    UNAVAILABLE,
+)
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Primitive
@@ -300,6 +309,8 @@ def _check_roles(settings: Settings) -> None:
     """Raise UsageError where a field of the row key has settings of its own that it cannot have."""
     if settings.row_key is None:
         return
+    if settings.row_key.keeps_fields and settings.contract.at(UNAVAILABLE).excluded:
+        raise UsageError(f"{spelled_path(UNAVAILABLE)} is excluded, and rows keep their values by it")
     for path, role in settings.row_key.roles.items():
         for depth in range(1, len(path) + 1):
             contract_ = settings.contract.at(path[:depth])

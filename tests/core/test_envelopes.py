@@ -138,9 +138,6 @@ REFUSED = {
     "no object in `payload`": {"payload": [1]},
     "op 'u' without an object in `after`": {"op": "u", "before": ROW, "source": LSN},
     "a delete without its key: neither `before` nor the message's key has it": {"op": "d", "source": LSN},
-    "a value that Debezium has left out as unavailable, which is not read yet": {
-        "op": "u", "after": {"id": 7, "n": "__debezium_unavailable_value"}, "source": LSN,
-    },
     "a truncate of the source's table (op t), which is not applied": {"op": "t", "source": LSN},
     "it has a field _change of its own, where the table keeps what its envelope says": {
         "op": "c", "after": {"id": 7, "_change": 1}, "source": LSN,
@@ -266,6 +263,12 @@ def test_settings_of_an_envelope() -> None:
     assert settings.row_key.order_by == (("_change", "position"),)
     assert settings.row_key.reads_messages
     assert not settings.hive
+    with pytest.raises(
+        UsageError, match=r"_change\.unavailable is excluded, and rows keep their values by it"
+    ):
+        from_properties(
+            as_properties({"key": "id", "envelope": "debezium", "exclude._change.unavailable": "true"})
+        )
 
 
 # Histories ----------------------------------------------------------------------------------------------

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from core.test_connect_schema import AFTER, KEY, SCHEMA
 from core.test_envelopes import LSN, Database
+from core.test_unavailable import IT, LargeValues
+from core.test_upsert import key_of
 from driftline.errors import DataError
 from driftline.lake import Lake
 from lake.test_capture_keys import cut, run
@@ -75,6 +78,54 @@ def test_records_of_python_and_what_waits(lake: Lake, table_name: str) -> None:
         [(json.dumps({"op": "c", "after": {"id": 5}, "source": later}),)], ["t"]
     )
     assert table.ingest(texts, json_column="t").by_key.inserted == 1
+
+
+def test_values_by_a_schema_that_changes(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """The price becomes a text in the database, as a column is altered."""
+    table, source = lake.table(table_name), tmp_path / "in.jsonl"
+    altered = json.loads(json.dumps(SCHEMA))
+    for row in altered["fields"][:2]:
+        row["fields"][1] = {"type": "string", "optional": True, "field": "price"}
+    messages = [
+        {"key": {**KEY, "payload": {"id": id_}}, "value": {"schema": schema, "payload": payload}}
+        for id_, schema, payload in (
+            ("Bw==", SCHEMA, {"op": "c", "after": AFTER, "source": {"lsn": 1}}),
+            ("CA==", SCHEMA, {"op": "c", "after": {**AFTER, "id": "CA=="}, "source": {"lsn": 2}}),
+            ("Bw==", altered, {"op": "u", "after": {**AFTER, "price": "much"}, "source": {"lsn": 3}}),
+            ("CA==", altered, {"op": "d", "source": {"lsn": 4}}),
+        )
+    ]
+    source.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    table.ingest(source, settings=SETTINGS)
+    (row,) = rows_of(table)
+    assert (row["id"], str(row["day"]), row["price"]) == (7, "2026-03-01", "much")
+    verdict = table.verify(source, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.found, verdict.deleted) == (0, 0, 1, 1)
+
+
+def test_values_that_are_left_out(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    table, chance, source = lake.table(table_name), random.Random(9), tmp_path / "in"
+    source.mkdir()
+    database = LargeValues(chance)
+    messages = [message for _ in range(60) for message in database.step()]
+    sent = chance.sample(messages, len(messages))
+    for number in range(3):
+        put(source / f"{number}.jsonl", sent[number::3])
+        table.ingest(source / f"{number}.jsonl", settings=SETTINGS)
+    unknown = {"op": "u", "after": {"id": 99, "n": 0, "big": IT}, "source": {**LSN, "lsn": 7}}
+    put(source / "3.jsonl", [unknown])
+    result = table.ingest(source / "3.jsonl")
+    assert result.by_key.inserted == 1
+
+    rows = {key_of(row): row for row in rows_of(table)}
+    lone = rows.pop(key_of({"id": 99}))
+    assert (lone["big"], lone["_change"]["unavailable"]) == (None, '["big"]')
+    big = {key: row["big"] for key, row in database.rows.items()}
+    assert {key: row["big"] for key, row in rows.items()} == big
+    verdict = table.verify(source, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.found) == (0, 0, len(database.rows) + 1)
+    put(source / "4.jsonl", [{**unknown, "after": {"id": 99, "n": 0, "big": "known"}}])
+    assert table.verify(source).missing == 1
 
 
 @pytest.mark.iceberg_only("of the source alone")

@@ -15,7 +15,13 @@ from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.patchable import not_mergeable
-from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, RowKey, table_property
+from driftline.core.planning.row_key import (
+    DELETED_KIND,
+    ORDER_KIND,
+    ORDERS_KIND,
+    RowKey,
+    table_property,
+)
 from driftline.core.schema.definition import ORDER_PROPERTY
 from driftline.core.schema.types import Path, Struct, dotted
 from driftline.core.values.counted import counted
@@ -25,11 +31,12 @@ from driftline.ingest.batch import Planned
 from driftline.ingest.rewrite import rewrites
 from driftline.keys.cache import KeyCache
 from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
+from driftline.keys.filling import RowFiller
 from driftline.keys.identity import BatchKeys
 from driftline.keys.memory import DeletedKeys
 from driftline.keys.order import orders
 from driftline.keys.patches import settle_patches
-from driftline.keys.patching import PatchedRowsOf, RowMerger
+from driftline.keys.patching import MergesRows, PatchedRowsOf, RowMerger
 from driftline.keys.settle import KeyCounts, Latest, Settled, settle
 from driftline.keys.slices import DELETE_FLAG, LiveRowMaker, RowsOf, Slices
 from driftline.keys.stored import StoredRows
@@ -117,7 +124,7 @@ class Changes:
             texts = orders(by_id(rows, list(chain(*order))), [values_of(columns) for columns in order])
             texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
             self._check_all(texts, "order", self.row_key.order_by)
-        deletes, patch = self._deletes(rows), self.row_key.patch
+        deletes, merges = self._deletes(rows), self.row_key.patch or self._fills
         latest = Latest.of(keys.own, texts, deletes, soft=self.row_key.soft)
         own = self._own()
         ids = {kind: self.struct.fields[place].id for kind, place in own.items()}
@@ -126,7 +133,7 @@ class Changes:
         if self.cache is not None:
             self.cache.begin(self.row_key.cache)
         hits = transaction.find(keys, order_id, ids.get(DELETED_KIND), self.cache)
-        if patch:
+        if merges:
             settled, merged = settle_patches(latest, deletes, hits, remembered)
         else:
             settled = settle(latest, hits, remembered)
@@ -136,10 +143,10 @@ class Changes:
             transaction.remember_deletes(gone)
         live, stored = _as_table(settled, latest), self._stored(settled, transaction)
         row_maker: LiveRowMaker = RowsOf(own, stored)
-        if patch:
+        if merges:
             for name, column in merged.columns(texts, deletes).items():
                 live = live.append_column(name, column)
-            row_maker = PatchedRowsOf(RowMerger(self.struct, own, self.mark, self.excluded), stored)
+            row_maker = PatchedRowsOf(self._merger(own), stored)
         tasks = self.slices.tasks(spark, live, row_maker, rows_left)
         if rows_left is not None:
             summary = {**summary, MOVED: str(len(rows_left))}
@@ -154,9 +161,20 @@ class Changes:
             )
         return settled.counts
 
+    @property
+    def _fills(self) -> bool:
+        """True if rows keep fields that a change of theirs did not have."""
+        return self.row_key.keeps_fields and own_column(self.struct, ORDERS_KIND) is not None
+
+    def _merger(self, own: Mapping[str, int]) -> MergesRows:
+        if self._fills:
+            return RowFiller(self.struct, own, self.mark)
+        return RowMerger(self.struct, own, self.mark, self.excluded)
+
     def _own(self) -> dict[str, int]:
         """The places of the columns that each row gets here, by kind."""
-        columns = {kind: own_column(self.struct, kind) for kind in self.row_key.columns}
+        kinds = [*self.row_key.columns, *([ORDERS_KIND] if self._fills else [])]
+        columns = {kind: own_column(self.struct, kind) for kind in kinds}
         return {
             kind: self.struct.fields.index(column) for kind, column in columns.items() if column is not None
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -157,11 +157,24 @@ def _drop(presence: Any, path: Path) -> None:
         presence.pop(path[-1], None)
 
 
+class MergesRows(Protocol):
+    """The way in which changes and a row of the table become one row. ``struct``: the columns."""
+
+    @property
+    def struct(self) -> Struct: ...
+
+    def rows(
+        self, values: pa.RecordBatch, sources: Sequence[Sequence[int]], changes: Sequence[RowChanges]
+    ) -> pa.RecordBatch:
+        """The merged rows."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PatchedRowsOf:
     """Makes rows of a table out of all changes of their keys. ``stored``: reads the table's rows."""
 
-    merger: RowMerger
+    merger: MergesRows
     stored: StoredRows | None
 
     def maker(self, slices: Slices, parts: LiveParts) -> RowMaker[int]:
@@ -184,7 +197,7 @@ class _PatchedRows:
     folder: BatchFolder
     parts: Sequence[str]
     slices: Sequence[RowSlice]
-    merger: RowMerger
+    merger: MergesRows
     stored: StoredRows | None
 
     def rows(self, number: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:

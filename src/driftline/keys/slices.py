@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.errors import DataError
+from driftline.keys.presence import PRESENCE
 from driftline.keys.stored import StoredRows
 from driftline.write import BatchFolder, PartTasks, Reported, RowTasks, SetAside
 from driftline.write.positions import CHANGED, ROW_ID
@@ -200,7 +201,8 @@ def _columns(folder: BatchFolder, part: RowSlice, names: Sequence[str]) -> pa.Ta
 
 def _of_table(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of a slice that the table has."""
-    return batch.drop_columns([DELETE_FLAG]) if DELETE_FLAG in batch.schema.names else batch
+    others = [name for name in (DELETE_FLAG, PRESENCE) if name in batch.schema.names]
+    return batch.drop_columns(others) if others else batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
 
 Record: TypeAlias = "dict[str, Any]"
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
+_PLACEHOLDER = "__debezium_unavailable_value"
+_ENCODED = base64.b64encode(_PLACEHOLDER.encode()).decode()
+_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+_SHAPES = (
+    "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==",  # a point at -99999999 -99999999
+    "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==",  # a point at 179.999999 89.999999
+)
 # The names that may stand beside a message inside another object.
 _WRAPPERS = {
     "payload": {"payload", "schema"},
@@ -48,7 +57,7 @@ def records_in(row_key: RowKey, read: Read) -> Iterator[Read]:
         yield replace(read, reason=str(error))
 
 
-def _debezium(message: Record, row_key: RowKey, key: Any) -> list[Record]:
+def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) -> list[Record]:
     names = set(message) - {"_key"}
     if "op" not in message or message["op"] is None:
         for inner, outer_key in (("payload", key), ("value", message.get("key", key))):
@@ -58,17 +67,27 @@ def _debezium(message: Record, row_key: RowKey, key: Any) -> list[Record]:
                     return []
                 if not isinstance(value, dict):
                     raise Unreadable(f"no object in {inner}")
-                return _debezium(value, row_key, outer_key)
+                return _debezium(
+                    value, row_key, outer_key, message.get("schema") if inner == "payload" else None
+                )
         if message and _changes_nothing(message, names):
             return []
         raise Unreadable("no op")
     op, before, after = message["op"], message.get("before"), message.get("after")
+    lacking: list[str] = []
+    if op in ("c", "u", "r", "d") and isinstance(after, dict):
+        after, lacking = _available(after)
+    if schema is not None and op in ("c", "u", "r", "d"):
+        if not isinstance(schema, dict):
+            raise Unreadable("a schema that is none of Kafka Connect's")
+        before, after = (
+            decoded(row, field_schema(schema, name)) if isinstance(row, dict) else row
+            for name, row in (("before", before), ("after", after))
+        )
     if op == "m":
         return []
     if op not in ("c", "u", "r", "d"):
         raise Unreadable(f"op {op!r}")
-    if "__debezium_unavailable_value" in str(after):
-        raise Unreadable("an unavailable value")
     source = message.get("source")
     place = _position(source) if isinstance(source, dict) else None
     if place is None and POSITION in row_key.order_by:
@@ -77,11 +96,49 @@ def _debezium(message: Record, row_key: RowKey, key: Any) -> list[Record]:
         return [_changed(_going(before, row_key, key), "d", place)]
     if not isinstance(after, dict):
         raise Unreadable("no row after the change")
+    if lacking and row_key.soft:
+        raise Unreadable("an unavailable value, where deletes are soft")
     written = _changed(after, op, place)
+    if lacking and not row_key.patch:
+        written[CHANGE]["unavailable"] = json.dumps(
+            sorted(lacking), separators=(",", ":"), ensure_ascii=False
+        )
     was = _values(before, row_key)
     if not isinstance(before, dict) or None in was or was == _values(after, row_key):
         return [written]
     return [_changed(before, "d", place), written]
+
+
+def _available(row: Record) -> tuple[Record, list[str]]:
+    """A row without the fields whose values the message does not have, and the names of these."""
+    lacking = [name for name, value in row.items() if _stands_for_none(value)]
+    left = {name: value for name, value in row.items() if name not in lacking}
+    if _holds_placeholder(left):
+        raise Unreadable("an unavailable value inside another")
+    return left, lacking
+
+
+def _stands_for_none(value: Any) -> bool:
+    match value:
+        case str():
+            return value in (_PLACEHOLDER, _ENCODED, f'{{"{_PLACEHOLDER}":"{_PLACEHOLDER}"}}')
+        case [one]:
+            return one in (_PLACEHOLDER, _ENCODED, _UUID)
+        case list():
+            return value == list(_PLACEHOLDER.encode())
+        case {"wkb": shape}:
+            return shape in _SHAPES
+        case dict():
+            return value == {_PLACEHOLDER: _PLACEHOLDER}
+    return False
+
+
+def _holds_placeholder(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_placeholder(part) for entry in value.items() for part in entry)
+    if isinstance(value, list):
+        return any(map(_holds_placeholder, value))
+    return value in (_PLACEHOLDER, _ENCODED)
 
 
 def _changes_nothing(message: Record, names: set[str]) -> bool:
@@ -106,7 +163,7 @@ def _going(before: Any, row_key: RowKey, key: Any) -> Record:
         with suppress(MalformedText):
             key = parse(key.encode())
     if isinstance(key, dict) and set(key) == {"schema", "payload"}:
-        key = key["payload"]
+        key = decoded(key["payload"], key["schema"])
     if isinstance(key, dict):
         return key
     if key is None or len(row_key.key) != 1 or len(row_key.key[0]) != 1:
@@ -128,6 +185,129 @@ def _changed(record: Record, op: str, place: str | None) -> Record:
     if CHANGE in record:
         raise Unreadable(f"a field {CHANGE} of its own")
     return {**record, CHANGE: {"op": op} if place is None else {"op": op, "position": place}}
+
+
+# Values by their schema ----------------------------------------------------------------------------------
+
+# Kafka Connect's, and Debezium's; written on its own, beside that of the readers.
+
+_DIGITS = {"": 0, "Milli": 3, "Micro": 6, "Nano": 9}  # behind the second, by the type's name
+_CONNECT = "org.apache.kafka.connect.data."
+_CLOCKS = {"io.debezium.time.Time": 3, f"{_CONNECT}Time": 3} | {
+    f"io.debezium.time.{unit}Time": digits for unit, digits in _DIGITS.items() if digits > 3
+}
+_MOMENTS = {"io.debezium.time.Timestamp": 3, f"{_CONNECT}Timestamp": 3} | {
+    f"io.debezium.time.{unit}Timestamp": digits for unit, digits in _DIGITS.items() if digits > 3
+}
+_DAYS = ("io.debezium.time.Date", f"{_CONNECT}Date")
+
+
+def decoded(value: Any, schema: Any) -> Any:
+    """A value as its schema tells it. Raises Unreadable."""
+    if value is None or schema is None:
+        return value
+    if not isinstance(schema, dict):
+        raise Unreadable("a schema that is none of Kafka Connect's")
+    try:
+        return _named(value, schema)
+    except Unreadable:
+        raise
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Unreadable(f"no {schema.get('name') or schema.get('type')}") from error
+
+
+def field_schema(schema: Any, name: str) -> Any:
+    """The schema of one field of a struct; None without one."""
+    fields = schema.get("fields") if isinstance(schema, dict) else None
+    return next((f for f in fields or () if isinstance(f, dict) and f.get("field") == name), None)
+
+
+def _named(value: Any, schema: Mapping[str, Any]) -> Any:
+    name, parameters = schema.get("name"), schema.get("parameters") or {}
+    if name == f"{_CONNECT}Decimal":
+        return _decimal(value, int(parameters.get("scale") or 0))
+    if name == "io.debezium.data.VariableScaleDecimal":
+        return _decimal(value["value"], _whole_number(value["scale"]))
+    if name in _DAYS:
+        return _day(_whole_number(value))
+    if name in _CLOCKS:
+        return _clock(_whole_number(value), _CLOCKS[name])
+    if name in _MOMENTS:
+        return _moment(_whole_number(value), _MOMENTS[name])
+    if name == "io.debezium.data.Bits":
+        return _bits(_bytes(value), int(parameters.get("length") or 0))
+    return _container(value, schema)
+
+
+def _container(value: Any, schema: Mapping[str, Any]) -> Any:
+    match schema.get("type"):
+        case "struct":
+            members = dict(value)
+            for f in schema.get("fields") or ():
+                if f["field"] in members:
+                    members[f["field"]] = decoded(members[f["field"]], f)
+            return members
+        case "array":
+            return [decoded(item, schema.get("items")) for item in value]
+        case "map" if isinstance(value, list):
+            return [[key, decoded(item, schema.get("values"))] for key, item in value]
+        case "map":
+            return {key: decoded(item, schema.get("values")) for key, item in value.items()}
+    return value
+
+
+def _whole_number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Unreadable(f"{value!r} is no whole number")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise Unreadable(f"{value!r} is no base64")
+    return base64.b64decode(value, validate=True)
+
+
+def _decimal(value: Any, scale: int) -> int | Decimal:
+    digits = Decimal(int.from_bytes(_bytes(value), "big", signed=True))
+    number = Decimal((*digits.as_tuple()[:2], -scale))
+    return int(number) if scale <= 0 and len(digits.as_tuple().digits) - scale < 300 else number
+
+
+def _day(days: int) -> str:
+    """The date so many days after 1970-01-01, in the Gregorian calendar of any year."""
+    # Eras of 400 years that begin on the first of March: leap days come last.
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5 - 1
+    month += 3 if month < 10 else -9
+    year += era * 400 + (month <= 2)
+    return f"{year:0{4 if year >= 0 else 5}}-{month:02}-{day:02}"
+
+
+def _clock(units: int, digits: int) -> str:
+    seconds, behind = divmod(abs(units), 10**digits)
+    hours, seconds = divmod(seconds, 3600)
+    text = f"{'-' * (units < 0)}{hours:02}:{seconds // 60:02}:{seconds % 60:02}"
+    fraction = f"{behind:0{digits}}" if behind else ""
+    while fraction[-3:] == "000":
+        fraction = fraction[:-3]
+    return f"{text}.{fraction}" if fraction else text
+
+
+def _moment(units: int, digits: int) -> str:
+    if digits == 6 and units in (9223372036825200000, -9223372036832400000):
+        return "infinity" if units > 0 else "-infinity"
+    days, of_day = divmod(units, 86_400 * 10**digits)
+    return f"{_day(days)}T{_clock(of_day, digits)}"
+
+
+def _bits(raw: bytes, length: int) -> str:
+    text = "".join(f"{byte:08b}" for byte in reversed(raw))
+    surplus = len(text) - length
+    return text if length < 1 or surplus < 0 else text[: max(0, surplus)].lstrip("0") + text[surplus:]
 
 
 # Positions ----------------------------------------------------------------------------------------------

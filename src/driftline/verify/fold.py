@@ -6,6 +6,7 @@ Tasks sort changes and rows by key, and compare them as they come, so that memor
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import reduce
@@ -16,6 +17,7 @@ from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.planning.row_key import RowKey
+from driftline.core.schema.definition import UNAVAILABLE
 from driftline.errors import DataError
 from driftline.verify.changes import ChangeReader, NoChange, Order
 from driftline.verify.comparison import TEXTS, Comparison, allow_depth
@@ -234,9 +236,11 @@ class KeyedFold:
                     latest = value
                     if self.row_key.patch:
                         record = None if value.deletes else _patched(record, unpacked(value.payload))
+                    elif self.row_key.keeps_fields:
+                        record = None if value.deletes else _filled(record, unpacked(value.payload))
             rows = [unpacked(row) for row in stored]
             if latest is not None:
-                if not self.row_key.patch:
+                if not (self.row_key.patch or self.row_key.keeps_fields):
                     record = unpacked(latest.payload)
                 self._compare(latest, record, rows, n, tally)
             elif rows and self.comparison.terms.exactly:
@@ -280,6 +284,16 @@ def _patched(value: Any, patch: Any) -> Any:
         return patch
     before = value if isinstance(value, dict) else {}
     return {**before, **{key: _patched(before.get(key), inner) for key, inner in patch.items()}}
+
+
+def _filled(before: Any, record: Any) -> Any:
+    """A record with the fields that it does not have the values of, as they were before."""
+    change = record.get(UNAVAILABLE[0])
+    lacking = change.get(UNAVAILABLE[1]) if isinstance(change, dict) else None
+    if lacking is None:
+        return record
+    names = json.loads(lacking)
+    return {**record, **{name: before[name] for name in names if before is not None and name in before}}
 
 
 def _sorted(keyed: RDD[_Keyed], tasks: int) -> RDD[_Keyed]:

@@ -15,9 +15,11 @@ from driftline.core.planning.metadata import with_own
 from driftline.core.planning.planner import Scope, plan_record
 from driftline.core.planning.rest import REST
 from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.row_key import ORDERS_COLUMN, ORDERS_KIND, RowKey
 from driftline.core.planning.shape import Facet, RecordShape
 from driftline.core.planning.source_column import source_column
-from driftline.core.schema.types import Path, Schema, Struct
+from driftline.core.schema.definition import CHANGE, UNAVAILABLE
+from driftline.core.schema.types import Field, Path, Schema, Struct
 
 
 @no_search()
@@ -50,8 +52,19 @@ def plan(
             if settings.metadata and shape.fields:
                 planned = with_own(planned, [source_column(settings.metadata)])
             row_key = settings.row_key if shape.fields else None
-            return planned if row_key is None else with_own(planned, row_key.columns.values())
+            return planned if row_key is None else with_own(planned, _of_rows(row_key, shape))
         refused = exceeding | refused
+
+
+def _of_rows(row_key: RowKey, shape: RecordShape) -> list[Field]:
+    """The columns of the table's own that its rows have from this batch on."""
+    columns = row_key.columns
+    change = shape.fields.get(CHANGE)
+    if row_key.keeps_fields and change is not None:
+        records = [profile.record for profile in change.facets.values() if profile.record is not None]
+        if any(UNAVAILABLE[-1] in record.fields for record in records):
+            columns |= {ORDERS_KIND: ORDERS_COLUMN}
+    return list(columns.values())
 
 
 def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, Facet]]:

@@ -117,6 +117,13 @@ class RowKey:
         return has_key and self.delete_when is not None and asks_for_null(self.delete_when)
 
     @property
+    def keeps_fields(self) -> bool:
+        """True if a record that replaces its row may have to keep some of its fields: messages in an envelope
+        do not have all values.
+        """
+        return bool(self.envelope and self.order_by) and not (self.patch or self.soft)
+
+    @property
     def columns(self) -> dict[str, Field]:
         """The columns of the table's own that its rows have, by kind."""
         orders = {ORDER_KIND: ORDER_COLUMN, ORDERS_KIND: ORDERS_COLUMN} if self.order_by else {}

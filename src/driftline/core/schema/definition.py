@@ -29,6 +29,7 @@ HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
 REPLACE, PATCH = "replace", "patch"  # what a record does to its row: is it, or changes fields of it
 CHANGE = "_change"  # of records in an envelope: the field with what it says of the change
 OPERATION, POSITION = (CHANGE, "op"), (CHANGE, "position")
+UNAVAILABLE = (CHANGE, "unavailable")  # the names of fields whose values the message does not have
 WITH_VECTORS = 3  # the version of Iceberg's format that removes rows by deletion vectors
 
 

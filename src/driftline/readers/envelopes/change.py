@@ -11,8 +11,10 @@ from msgspec import Raw, json
 from driftline.core.schema.definition import CHANGE
 from driftline.core.schema.types import Path
 from driftline.observe.decoder import REFUSED
+from driftline.readers.envelopes import connect_schema
 
 DELETE = "d"
+LEFT_OUT, MARKED, REFUSED_VALUES = "left out", "marked", "refused"  # what becomes of unavailable values
 
 split = json.Decoder(dict[str, Raw]).decode
 _OBJECT, _NULL = b"{n"
@@ -34,10 +36,13 @@ Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeTerms:
-    """The table's terms for messages: the ``key`` of its rows, and whether a position orders them."""
+    """The table's terms for messages: the ``key`` of its rows, and whether a position orders them.
+    ``unavailable``: whether fields without their values are left out, or are named beside the change.
+    """
 
     key: tuple[Path, ...]
     by_position: bool
+    unavailable: str = MARKED
 
 
 def is_object(text: bytes | Raw | None) -> bool:
@@ -50,8 +55,10 @@ def is_null(text: bytes | Raw | None) -> bool:
     return text is None or memoryview(text)[0] == _NULL
 
 
-def record(text: bytes | Raw, operation: str, position: str | None) -> bytes:
+def record(text: bytes | Raw, operation: str, position: str | None, unavailable: Sequence[str] = ()) -> bytes:
     """The text of a record that has the change as its last field. Raises NotReadable if it has such a field.
+
+    ``unavailable``: the names of fields of which the message does not have the values.
 
     >>> record(b'{"id": 7}', "c", "0042")
     b'{"id": 7,"_change":{"op":"c","position":"0042"}}'
@@ -60,8 +67,22 @@ def record(text: bytes | Raw, operation: str, position: str | None) -> bytes:
     if (_NAME in body or b"\\" in body) and CHANGE in split(body):
         raise NotReadable(f"it has a field {CHANGE} of its own, where the table keeps what its envelope says")
     place = b"" if position is None else b',"position":' + json.encode(position)
+    if unavailable:
+        place += b',"unavailable":' + json.encode(json.encode(sorted(unavailable)).decode())
     separator = b"" if body[1:-1].isspace() or len(body) == 2 else b","
     return b'%b%b%b:{"op":%b%b}}' % (body[:-1], separator, _NAME, json.encode(operation), place)
+
+
+def unavailable_of(line: bytes) -> str:
+    """The names of the fields without their values, as a JSON text; empty for a record without such.
+
+    >>> unavailable_of(record(b'{"id": 7}', "u", "0042", ["b", "a"]))
+    '["a","b"]'
+    """
+    if not line.endswith(b']"}}'):
+        return ""
+    change = split(split(line)[CHANGE])
+    return json.decode(change["unavailable"], type=str) if "unavailable" in change else ""
 
 
 def values_at(text: bytes | Raw, paths: Sequence[Path]) -> list[Raw | None]:
@@ -87,16 +108,29 @@ def of_key(key: bytes | Raw | None, paths: Sequence[Path]) -> bytes | None:
     if is_object(key):
         members = split(key)
         if members.keys() == {"schema", "payload"}:
-            return of_key(members["payload"], paths)
+            try:
+                decode = connect_schema.of_schema(bytes(members["schema"]))
+                return of_key(decode(members["payload"]), paths)
+            except connect_schema.WrongValue as error:
+                raise NotReadable(f"in the message's key, {error}") from None
         return bytes(key)
     if len(paths) != 1 or len(paths[0]) != 1:
         return None
-    if memoryview(key)[0] == ord('"'):  # in files a key may be the text of an object
-        try:
-            inner = json.decode(key, type=str).encode()
-            if is_object(inner.lstrip()):
-                split(inner)
-                return of_key(inner.strip(), paths)
-        except REFUSED:
-            pass
+    inside = _object_in(key)
+    if inside is not None:
+        return of_key(inside, paths)
     return b"{%b:%b}" % (json.encode(paths[0][0]), key)
+
+
+def _object_in(key: bytes | Raw) -> bytes | None:
+    """The text of the object that a text is, as a key may be in files."""
+    if memoryview(key)[0] != ord('"'):
+        return None
+    try:
+        inner = json.decode(key, type=str).strip().encode()
+        if not is_object(inner):
+            return None
+        split(inner)
+    except (*REFUSED, IndexError):
+        return None
+    return inner

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import md5
 from typing import Any
+from uuid import UUID
 
 from msgspec import Raw, Struct, ValidationError, field, json
 
+from driftline.readers.envelopes import connect_schema
 from driftline.readers.envelopes.change import (
     DELETE,
+    MARKED,
+    REFUSED_VALUES,
     Changes,
     EnvelopeTerms,
     Mark,
@@ -22,7 +28,6 @@ from driftline.readers.envelopes.change import (
 )
 from driftline.readers.envelopes.positions import ChangeSource, position
 
-_UNAVAILABLE = (b"__debezium_unavailable_value", b64encode(b"__debezium_unavailable_value"))
 _NULL = Raw(b"null")
 _TIMES = {"ts_ms", "ts_us", "ts_ns"}
 # All fields of what is no change: an object with any other may be a record, and is not left out.
@@ -53,10 +58,32 @@ class DebeziumMessage(Struct):
 
 _decode = json.Decoder(DebeziumMessage).decode
 
+# Values that were too large and did not change: PostgreSQL does not send them, and what stands in their place
+# depends on the column's type (Debezium's UnchangedToastedPlaceholder).
+_PLACEHOLDER = b"__debezium_unavailable_value"
+_IN_BASE64 = b64encode(_PLACEHOLDER)
+_AS_UUID = str(UUID(bytes=md5(_PLACEHOLDER, usedforsecurity=False).digest(), version=3)).encode()
+_WELL_KNOWN = (
+    b64encode(bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1")),  # a geometry
+    b64encode(bytes.fromhex("0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640")),  # a geography
+)
+_UNAVAILABLE = {
+    b'"%b"' % _PLACEHOLDER,
+    b'"%b"' % _IN_BASE64,
+    b'["%b"]' % _PLACEHOLDER,
+    b'["%b"]' % _IN_BASE64,
+    b'["%b"]' % _AS_UUID,
+    b"[%b]" % b",".join(b"%d" % byte for byte in _PLACEHOLDER),
+    b'{"%b":"%b"}' % (_PLACEHOLDER, _PLACEHOLDER),
+    b'"{\\"%b\\":\\"%b\\"}"' % (_PLACEHOLDER, _PLACEHOLDER),
+}
 
-def read(text: bytes | Raw, terms: EnvelopeTerms, key: Raw | None = None) -> Changes:
-    """Read a message. ``key``: the Kafka message's own. Raises NotReadable, and msgspec's errors for
-    what is no object.
+
+def read(
+    text: bytes | Raw, terms: EnvelopeTerms, key: Raw | None = None, schema: bytes | None = None
+) -> Changes:
+    """Read a message. ``key``: the Kafka message's own; ``schema``: of the message's values, if it comes
+    with one. Raises NotReadable, and msgspec's errors for what is no object.
     """
     try:
         message = _decode(text)
@@ -67,9 +94,15 @@ def read(text: bytes | Raw, terms: EnvelopeTerms, key: Raw | None = None) -> Cha
     key = key if is_null(message.message_key) else message.message_key
     if message.op is None:
         return _without_op(text, message, terms, key)
+    unavailable: Sequence[str] = ()
+    if is_object(message.after):
+        message.after, unavailable = _without_unavailable(message.after)
+    if schema is not None:
+        message.before = _decoded("before", message.before, schema)
+        message.after = _decoded("after", message.after, schema)
     match message.op:
         case "c" | "u" | "r":
-            return _writes(message, terms)
+            return _writes(message, terms, unavailable)
         case "d":
             return [_deleted(message, terms, key)]
         case "m":
@@ -86,11 +119,18 @@ def _without_op(
     fields = split(text)
     members = fields.keys() - {"_key"}
     if "payload" in members and members <= {"schema", "payload"}:
-        if not is_null(fields.get("schema")):
-            raise NotReadable("a message with its schema, of which the values are not decoded yet")
-        return _inside("payload", message.payload, terms, key)
+        schema = fields.get("schema")
+        if is_null(message.payload):
+            return Mark("tombstone")
+        if not is_object(message.payload):
+            raise NotReadable("no object in `payload`")
+        return read(message.payload, terms, key, None if is_null(schema) else bytes(schema or b""))
     if "value" in members and members <= _AROUND:
-        return _inside("value", message.value, terms, key if is_null(message.key) else message.key)
+        if is_null(message.value):
+            return Mark("tombstone")
+        if not is_object(message.value):
+            raise NotReadable("no object in `value`")
+        return read(message.value, terms, key if is_null(message.key) else message.key)
     if not members and fields:
         return Mark("tombstone")
     if members and members <= _TIMES:
@@ -102,24 +142,53 @@ def _without_op(
     raise NotReadable("no message of Debezium's: it has no op")
 
 
-def _inside(name: str, text: Raw, terms: EnvelopeTerms, key: Raw | None) -> Changes:
-    """Read a message that stands as the field ``name`` of another object."""
-    if is_null(text):
-        return Mark("tombstone")
-    if not is_object(text):
-        raise NotReadable(f"no object in `{name}`")
-    return read(text, terms, key)
+def _without_unavailable(row: Raw) -> tuple[Raw, Sequence[str]]:
+    """A row without the values that Debezium has left out, and the names of their fields."""
+    text = bytes(row)
+    if not (
+        _PLACEHOLDER in text or _IN_BASE64 in text or _AS_UUID in text or b"95," in text or b'"wkb"' in text
+    ):
+        return row, ()
+    members = split(row)
+    names = [name for name, value in members.items() if _is_unavailable(value)]
+    left = Raw(json.encode({name: value for name, value in members.items() if name not in names}))
+    if any(b'"%b"' % sign in bytes(left) for sign in (_PLACEHOLDER, _IN_BASE64)):
+        raise NotReadable("a value inside another that Debezium has left out as unavailable")
+    return left, names
 
 
-def _writes(message: DebeziumMessage, terms: EnvelopeTerms) -> Changes:
+def _is_unavailable(value: Raw) -> bool:
+    text = bytes(value)
+    if text[:1] != b'"':
+        text = b"".join(text.split())
+    if text in _UNAVAILABLE:
+        return True
+    return text[:1] == b"{" and any(b'"wkb":"%b"' % sign in text for sign in _WELL_KNOWN)
+
+
+def _decoded(name: str, row: Raw, schema: bytes) -> Raw:
+    """A row with the values that its schema tells."""
+    if not is_object(row):
+        return row
+    try:
+        return connect_schema.of_field(schema, name)(row)
+    except connect_schema.WrongValue as error:
+        raise NotReadable(str(error)) from None
+
+
+def _writes(message: DebeziumMessage, terms: EnvelopeTerms, unavailable: Sequence[str]) -> Changes:
     """The record after a change; where its key was another before, the one that goes, too."""
     after = message.after
     if not is_object(after):
         raise NotReadable(_no_row("after", after, message))
-    if any(sign in bytes(after) for sign in _UNAVAILABLE):
-        raise NotReadable("a value that Debezium has left out as unavailable, which is not read yet")
+    if unavailable and terms.unavailable == REFUSED_VALUES:
+        raise NotReadable(
+            f"`{unavailable[0]}` is a value that Debezium has left out as unavailable, which rows with "
+            "deletes = soft do not keep"
+        )
     at = _position(message, terms)
-    written = record(after, str(message.op), at)
+    marked = unavailable if terms.unavailable == MARKED else ()
+    written = record(after, str(message.op), at, marked)
     if not is_object(message.before):
         return [written]
     was, now = values_at(message.before, terms.key), values_at(after, terms.key)

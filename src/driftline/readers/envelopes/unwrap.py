@@ -13,7 +13,15 @@ from driftline.core.values.parse import RefusedText
 from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why
 from driftline.readers.envelopes import debezium
-from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
+from driftline.readers.envelopes.change import (
+    LEFT_OUT,
+    MARKED,
+    REFUSED_VALUES,
+    Changes,
+    EnvelopeTerms,
+    Mark,
+    NotReadable,
+)
 from driftline.readers.rejects import Reject
 
 Reader: TypeAlias = "Callable[[bytes, EnvelopeTerms], Changes]"
@@ -29,7 +37,8 @@ class Unwrapper:
 
     def __init__(self, row_key: RowKey) -> None:
         self._read = READERS[row_key.envelope]
-        self._terms = EnvelopeTerms(row_key.key, POSITION in row_key.order_by)
+        unavailable = MARKED if row_key.keeps_fields else LEFT_OUT if row_key.patch else REFUSED_VALUES
+        self._terms = EnvelopeTerms(row_key.key, POSITION in row_key.order_by, unavailable)
         self.marks: Counter[str] = Counter()
 
     @classmethod

@@ -34,6 +34,7 @@ from driftline.observe.json_lines import JsonObserver, LineNumbers, Looked, Why
 from driftline.observe.observation import Observation
 from driftline.observe.walk import MANY_KEYS
 from driftline.readers.deletes import DeleteFilter, flagged
+from driftline.readers.envelopes.change import unavailable_of
 from driftline.readers.envelopes.unwrap import Unwrapper, rejecting
 from driftline.readers.json.columns import Unparsed, parsed
 from driftline.readers.json.drifted import UsualRecords, taken_apart
@@ -243,6 +244,9 @@ class LineTask:
             if row_key is not None and row_key.patch:
                 present = presence_of_lines(accepted.lines[place] for place in places)
                 rows = rows.append_column(PRESENCE, present)
+            elif row_key is not None and row_key.keeps_fields:
+                lacking = [unavailable_of(accepted.lines[place]) for place in places]
+                rows = rows.append_column(PRESENCE, pa.array(lacking, pa.string()))
             yield rows, places if accepted.origins is None else [accepted.origins[at] for at in places]
 
     def observed(self) -> Observation:

@@ -1,0 +1,268 @@
+"""Values as the schema of a message tells them: Kafka Connect's, as its JSON converter writes it.
+
+Connect's own types need no decoding in JSON, but for bytes, which are base64 and stay so. Types with a name
+are numbers or texts that stand for something else: `RULES` has those, as Kafka Connect and Debezium document
+them. What has no rule is taken as it is: `Year`, `Enum`, `EnumSet`, `Uuid`, `Json`, `Xml`, `Ltree`,
+`ZonedTime`, `ZonedTimestamp`, `Interval`, `Iso*` are numbers or texts already, durations are numbers of
+micro- or nanoseconds, geometries are objects with `wkb` in base64.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from datetime import date
+from decimal import Decimal
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from msgspec import DecodeError, Raw, ValidationError, json
+
+Decode: TypeAlias = "Callable[[Raw], Raw]"
+Parameters: TypeAlias = "Mapping[str, str]"
+
+_object = json.Decoder(dict[str, Raw]).decode
+_list = json.Decoder(list[Raw]).decode
+_whole = json.Decoder(int).decode
+_text = json.Decoder(str).decode
+
+
+class WrongValue(ValueError):
+    """A value that is not of the type that the schema gives it; the text says which."""
+
+
+# Leaves -------------------------------------------------------------------------------------------------
+
+
+def decimal_text(value: Raw, scale: int) -> Raw:
+    """The number of a decimal: base64 of its digits as a whole number, with so many behind the point.
+
+    >>> [bytes(decimal_text(Raw(b'"%b"' % text), 2)) for text in (b"B88=", b"/w==", b"")]
+    [b'19.99', b'-0.01', b'0.00']
+    >>> bytes(decimal_text(Raw(b'"AQ=="'), -3))
+    b'1000'
+    """
+    unscaled = int.from_bytes(b64decode(_text(value), validate=True), "big", signed=True)
+    sign, digits, _ = Decimal(unscaled).as_tuple()
+    number = Decimal((sign, digits, -scale))
+    # An exponent would need as many zeros, and may be as large as anyone writes.
+    return Raw((f"{number:f}" if abs(scale) < 10_000 else f"{number:E}").encode())
+
+
+def _decimal(parameters: Parameters) -> Decode:
+    return partial(decimal_text, scale=int(parameters.get("scale") or 0))
+
+
+def _variable_scale(_: Parameters) -> Decode:
+    def decode(value: Raw) -> Raw:
+        members = _object(value)
+        return decimal_text(members["value"], _whole(members["scale"]))
+
+    return decode
+
+
+def day_text(days: int) -> str:
+    """A date, by the days since 1970.
+
+    >>> day_text(20513), day_text(-1), day_text(2932897), day_text(-719529)
+    ('2026-03-01', '1969-12-31', '10000-01-01', '-0001-12-31')
+    """
+    if -719_162 <= days <= 2_932_896:
+        return date.fromordinal(719_163 + days).isoformat()
+    sign, year, rest = re.fullmatch(r"(-?)(\d+)(.*)", str(np.datetime64(days, "D"))).groups()  # type: ignore[union-attr]
+    return f"{sign}{year:0>4}{rest}"
+
+
+def time_text(units: int, digits: int) -> str:
+    """A time of day, by the units of so many decimal digits since midnight.
+
+    >>> time_text(43200000, 3), time_text(1, 6), time_text(-1500, 3), time_text(90000, 0)
+    ('12:00:00', '00:00:00.000001', '-00:00:01.500', '25:00:00')
+    """
+    seconds, fraction = divmod(abs(units), 10**digits)
+    sign = "-" if units < 0 else ""
+    whole = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    if not fraction:
+        return whole
+    behind = f"{fraction:0{digits}}"
+    while behind.endswith("000"):
+        behind = behind[:-3]
+    return f"{whole}.{behind}"
+
+
+# PostgreSQL's, as Debezium writes them.
+_INFINITY = {9223372036825200000: "infinity", -9223372036832400000: "-infinity"}
+
+
+def moment_text(units: int, digits: int) -> str:
+    """A date and time without a zone, by the units of so many decimal digits since 1970.
+
+    >>> moment_text(1772366400123, 3), moment_text(-1, 9), moment_text(9223372036825200000, 6)
+    ('2026-03-01T12:00:00.123', '1969-12-31T23:59:59.999999999', 'infinity')
+    """
+    if units in _INFINITY and digits == 6:
+        return _INFINITY[units]
+    days, units_of_day = divmod(units, 86_400 * 10**digits)
+    return f"{day_text(days)}T{time_text(units_of_day, digits)}"
+
+
+def _day(_: Parameters) -> Decode:
+    return lambda value: Raw(b'"%b"' % day_text(_whole(value)).encode())
+
+
+def _time(digits: int) -> Callable[[Parameters], Decode]:
+    return lambda _: lambda value: Raw(b'"%b"' % time_text(_whole(value), digits).encode())
+
+
+def _moment(digits: int) -> Callable[[Parameters], Decode]:
+    return lambda _: lambda value: Raw(b'"%b"' % moment_text(_whole(value), digits).encode())
+
+
+def _bits(parameters: Parameters) -> Decode:
+    """Bits as digits, the lowest last. A length beyond the bytes is the column's, not the value's."""
+    length = int(parameters.get("length") or 0)
+
+    def decode(value: Raw) -> Raw:
+        raw = b64decode(_text(value), validate=True)
+        width = length if 0 < length <= 8 * len(raw) else 8 * len(raw)
+        digits = f"{int.from_bytes(raw, 'little'):0{width}b}" if raw else ""
+        return Raw(b'"%b"' % digits.encode())
+
+    return decode
+
+
+RULES: Mapping[str, Callable[[Parameters], Decode]] = {
+    "org.apache.kafka.connect.data.Decimal": _decimal,  # base64, parameter scale
+    "io.debezium.data.VariableScaleDecimal": _variable_scale,  # {scale, value}
+    "org.apache.kafka.connect.data.Date": _day,  # days
+    "io.debezium.time.Date": _day,
+    "org.apache.kafka.connect.data.Time": _time(3),  # milliseconds
+    "io.debezium.time.Time": _time(3),
+    "io.debezium.time.MicroTime": _time(6),
+    "io.debezium.time.NanoTime": _time(9),
+    "org.apache.kafka.connect.data.Timestamp": _moment(3),  # milliseconds
+    "io.debezium.time.Timestamp": _moment(3),
+    "io.debezium.time.MicroTimestamp": _moment(6),
+    "io.debezium.time.NanoTimestamp": _moment(9),
+    "io.debezium.data.Bits": _bits,  # base64, lowest byte first, parameter length
+}
+
+
+# Schemas ------------------------------------------------------------------------------------------------
+
+
+def _decoder(schema: Any, path: str) -> Decode | None:
+    """The decoder of values of a schema; None for one of which they stay as they are, as for no schema."""
+    if schema is None:
+        return None
+    if not isinstance(schema, dict):
+        raise WrongValue("a schema that is none of Kafka Connect's")
+    rule = RULES.get(schema.get("name") or "")
+    if rule is not None:
+        return _leaf(rule(schema.get("parameters") or {}), path, schema["name"])
+    match schema.get("type"):
+        case "struct":
+            of_fields = {
+                f["field"]: decode
+                for f in schema.get("fields") or ()
+                if (decode := _decoder(f, f"{path}.{f['field']}" if path else f["field"])) is not None
+            }
+            return partial(_struct, of_fields, path) if of_fields else None
+        case "array":
+            decode = _decoder(schema.get("items"), f"{path}[]")
+            return None if decode is None else partial(_array, decode, path)
+        case "map":
+            decode = _decoder(schema.get("values"), f"{path}{{}}")
+            return None if decode is None else partial(_map, decode, path)
+    return None
+
+
+def _leaf(decode: Decode, path: str, name: str) -> Decode:
+    def checked(value: Raw) -> Raw:
+        if _is_null(value):
+            return value
+        try:
+            return decode(value)
+        except (ValueError, KeyError, OverflowError):
+            raise WrongValue(f"`{path}` is {_shown(value)}, no {name}, as its schema has it") from None
+
+    return checked
+
+
+def _struct(of_fields: Mapping[str, Decode], path: str, value: Raw) -> Raw:
+    if _is_null(value):
+        return value
+    try:
+        members = _object(value)
+    except (ValidationError, DecodeError):
+        raise WrongValue(f"`{path}` is {_shown(value)}, no struct, as its schema has it") from None
+    for key, decode in of_fields.items():
+        if key in members:
+            members[key] = decode(members[key])
+    return Raw(json.encode(members))
+
+
+def _array(decode: Decode, path: str, value: Raw) -> Raw:
+    if _is_null(value):
+        return value
+    try:
+        items = _list(value)
+    except (ValidationError, DecodeError):
+        raise WrongValue(f"`{path}` is {_shown(value)}, no array, as its schema has it") from None
+    return Raw(json.encode([decode(item) for item in items]))
+
+
+def _map(decode: Decode, path: str, value: Raw) -> Raw:
+    """A map, as an object; as pairs where its keys are no texts."""
+    if _is_null(value):
+        return value
+    try:
+        if memoryview(value)[0] == ord("["):
+            pairs = [_list(pair) for pair in _list(value)]
+            return Raw(json.encode([[key, decode(item)] for key, item in pairs]))
+        members = _object(value)
+    except (ValidationError, DecodeError, ValueError):
+        raise WrongValue(f"`{path}` is {_shown(value)}, no map, as its schema has it") from None
+    return Raw(json.encode({key: decode(item) for key, item in members.items()}))
+
+
+def _is_null(value: Raw) -> bool:
+    return memoryview(value)[0] == ord("n")
+
+
+def _shown(value: Raw) -> str:
+    text = bytes(value).decode(errors="replace")
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _as_it_is(value: Raw) -> Raw:
+    return value
+
+
+@lru_cache(maxsize=256)
+def of_schema(schema: bytes) -> Decode:
+    """The decoder of values with this schema. Raises WrongValue."""
+    return _made(schema, _whole_schema) or _as_it_is
+
+
+@lru_cache(maxsize=256)
+def of_field(schema: bytes, name: str) -> Decode:
+    """The decoder of the values that one field of a struct has. Raises WrongValue."""
+
+    def field_of(parsed: Any) -> Any:
+        return next((f for f in parsed.get("fields") or () if f.get("field") == name), {})
+
+    return _made(schema, field_of) or _as_it_is
+
+
+def _whole_schema(parsed: Any) -> Any:
+    return parsed
+
+
+def _made(schema: bytes, part: Callable[[Any], Any]) -> Decode | None:
+    try:
+        return _decoder(part(json.decode(schema)), "")
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        raise WrongValue("a schema that is none of Kafka Connect's") from None

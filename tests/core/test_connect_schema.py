@@ -1,0 +1,224 @@
+"""Values by the schema of Kafka Connect beside a payload: a literal table, and a second implementation."""
+
+from __future__ import annotations
+
+import json
+import random
+from base64 import b64encode
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from core.test_envelopes import LSN, change, checked, read, row_key
+from driftline.readers.envelopes.connect_schema import RULES, WrongValue, of_schema
+from driftline.verify.envelopes import Unreadable, decoded
+from driftline.verify.json_texts import parse
+
+CONNECT, DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium."
+POINT = {"x": 1.5, "y": 2.0, "wkb": "AQEAAAAAAAAAAAD4PwAAAAAAAABA", "srid": None}
+TWO = {"scale": "2"}
+
+# Name, type, parameters, the value in the message, and what it says, as JSON.
+VALUES = [
+    (f"{CONNECT}Decimal", "bytes", TWO, "B88=", "19.99"),
+    (f"{CONNECT}Decimal", "bytes", TWO, "/w==", "-0.01"),
+    (f"{CONNECT}Decimal", "bytes", TWO, "", "0.00"),
+    (f"{CONNECT}Decimal", "bytes", {"scale": "0", "connect.decimal.precision": "20"}, "AP//////////", "18446744073709551615"),
+    (f"{CONNECT}Decimal", "bytes", {"scale": "-3"}, "AQ==", "1000"),
+    (f"{CONNECT}Decimal", "bytes", {"scale": "40"}, "AQ==", "0." + "0" * 39 + "1"),
+    (f"{DEBEZIUM}data.VariableScaleDecimal", "struct", None, {"scale": 3, "value": "AQ=="}, "0.001"),
+    (f"{DEBEZIUM}data.VariableScaleDecimal", "struct", None, {"scale": 0, "value": "e/8="}, "31743"),
+    (f"{CONNECT}Date", "int32", None, 20513, '"2026-03-01"'),
+    (f"{DEBEZIUM}time.Date", "int32", None, -1, '"1969-12-31"'),
+    (f"{DEBEZIUM}time.Date", "int32", None, 2932897, '"10000-01-01"'),
+    (f"{DEBEZIUM}time.Date", "int32", None, -719529, '"-0001-12-31"'),
+    (f"{CONNECT}Time", "int32", None, 43200000, '"12:00:00"'),
+    (f"{DEBEZIUM}time.Time", "int32", None, 43200500, '"12:00:00.500"'),
+    (f"{DEBEZIUM}time.MicroTime", "int64", None, 86399999999, '"23:59:59.999999"'),
+    (f"{DEBEZIUM}time.MicroTime", "int64", None, -3020399000000, '"-838:59:59"'),
+    (f"{DEBEZIUM}time.NanoTime", "int64", None, 1, '"00:00:00.000000001"'),
+    (f"{CONNECT}Timestamp", "int64", None, 1772366400000, '"2026-03-01T12:00:00"'),
+    (f"{DEBEZIUM}time.Timestamp", "int64", None, 1772366400123, '"2026-03-01T12:00:00.123"'),
+    (f"{DEBEZIUM}time.MicroTimestamp", "int64", None, -1, '"1969-12-31T23:59:59.999999"'),
+    (f"{DEBEZIUM}time.MicroTimestamp", "int64", None, 9223372036825200000, '"infinity"'),
+    (f"{DEBEZIUM}time.MicroTimestamp", "int64", None, -9223372036832400000, '"-infinity"'),
+    (f"{DEBEZIUM}time.NanoTimestamp", "int64", None, 1772366400123456000, '"2026-03-01T12:00:00.123456"'),
+    (f"{DEBEZIUM}time.NanoTimestamp", "int64", None, 1772366400123456789, '"2026-03-01T12:00:00.123456789"'),
+    (f"{DEBEZIUM}data.Bits", "bytes", {"length": "3"}, "BQ==", '"101"'),
+    (f"{DEBEZIUM}data.Bits", "bytes", {"length": "12"}, "AQA=", '"000000000001"'),
+    (f"{DEBEZIUM}data.Bits", "bytes", {"length": "2147483647"}, "gQE=", '"0000000110000001"'),
+    # What stands for itself.
+    (f"{DEBEZIUM}time.ZonedTimestamp", "string", None, "2026-03-01T12:00:00.5Z", '"2026-03-01T12:00:00.5Z"'),
+    (f"{DEBEZIUM}time.ZonedTime", "string", None, "12:00:00Z", '"12:00:00Z"'),
+    (f"{DEBEZIUM}time.IsoDate", "string", None, "2026-03-01Z", '"2026-03-01Z"'),
+    (f"{DEBEZIUM}time.Year", "int32", None, 2026, "2026"),
+    (f"{DEBEZIUM}time.Interval", "string", None, "P1Y2M3DT4H", '"P1Y2M3DT4H"'),
+    (f"{DEBEZIUM}time.MicroDuration", "int64", None, 90000000, "90000000"),
+    (f"{DEBEZIUM}data.Enum", "string", {"allowed": "a,b"}, "a", '"a"'),
+    (f"{DEBEZIUM}data.EnumSet", "string", {"allowed": "a,b"}, "a,b", '"a,b"'),
+    (f"{DEBEZIUM}data.Uuid", "string", None, "09acf02b-0a42-4a69-8c6f-1f1c7e4cb5a1", '"09acf02b-0a42-4a69-8c6f-1f1c7e4cb5a1"'),
+    (f"{DEBEZIUM}data.Json", "string", None, '{"a": 1}', '"{\\"a\\": 1}"'),
+    (f"{DEBEZIUM}data.Xml", "string", None, "<a/>", '"<a/>"'),
+    (f"{DEBEZIUM}data.geometry.Point", "struct", None, POINT, json.dumps(POINT)),
+    (None, "bytes", None, "AQ==", '"AQ=="'),
+    (None, "int64", None, 2**60, str(2**60)),
+    (None, "double", None, 0.1, "0.1"),
+    (None, "boolean", None, True, "true"),
+]  # fmt: skip
+
+
+def schema_of(name: str | None, type_: str, parameters: Any, **more: Any) -> Any:
+    return {"type": type_, "optional": True, "name": name, "parameters": parameters, **more}
+
+
+def as_json(raw: Raw) -> Any:
+    return parse(b'{"v":%b}' % bytes(raw))["v"]
+
+
+@pytest.mark.parametrize(("name", "type_", "parameters", "value", "expected"), VALUES)
+def test_values_by_their_schema(
+    name: str | None, type_: str, parameters: Any, value: Any, expected: str
+) -> None:
+    schema = schema_of(name, type_, parameters)
+    text, wanted = json.dumps(value).encode(), as_json(Raw(expected.encode()))
+    for wrap, wrapped_schema in (
+        (lambda inner: inner, schema),
+        (lambda inner: b"[%b,null]" % inner, {"type": "array", "items": schema}),
+        (lambda inner: b'{"k":%b,"n":null}' % inner, {"type": "map", "keys": {"type": "string"}, "values": schema}),
+        (lambda inner: b'[[1,%b]]' % inner, {"type": "map", "keys": {"type": "int32"}, "values": schema}),
+        (lambda inner: b'{"f":%b}' % inner, {"type": "struct", "fields": [{**schema, "field": "f"}, {**schema, "field": "absent"}]}),
+    ):  # fmt: skip
+        decode = of_schema(json.dumps(wrapped_schema).encode())
+        assert as_json(decode(Raw(wrap(text)))) == as_json(Raw(wrap(expected.encode())))
+        assert as_json(decode(Raw(b"null"))) is None
+        assert decoded(parse(b'{"v":%b}' % wrap(text))["v"], wrapped_schema) == as_json(
+            Raw(wrap(expected.encode()))
+        )
+    assert decoded(parse(b'{"v":%b}' % text)["v"], schema) == wanted
+
+
+def test_numbers_keep_their_digits() -> None:
+    """Also those beyond what Python reads as a text."""
+    unscaled = 10**20_000 + 1
+    value = b64encode(unscaled.to_bytes(8_400, "big", signed=True))
+    schema = json.dumps(schema_of(f"{CONNECT}Decimal", "bytes", {"scale": "5"})).encode()
+    text = bytes(of_schema(schema)(Raw(b'"%b"' % value)))
+    assert text == b"1" + b"0" * 19_995 + b".00001"
+    far = json.dumps(schema_of(f"{DEBEZIUM}data.VariableScaleDecimal", "struct", None)).encode()
+    assert bytes(of_schema(far)(Raw(b'{"scale": -2000000000, "value": "AQ=="}'))) == b"1E+2000000000"
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("value", ["true", "[1]", '"?"', "1.5", "{}", str(2**70), '"AQ"'])
+def test_a_value_that_is_not_of_its_type(name: str, value: str) -> None:
+    """The message waits; the check says the same of it."""
+    schema = schema_of(name, "?", {})
+    if value == str(2**70) and name.rpartition(".")[2] not in ("Decimal", "VariableScaleDecimal", "Bits"):
+        return  # numbers of any size are exact
+    with pytest.raises(WrongValue, match=f"`f` is .*, no {name}, as its schema has it"):
+        of_schema(json.dumps({"type": "struct", "fields": [{**schema, "field": "f"}]}).encode())(
+            Raw(b'{"f": %b}' % value.encode())
+        )
+    with pytest.raises(Unreadable):
+        decoded(parse(b'{"v":%b}' % value.encode())["v"], schema)
+
+
+@pytest.mark.parametrize("schema", ["1", '"a"', '{"type": "struct", "fields": [1]}', '{"type": "array", "items": 5}'])  # fmt: skip
+def test_what_is_no_schema(schema: str) -> None:
+    with pytest.raises(WrongValue, match="a schema that is none of Kafka Connect's"):
+        of_schema(schema.encode())
+
+
+# Messages -----------------------------------------------------------------------------------------------
+
+
+def row_schema(*fields: Any) -> Any:
+    row = {"type": "struct", "optional": True, "name": "srv.public.t.Value", "fields": list(fields)}
+    return {
+        "type": "struct",
+        "name": "srv.public.t.Envelope",
+        "fields": [
+            {**row, "field": "before"},
+            {**row, "field": "after"},
+            {"type": "string", "field": "op"},
+        ],
+    }
+
+
+ID = schema_of(f"{CONNECT}Decimal", "bytes", {"scale": "0"}, field="id")
+PRICE = schema_of(f"{CONNECT}Decimal", "bytes", TWO, field="price")
+DAY = schema_of(f"{DEBEZIUM}time.Date", "int32", None, field="day")
+NOTE = schema_of(None, "string", None, field="note")
+SCHEMA = row_schema(ID, PRICE, DAY, NOTE)
+KEY = {"schema": {"type": "struct", "fields": [ID]}, "payload": {"id": "Bw=="}}
+AFTER = {"id": "Bw==", "price": "B54=", "day": 20513, "note": "0.10000000000000001"}
+ROW = {"id": 7, "price": 19.5, "day": "2026-03-01", "note": "0.10000000000000001"}
+
+MESSAGES = {
+    "written": ({"op": "c", "before": None, "after": AFTER, "source": LSN}, [{**ROW, **change("c")}]),
+    "its key changes": (
+        {"op": "u", "before": {**AFTER, "id": "Bg=="}, "after": AFTER, "source": LSN},
+        [{**ROW, "id": 6, **change("d")}, {**ROW, **change("u")}],
+    ),
+    "deleted": ({"op": "d", "before": AFTER, "after": None, "source": LSN}, [{**ROW, **change("d")}]),
+    "deleted by its key": ({"op": "d", "source": LSN}, [{"id": 7, **change("d")}]),
+}
+
+
+@pytest.mark.parametrize(("payload", "records"), MESSAGES.values(), ids=MESSAGES)
+@pytest.mark.parametrize("key", [KEY, json.dumps(KEY)], ids=["key", "key as text"])
+def test_messages_with_their_schema(payload: Any, records: Any, key: Any) -> None:
+    message = {"schema": SCHEMA, "payload": payload}
+    for one in ({"_key": key, **message}, {"key": key, "value": message}):
+        assert read(one, row_key()) == (records, {})
+        assert checked(one, row_key()) == records
+
+
+def test_messages_without_a_change_and_their_schema() -> None:
+    assert read({"schema": SCHEMA, "payload": None}, row_key()) == ([], {"tombstone": 1})
+    heartbeat = {"schema": {"type": "struct", "fields": []}, "payload": {"ts_ms": 1}}
+    assert read(heartbeat, row_key()) == ([], {"heartbeat": 1})
+    assert checked(heartbeat, row_key()) == []
+
+
+@pytest.mark.parametrize(
+    ("why", "message"),
+    {
+        "`day` is \"2026-03-01\", no io.debezium.time.Date, as its schema has it": {
+            "schema": SCHEMA, "payload": {"op": "c", "after": {"id": "Bw==", "day": "2026-03-01"}, "source": LSN},
+        },
+        "in the message's key, `id` is 7, no org.apache.kafka.connect.data.Decimal, as its schema has it": {
+            "_key": {**KEY, "payload": {"id": 7}}, "schema": SCHEMA, "payload": {"op": "d", "source": LSN},
+        },
+        "a schema that is none of Kafka Connect's": {
+            "schema": 5, "payload": {"op": "c", "after": AFTER, "source": LSN},
+        },
+    }.items(),
+)  # fmt: skip
+def test_messages_that_their_schema_does_not_fit(why: str, message: Any) -> None:
+    assert read(message, row_key()) == (why, {})
+    assert checked(message, row_key()) == ""
+
+
+def test_both_implementations_agree() -> None:
+    chance = random.Random(5)
+    names = [name for name in RULES if "Decimal" not in name]
+    for _ in range(3_000):
+        name, size = chance.choice(names), chance.choice((20, 31, 40, 55, 63))
+        if name.endswith("Bits"):
+            value: Any = b64encode(chance.randbytes(chance.randrange(4))).decode()
+        else:
+            value = chance.randrange(-(2**size), 2**size)
+            value %= 2**31 if name.endswith("Date") else 2**63
+        schema = schema_of(name, "?", {"length": str(chance.randrange(40))})
+        mine = as_json(of_schema(json.dumps(schema).encode())(Raw(json.dumps(value).encode())))
+        assert mine == decoded(value, schema), (name, value)
+    for _ in range(1_000):
+        raw = chance.randbytes(chance.randrange(20))
+        scale = chance.randrange(-40, 40)
+        schema = schema_of(f"{CONNECT}Decimal", "bytes", {"scale": str(scale)})
+        text = b64encode(raw).decode()
+        mine = as_json(of_schema(json.dumps(schema).encode())(Raw(json.dumps(text).encode())))
+        assert Decimal(mine) == Decimal(decoded(text, schema))
