@@ -24,7 +24,8 @@ class Release:
 
     ``packages``: Iceberg's and those that it needs; ``kafka``: Spark's connector, and ``kafka_tokens`` what
     it needs; ``iceberg``: the version of Iceberg, which its bundles for stores have too; ``classes``: the
-    Java package of sessions and datasets; ``rewrites``: Iceberg has a table of its own for rewritten rows.
+    Java package of sessions and datasets; ``rewrites``: Iceberg has a table of its own for rewritten rows;
+    ``variants``: it has values of a VARIANT.
     """
 
     spark: str
@@ -34,6 +35,7 @@ class Release:
     iceberg: str
     classes: str = _CLASSIC
     rewrites: bool = False
+    variants: bool = True
 
 
 _SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
@@ -53,6 +55,7 @@ RELEASES = (
         f"{_TOKENS}_2.12:3.5.7",
         iceberg="1.12.0",
         classes="org.apache.spark.sql",
+        variants=False,
     ),
     Release(
         "4.0",
@@ -114,6 +117,11 @@ def _running_release() -> Release:
     import pyspark
 
     return release_of(pyspark.__version__)
+
+
+def has_variants() -> bool:
+    """Whether the Spark of this process has values of a VARIANT."""
+    return _running_release().variants
 
 
 def _java(spark: SparkSession, name: str) -> Any:
