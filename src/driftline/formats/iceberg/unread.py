@@ -10,7 +10,7 @@ from driftline.core.schema.schema_json import to_json, type_name
 from driftline.core.schema.types import VARIANT, List, Map, Primitive, Schema, Struct, Type, dotted
 from driftline.errors import DataError
 from driftline.formats.iceberg.gateway import items, java_type
-from driftline.runtime.spark_version import has_variants, rows_of, spark_table
+from driftline.runtime.spark_version import has_variants, rows_of, spark_table, unknown_types
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +21,7 @@ _SHAPES = ("geometry", "geography")  # what they are measured in stands behind
 
 def _unread() -> tuple[str, ...]:
     """Types with one of which Spark knows no such table."""
-    return _TIMES if has_variants() else (*_TIMES, VARIANT.name)
+    return (*_TIMES, *unknown_types())
 
 
 def _unseen() -> tuple[str, ...]:
