@@ -99,7 +99,10 @@ def test_rows_that_are_not_the_latest_are_found(lake: Lake, table_name: str, tmp
     assert table.verify(files[1:]).missing == 1  # without the history, what came late is taken for the latest
     tamper(table, "update {t} set v = 'a' where id = 0")
     tamper(table, "delete from {t} where id = 3")
-    tamper(table, "insert into {t} (id, seq, v, _order) values (1, 1, 'a', 'x'), (99, 1, 'a', 'x')")
+    tamper(
+        table,
+        "insert into {t} (id, seq, v, _order, id_string) values (1, 1, 'a', 'x', null), (99, 1, 'a', 'x', null)",
+    )
 
     wrong = table.verify(files, exactly=True)
     lines = {m.place.rpartition("/")[2]: m.why for m in wrong.mismatches if m.place}

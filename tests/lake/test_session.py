@@ -122,6 +122,15 @@ def test_the_warehouse_is_absolute(tmp_path, monkeypatch):
     assert settings["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{tmp_path}/lake/catalog.db"
 
 
+def test_a_class_path_of_ones_own_goes_behind_that_of_the_engine():
+    """Such as the driver of the database that a JDBC catalog is in."""
+    key = "spark.driver.extraClassPath"
+    engine = session.engine_settings([Path("/jars/a.jar")])
+    assert session.with_settings(engine, {key: "/jars/driver.jar"})[key] == "/jars/a.jar:/jars/driver.jar"
+    assert session.with_settings(engine, {"spark.x": "y"}) == {**engine, "spark.x": "y"}
+    assert session.with_settings({}, {key: "/jars/driver.jar"}) == {key: "/jars/driver.jar"}
+
+
 def test_a_cluster_is_sent_the_jars_and_this_machine_stays_closed():
     jars = [Path("/jars/a.jar"), Path("/jars/b.jar")]
     here, there = session.engine_settings(jars), session.engine_settings(jars, "spark://host:7077")

@@ -32,6 +32,7 @@ _HERE = {
 }
 _AT_LAUNCH = ("spark.driver.extraJavaOptions", "spark.jars.repositories")  # later would be too late for these
 _REFLECTION = ("reflect", "java_method", "try_reflect")
+_CLASS_PATH = "spark.driver.extraClassPath"
 _SQLITE = "jdbc:sqlite:"
 _NAME_ONE = 'name it in driftline.toml: [catalog] with type = "rest", "glue" or "jdbc", and its uri'
 HINT = "run `driftline doctor` to find the cause."
@@ -71,7 +72,7 @@ def open_session(
 
     def started(options: str) -> SparkSession:
         """Start Java with these ``options``, and Spark in it."""
-        needed = {**engine_settings(jars, master, options), **settings}
+        needed = with_settings(engine_settings(jars, master, options), settings)
         _launch_java(needed)
         engine: dict[str, bool | float | int | str | None] = {**needed}
         return _only_sql(SparkSession.builder.appName(app_name).config(map=engine).getOrCreate())
@@ -198,7 +199,7 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
         "spark.master": master,
         "spark.driver.memory": os.environ.get("DRIFTLINE_DRIVER_MEMORY") or default_memory(),
         # Not spark.jars here: those would be copied and loaded apart, which takes seconds at each start.
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+        _CLASS_PATH: os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}{levels} {options}".rstrip(),
         **(_HERE if master.startswith("local") else {"spark.jars": ",".join(map(str, jars))}),
         "spark.ui.enabled": "false",
@@ -213,6 +214,12 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
         # Listing thousands of files as Spark tasks takes seconds more than listing them here.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     }
+
+
+def with_settings(engine: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Put ``settings`` over those of the engine; a class path of theirs goes behind the engine's."""
+    paths = [given[_CLASS_PATH] for given in (engine, settings) if _CLASS_PATH in given]
+    return {**engine, **settings, **({_CLASS_PATH: os.pathsep.join(paths)} if paths else {})}
 
 
 def default_memory() -> str:
@@ -276,7 +283,7 @@ def _running(settings: Mapping[str, str], more: Sequence[str]) -> SparkSession |
             "This process runs a Spark session of its own already.",
             "Use it with Lake.attach(spark, catalog=...), or stop it first.",
         )
-    libraries = session.conf.get("spark.driver.extraClassPath", None) or ""
+    libraries = session.conf.get(_CLASS_PATH, None) or ""
     names = [package.split(":")[1] for package in more]
     if lacking := [name for name in names if name not in libraries]:
         raise SetupError(

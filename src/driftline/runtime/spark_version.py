@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from driftline.errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +24,8 @@ class Release:
 
     ``packages``: Iceberg's and those that it needs; ``kafka``: Spark's connector, and ``kafka_tokens`` what
     it needs; ``iceberg``: the version of Iceberg, which its bundles for stores have too; ``classes``: the
-    Java package of sessions and datasets; ``rewrites``: Iceberg has a table of its own for rewritten rows.
+    Java package of sessions and datasets; ``rewrites``: Iceberg has a table of its own for rewritten rows;
+    ``unknown``: Iceberg's types, of those that others read, with one of which it reads no table.
     """
 
     spark: str
@@ -34,6 +35,7 @@ class Release:
     iceberg: str
     classes: str = _CLASSIC
     rewrites: bool = False
+    unknown: tuple[str, ...] = ()
 
 
 _SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
@@ -53,6 +55,7 @@ RELEASES = (
         f"{_TOKENS}_2.12:3.5.7",
         iceberg="1.12.0",
         classes="org.apache.spark.sql",
+        unknown=("variant", "geometry", "geography"),
     ),
     Release(
         "4.0",
@@ -116,6 +119,16 @@ def _running_release() -> Release:
     return release_of(pyspark.__version__)
 
 
+def unknown_types() -> tuple[str, ...]:
+    """Iceberg's types, of those that other releases know, with one of which this one reads no table."""
+    return _running_release().unknown
+
+
+def has_variants() -> bool:
+    """Whether the Spark of this process has values of a VARIANT."""
+    return "variant" not in unknown_types()
+
+
 def _java(spark: SparkSession, name: str) -> Any:
     """A Java class by its full name, without the calls by which py4j looks for each part of it."""
     from py4j.java_gateway import JavaClass  # late: many commands need no Spark
@@ -160,6 +173,33 @@ def as_arrow(frame: DataFrame) -> pa.Table:
     private: Any = frame
     batches = private._collect_as_arrow()
     return pa.Table.from_batches(batches) if batches else to_arrow_schema(frame.schema).empty_table()
+
+
+def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """The rows of a table in Arrow as a frame, as ``createDataFrame`` of Spark 4 has them."""
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if hasattr(DataFrame, "toArrow"):
+        any_session: Any = spark
+        frame: DataFrame = any_session.createDataFrame(table)
+        return frame
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    packed = spark.createDataFrame([(bytearray(sink.getvalue()),)], "packed binary")
+    return packed.mapInArrow(_unpacked, from_arrow_schema(table.schema))
+
+
+def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the batches that the one cell of each row holds, in Arrow's own stream."""
+    import pyarrow as pa
+
+    for batch in batches:
+        for cell in batch.column(0):
+            yield from pa.ipc.open_stream(cell.as_buffer())
 
 
 def spark_table(spark: SparkSession, table: Any) -> Any:

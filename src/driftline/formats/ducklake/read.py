@@ -28,6 +28,7 @@ from driftline.formats.ducklake.snapshot import LakeState, load, split
 from driftline.formats.ducklake.types import read_type, readable, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
 from driftline.runtime.spark_conf import PLAIN, configured, literally
+from driftline.runtime.spark_version import from_arrow
 from driftline.sql.quoting import each, literal, name, variable
 
 if TYPE_CHECKING:
@@ -313,7 +314,7 @@ def _with_hive(
     as_spark = _as_spark_says(spark)
     rows = {keys[row.id]: row for row in scan.state.columns if row.id in keys}
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    values = spark.createDataFrame(hive_values({path: as_spark(path) for path in paths}, rows, zone, table))
+    values = from_arrow(spark, hive_values({path: as_spark(path) for path in paths}, rows, zone, table))
     return frame.withColumn(_PATH, _bare_path()).join(
         F.broadcast(values.withColumnRenamed("path", _PATH)), _PATH, "left"
     )
@@ -326,7 +327,7 @@ def _of_inlined(spark: SparkSession, rows: InlinedRows, struct: Struct, columns:
     has = {row.id for row in rows.columns}
     # Spark computes all columns of rows that it holds itself, before it knows
     # which are asked for: also one that fails.
-    frame = spark.createDataFrame(rows.rows).coalesce(1)
+    frame = from_arrow(spark, rows.rows).coalesce(1)
     missing = frozenset(i for i in columns.defaults if i not in has)
     selected = []
     for f in struct.fields:

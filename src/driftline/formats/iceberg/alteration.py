@@ -25,7 +25,7 @@ from driftline.formats.iceberg.deletes_branch import remembered_file
 from driftline.formats.iceberg.gateway import short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
-from driftline.formats.iceberg.unread import frame_of, partial, unreadable, warnings
+from driftline.formats.iceberg.unread import check_variants, frame_of, partial, unreadable, warnings
 from driftline.formats.iceberg.upkeep import upkeep
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ class IcebergAlteration:
         set_rows: Callable[[Any], None] | None = None,
     ) -> IcebergDraft:
         """Draft the table by ``after``; ``set_rows`` changes its rows first."""
+        check_variants(self.table.name, after.schema, self.before.schema)
         transaction = begin(self.table, self._java)
         try:
             if set_rows is not None:

@@ -39,7 +39,7 @@ from driftline.formats.iceberg.reader import IcebergReader
 from driftline.formats.iceberg.spark_writer import COMMITTED_IN
 from driftline.formats.iceberg.table_statistics import table_statistics
 from driftline.formats.iceberg.transaction import IcebergTransaction
-from driftline.formats.iceberg.unread import fillable, readable
+from driftline.formats.iceberg.unread import check_variants, fillable, readable
 from driftline.formats.iceberg.versions import past, schemas
 from driftline.runtime.spark_conf import SMALL, configured
 from driftline.sql.quoting import literal
@@ -234,11 +234,19 @@ class IcebergTable(IcebergReader):
         return None
 
     def fillable(self, schema: Schema) -> Schema:
-        """The schema without the columns that Spark cannot write."""
+        """The schema without the columns that Spark cannot write.
+
+        Raises DataError for a VARIANT in Spark 3.5, which has none.
+        """
+        check_variants(self.name, schema)
         return fillable(schema)
 
     def readable(self, schema: Schema) -> Schema:
-        """The schema without the columns that Spark cannot read."""
+        """The schema without the columns that Spark cannot read.
+
+        Raises DataError for a VARIANT in Spark 3.5, which has none.
+        """
+        check_variants(self.name, schema)
         return readable(schema)
 
     def transaction(self, state: State, made_as: Definition | None = None) -> IcebergTransaction:

@@ -10,27 +10,33 @@ from driftline.core.schema.schema_json import to_json, type_name
 from driftline.core.schema.types import VARIANT, List, Map, Primitive, Schema, Struct, Type, dotted
 from driftline.errors import DataError
 from driftline.formats.iceberg.gateway import items, java_type
-from driftline.runtime.spark_version import rows_of, spark_table
+from driftline.runtime.spark_version import has_variants, rows_of, spark_table, unknown_types
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_UNREAD = ("time", "timestamp_ns", "timestamptz_ns")  # with one of these, Spark knows no such table
-_UNSEEN = (
-    *_UNREAD,
-    "geometry",
-    "geography",
-)  # and of these no values; what they are measured in stands behind
+_TIMES = ("time", "timestamp_ns", "timestamptz_ns")
+_SHAPES = ("geometry", "geography")  # what they are measured in stands behind
+
+
+def _unread() -> tuple[str, ...]:
+    """Types with one of which Spark knows no such table."""
+    return (*_TIMES, *unknown_types())
+
+
+def _unseen() -> tuple[str, ...]:
+    """Types of which Spark has no values."""
+    return (*_unread(), *_SHAPES)
 
 
 def readable(schema: Schema) -> Schema:
     """The schema without what Spark cannot read: a struct, list or map goes with all that is in it."""
-    return _without(schema, _UNSEEN)
+    return _without(schema, _unseen())
 
 
 def fillable(schema: Schema) -> Schema:
     """The schema without what Spark cannot write either."""
-    return _without(schema, (*_UNSEEN, "unknown"))
+    return _without(schema, (*_unseen(), "unknown"))
 
 
 def _without(schema: Schema, gone: tuple[str, ...]) -> Schema:
@@ -61,17 +67,19 @@ def _kept(type_: Type, gone: tuple[str, ...]) -> Type | None:
 
 def left_out(schema: Schema) -> list[str]:
     """The columns whose values Spark has not, each with its type."""
+    unseen = _unseen()
     return [
         f"{dotted(path)}, a {type_name(f.type)}"
         for path, f in schema.walk()
-        if isinstance(f.type, Primitive) and _kept(f.type, _UNSEEN) is None
+        if isinstance(f.type, Primitive) and _kept(f.type, unseen) is None
     ]
 
 
 def unreadable(table: str, schema: Schema) -> DataError | None:
     """The reason that Spark cannot read the table; None if it can."""
+    unread = _unread()
     for path, f in schema.walk():
-        if isinstance(f.type, Primitive) and f.type.name in _UNREAD:
+        if isinstance(f.type, Primitive) and f.type.name in unread:
             return DataError(
                 f"{table}: Spark cannot read {dotted(path)}, a {type_name(f.type)}, nor what stands beside it",
                 f"read it with another engine, or DROP COLUMN {dotted(path)}; ingest then works without it",
@@ -81,12 +89,12 @@ def unreadable(table: str, schema: Schema) -> DataError | None:
 
 def warnings(before: Schema, after: Schema) -> list[str]:
     """Sentences for readers of the table about new columns of types that they may not know."""
-    before_ids = {f.id for _, f in before.walk()}
+    before_ids, unread = {f.id for _, f in before.walk()}, _unread()
     out = []
     for path, f in after.walk():
         if f.id in before_ids or not isinstance(f.type, Primitive):
             continue
-        if f.type.name in _UNREAD:
+        if f.type.name in unread:
             out.append(f"Spark cannot read the table while it has {dotted(path)}, a {type_name(f.type)}")
         elif f.type == VARIANT:
             out.append(
@@ -94,6 +102,19 @@ def warnings(before: Schema, after: Schema) -> list[str]:
                 "cannot load the table"
             )
     return out
+
+
+def check_variants(table: str, schema: Schema, before: Schema | None = None) -> None:
+    """Check that Spark has values of each VARIANT that was not there ``before``. Raises DataError."""
+    if has_variants():
+        return
+    known = {f.id for _, f in before.walk()} if before else set()
+    for path, f in schema.walk():
+        if f.type == VARIANT and f.id not in known:
+            raise DataError(
+                f"{table}: {dotted(path)} is a variant, a type that Spark 3.5 does not have",
+                f"use Spark 4.0 or newer, or DROP COLUMN {dotted(path)}",
+            )
 
 
 def check_left_out(table: str, schema: Schema) -> None:
