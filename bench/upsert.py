@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from measure import cpu
 
 from driftline import Lake
-from driftline.formats.ducklake.engine import extension_path
+from driftline.runtime.duckdb import extension_path
 
 FILES = 8  # of the table
 UPDATES = 0.8  # of a batch

@@ -27,9 +27,10 @@ from driftline.core.schema.types import (
     fixed,
 )
 from driftline.errors import DataError, SetupError
-from driftline.formats.ducklake import engine, types
+from driftline.formats.ducklake import types
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.operations.alter import parse
+from driftline.runtime import duckdb as engine
 from driftline.sql.quoting import spark_type
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ducklake.md").read_text()

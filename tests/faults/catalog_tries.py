@@ -16,10 +16,10 @@ from typing import Any
 import duckdb  # noqa: F401  before the processes fork
 
 from driftline.core.schema.types import LONG, Field, Schema, Struct
-from driftline.formats.ducklake import engine
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.rows import CommitMessage, TableCommit
+from driftline.runtime import duckdb as engine
 from faults.control import Control, Mode
 
 SCHEMA = Schema(Struct((Field("a", LONG, 1),)))

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from driftline import Lake
 from driftline.errors import DriftlineError
-from driftline.formats.ducklake import engine
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
+from driftline.runtime import duckdb as engine
 from driftline.runtime.session import open_session
 from faults.cases import CASES, prepare
 from faults.control import Control, Mode

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 
 from driftline.core.schema.words import quoted
 from driftline.formats.ducklake.catalog import CatalogDatabase
-from driftline.formats.ducklake.engine import instance
 from driftline.formats.ducklake.table import DuckLakeTable
+from driftline.runtime.duckdb import instance
 
 
 @contextmanager

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.formats.ducklake.offline import OfflineDuckLakeTable
+from driftline.formats.open import names_in_ducklake
 from driftline.lake import Lake
 
 
@@ -24,6 +26,17 @@ def test_state_past_and_statistics(ducklake: Lake, table_name: str) -> None:
     assert found.statistics(state.schema) == table.format.statistics(state.schema)
     assert (found.rows_of(table_name), found.rows_of("t.nothing")) == (3, 0)
     assert OfflineDuckLakeTable.of(ducklake.format.catalog, "t.nothing") is None
+
+
+def test_the_names_of_tables(ducklake: Lake, table_name: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("no record\n")
+    ducklake.table(table_name).ingest([{"a": 1}])
+    ducklake.table("s.failed").ingest(tmp_path / "bad.jsonl")
+    assert isinstance(ducklake.format, DuckLake)
+    catalog = ducklake.format.catalog
+    names = names_in_ducklake(f"{catalog.kind}:{catalog.target}", Path(catalog.target).parent)
+    assert names == ["s.failed__quarantine", table_name] == sorted(ducklake.format.tables())
+    assert names_in_ducklake("duckdb", Path(catalog.target, "nothing")) is None
 
 
 def test_spark_is_not_loaded() -> None:

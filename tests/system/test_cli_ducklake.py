@@ -18,6 +18,7 @@ DAY_2 = """\
 {"id": 4, "at
 """
 T = "shop.orders"
+DUCKDB = f'select id, channel, note, s.x from {T} order by "at"'
 
 
 def alter(*changes: str) -> list[str]:
@@ -48,6 +49,8 @@ COMMANDS = {
     "diff": ["history", T, "--diff", "1", "2"],
     "query": ["query", f"select id, channel, note, s.x from {T} order by at", "--json"],
     "earlier": ["query", f"select * from {T} version as of 1", "--json"],
+    "by duckdb": ["query", DUCKDB, "--engine", "duckdb", "--json"],
+    "tables": ["tables", "--json"],
     "view": ["view", T],
     "clean": ["clean", "--older-than", "0", "--json"],
     "other table": ["stats", "shop.order"],
@@ -130,7 +133,10 @@ def test_nothing_is_missing(done: dict[str, Done]) -> None:
         {"id": 2, "channel": "web", "note": "none", "x": 2},
         {"id": None, "channel": "web", "note": None, "x": 3},
     ]
+    assert done["by duckdb"].out == done["query"].out
     assert len(done["earlier"].out.splitlines()) == 2
+    (listed,) = json.loads(done["tables"].out)
+    assert (listed["table"], listed["records"], listed["quarantined"]) == (T, 3, 1)
     assert "DuckLake keeps no views" in done["view"].out
     assert json.loads(done["clean"].out)["files"] == []
 

@@ -19,6 +19,7 @@ from driftline.cli.history import history, show_layout, undo
 from driftline.cli.ingest import ingest, plan
 from driftline.cli.json_schema import json_schema
 from driftline.cli.options import (
+    Engine,
     FormatOption,
     Json,
     LogFormat,
@@ -143,19 +144,27 @@ def query(
             show_default=False,
         ),
     ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(help="The engine that runs it; duckdb starts no Java, and takes DuckDB's SQL."),
+    ] = Engine.spark,
     json: Json = False,
 ) -> None:
     """Run a SELECT statement; with --json one object per row."""
     from driftline.cli import rows
     from driftline.cli.terminal import Progress, out
 
+    shown = (limit or 0) if json or limit is not None else rows.LIMIT
+    form = rows.Json if json else rows.Pages
+    if engine is Engine.duckdb:
+        with context.obj.in_duckdb(sql) as batches:
+            form(rows.DuckDBRows(batches), shown).show(out(width=rows.ENDLESS))
+        return
     with rows.query_errors():
         with Progress() as progress:
             lake = context.obj.open(progress)
             progress.phase("running")
-            frame = lake.query(sql)
-            shown = (limit or 0) if json or limit is not None else rows.LIMIT
-            result = rows.Json(frame, shown) if json else rows.Pages(frame, shown)
+            result = form(rows.SparkRows(lake.query(sql)), shown)
         result.show(out(width=rows.ENDLESS))
 
 

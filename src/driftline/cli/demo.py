@@ -133,7 +133,7 @@ def _queries(lake: Lake) -> None:
         typer.echo("".join(f"  {line}\n" for line in sql.splitlines()))
         with Progress(lake.spark) as progress:
             progress.phase("running")
-            pages = rows.Pages(lake.sql(sql), 0)
+            pages = rows.Pages(rows.SparkRows(lake.sql(sql)), 0)
         pages.show(out(width=rows.ENDLESS))
 
 

@@ -46,6 +46,11 @@ class Output(StrEnum):
     junit = "junit"
 
 
+class Engine(StrEnum):
+    spark = "spark"
+    duckdb = "duckdb"
+
+
 class PolicyName(StrEnum):
     preserve = "preserve"
     widen = "widen"

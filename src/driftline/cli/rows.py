@@ -1,6 +1,7 @@
-"""The rows of a query, as they stream out of Spark: JSON lines, or tables of a page each.
+"""The rows of a query, as they stream out of its engine: JSON lines, or tables of a page each.
 
-Spark itself writes each row as JSON: numbers with all their digits, instants in UTC, bytes as base64.
+Each row comes as JSON, which Spark itself writes: numbers with all their digits, instants in UTC, bytes as
+base64.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from rich import box
 from rich.cells import cell_len
@@ -27,6 +28,7 @@ from driftline.sql.casts import convert
 from driftline.sql.quoting import each, literal, name, variable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
@@ -39,14 +41,54 @@ GAP = 3  # characters between columns
 NARROW = 8  # characters that a column needs at least, beside others
 
 
+class QueryResult(Protocol):
+    """The rows of a query."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of its columns."""
+        ...
+
+    def json(self, names: Sequence[str], limit: int) -> Iterator[str]:
+        """Each row as a JSON object with these ``names``, at most ``limit`` of them (0: all)."""
+        ...
+
+
+class SparkRows:
+    """The result of a query of Spark's."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self.columns: Sequence[str] = frame.columns
+
+    def json(self, names: Sequence[str], limit: int) -> Iterator[str]:
+        """Each row as Spark writes it."""
+        return _json(self._frame.limit(limit) if limit else self._frame, names)
+
+
+class DuckDBRows:
+    """The result of a query of DuckDB's."""
+
+    def __init__(self, batches: pa.RecordBatchReader) -> None:
+        self._batches = batches
+        self.columns: Sequence[str] = batches.schema.names
+
+    def json(self, names: Sequence[str], limit: int) -> Iterator[str]:
+        """Each row, its values as Spark writes them."""
+        from driftline.report.row_json import row_objects  # late: Spark's rows do without Arrow
+
+        rows = chain.from_iterable(row_objects(batch, names) for batch in self._batches)
+        return islice(rows, limit or None)
+
+
 class Json:
     """Each row as one JSON object a line, at most ``limit`` of them (0: all)."""
 
-    def __init__(self, frame: DataFrame, limit: int) -> None:
-        twice = sorted({c for c in frame.columns if frame.columns.count(c) > 1})
+    def __init__(self, rows: QueryResult, limit: int) -> None:
+        twice = sorted({c for c in rows.columns if rows.columns.count(c) > 1})
         if twice:
             raise UsageError(f"two columns of the result are named {twice[0]!r}", hint="rename one with AS")
-        self._rows = _with_first(_json(frame.limit(limit) if limit else frame, frame.columns))
+        self._rows = _with_first(rows.json(rows.columns, limit))
 
     def show(self, _: Console) -> None:
         """Print each row as it arrives."""
@@ -58,11 +100,11 @@ class Json:
 class Pages:
     """The rows as tables of a page each, at most ``limit`` rows (0: all)."""
 
-    def __init__(self, frame: DataFrame, limit: int) -> None:
-        self._names = [clean(c) for c in frame.columns]
+    def __init__(self, rows: QueryResult, limit: int) -> None:
+        self._names = [clean(c) for c in rows.columns]
         self._limit = limit
-        numbered = [str(i) for i in range(len(frame.columns))]
-        self._rows = _with_first(_json(frame.limit(limit + 1) if limit else frame, numbered))
+        numbered = [str(i) for i in range(len(rows.columns))]
+        self._rows = _with_first(rows.json(numbered, limit + 1 if limit else 0))
 
     def show(self, console: Console) -> None:
         """Print page after page, and a remark if there are no rows, or more than the limit."""
@@ -122,7 +164,7 @@ def _causes(error: BaseException) -> Iterator[str]:
 # -------------------------------------------------------------------------------------------------
 
 
-def _json(frame: DataFrame, names: list[str]) -> Iterator[str]:
+def _json(frame: DataFrame, names: Sequence[str]) -> Iterator[str]:
     if not names:
         return
     positions = [f"c{i}" for i in range(len(names))]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +17,20 @@ from driftline.cli.interrupt import Interrupt
 from driftline.core.schema.naming import caseless, nearest
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import UsageError
-from driftline.formats.open import located, offline, offline_in_ducklake, table_names
+from driftline.formats.open import (
+    in_duckdb,
+    located,
+    names_in_ducklake,
+    offline,
+    offline_in_ducklake,
+    table_names,
+)
 from driftline.observe.endings import is_packed
 from driftline.runtime.stores import configure
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from driftline.cli.terminal import Progress
     from driftline.formats.lakes import OfflineTable
     from driftline.lake import Lake
@@ -75,15 +84,10 @@ class Invocation:
         ``brief``: Spark has little to do.
         """
         from driftline.runtime.java import QUICK  # late: help and completion do without
-        from driftline.runtime.session import is_embedded
 
         configured = self.config
-        exists = not is_embedded(configured.catalog) or configured.lake.exists()
-        if (must_exist or table is not None) and not exists:
-            raise UsageError(
-                f"there is no lake in {configured.lake}",
-                hint="pass its folder with --lake; `driftline ingest` creates one",
-            )
+        if must_exist or table is not None:
+            self._must_exist()
         if table is not None:
             self._must_have(table)
         if brief:  # then Java's better compiler takes longer than it saves
@@ -95,6 +99,17 @@ class Invocation:
         spark: Any = lake.spark
         progress.spark = self.interrupt.spark = spark
         return lake
+
+    def _must_exist(self) -> None:
+        """Raise UsageError if the lake is one of a folder that is not there."""
+        from driftline.runtime.session import is_embedded
+
+        configured = self.config
+        if is_embedded(configured.catalog) and not configured.lake.exists():
+            raise UsageError(
+                f"there is no lake in {configured.lake}",
+                hint="pass its folder with --lake; `driftline ingest` creates one",
+            )
 
     def _must_have(self, table: str) -> None:
         """Raise UsageError if the lake has no such table, as far as that is known without Spark."""
@@ -121,9 +136,9 @@ class Invocation:
         from driftline.runtime.session import is_embedded
 
         configured = self.config
-        if configured.ducklake is not None or not is_embedded(configured.catalog):
-            return None
-        return table_names(configured.lake, "lake", views=False)
+        if configured.ducklake is not None:
+            return names_in_ducklake(configured.ducklake, configured.lake)
+        return table_names(configured.lake, "lake", views=False) if is_embedded(configured.catalog) else None
 
     def offline(self, table: str) -> OfflineTable | None:
         """The table read from its metadata, without Spark; None if only Spark knows its catalog."""
@@ -133,6 +148,24 @@ class Invocation:
         if configured.ducklake is not None:
             return offline_in_ducklake(configured.ducklake, configured.lake, table)
         return offline(configured.lake, "lake", table) if is_embedded(configured.catalog) else None
+
+    @contextmanager
+    def in_duckdb(self, sql: str) -> Iterator[pa.RecordBatchReader]:
+        """The rows of a SELECT statement that DuckDB runs on the lake, without Spark.
+
+        Raises UsageError if there is no lake, or only Spark knows its catalog.
+        """
+        from driftline.operations.duckdb_query import query  # late: the other commands do without
+
+        configured = self.config
+        if self.folder is None:
+            raise UsageError(
+                "DuckDB reads the lake of a folder and a DuckLake, and this one has a catalog of its own",
+                "leave out --engine duckdb: Spark reads it",
+            )
+        self._must_exist()
+        with query(in_duckdb(configured.lake, configured.ducklake, sql), sql) as batches:
+            yield batches
 
     def redact(self, text: str) -> str:
         """The text without secrets of the settings."""

@@ -6,10 +6,12 @@ Each is imported when a lake of it is opened: DuckDB need not be installed for I
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import duckdb
     from pyspark.sql import SparkSession
 
     from driftline.formats.lakes import Catalog, Location, OfflineTable
@@ -35,6 +37,30 @@ def offline_in_ducklake(catalog: str, folder: Path, name: str) -> OfflineTable |
     from driftline.formats.ducklake.offline import OfflineDuckLakeTable
 
     return OfflineDuckLakeTable.of(CatalogDatabase.of(catalog, folder), name)
+
+
+def names_in_ducklake(catalog: str, folder: Path) -> list[str] | None:
+    """The tables of a DuckLake, without Spark; None if it does not exist."""
+    from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
+    from driftline.formats.ducklake.offline import tables
+
+    database = CatalogDatabase.of(catalog, folder)
+    return [".".join(parts) for parts in tables(database)] if database.exists() else None
+
+
+def in_duckdb(
+    folder: Path, ducklake: str | None, sql: str
+) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    """DuckDB with the tables of a lake that the ``sql`` names. ``ducklake``: its catalog; None for the
+    embedded Iceberg.
+    """
+    if ducklake is not None:
+        from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
+
+        return CatalogDatabase.of(ducklake, folder).queried()
+    from driftline.formats.iceberg.duckdb_views import queried
+
+    return queried(folder, "lake", sql)
 
 
 def table_names(folder: Path, catalog: str, *, views: bool = True) -> list[str] | None:

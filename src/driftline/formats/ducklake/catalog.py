@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict, UnknownError
-from driftline.formats.ducklake.engine import instance, literal
+from driftline.runtime.duckdb import instance, literal
 from driftline.runtime.failure import ASK_DOCTOR
 
 if TYPE_CHECKING:
@@ -115,18 +115,29 @@ class CatalogDatabase:
         return self._retried(once)
 
     @contextmanager
-    def _attached(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def queried(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """DuckDB's own view of the lake, to be read with SQL: its tables are ``namespace.table``, too."""
+        options = "" if self._has_journal() else ", READ_ONLY"
+        with self._attached("lake", options) as connection:
+            connection.execute("USE lake")
+            try:
+                yield connection
+            finally:
+                connection.execute("USE memory")
+
+    @contextmanager
+    def _attached(self, name: str = "lk", options: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
         prefix = "" if self.kind == "duckdb" else f"{self.kind}:"
         source = literal(f"ducklake:{prefix}{self.target}")
         with instance("ducklake", *_EXTENSIONS[self.kind]) as connection:
             # AUTOMATIC_MIGRATION stays off: a catalog of an older version is its owner's to change.
             connection.execute(
-                f"ATTACH {source} AS lk (DATA_PATH {literal(self.data)}, OVERRIDE_DATA_PATH false)"
+                f"ATTACH {source} AS {name} (DATA_PATH {literal(self.data)}, OVERRIDE_DATA_PATH false{options})"
             )
             try:
                 yield connection
             finally:
-                connection.execute("DETACH lk")
+                connection.execute(f"DETACH {name}")
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """The result of ``work`` in one read transaction. Raises SetupError if the catalog does not open."""

@@ -9,8 +9,8 @@ from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.values import Literal
 from driftline.core.schema.types import Default, Expression, Field, Primitive, Schema, Struct, Type
 from driftline.errors import DataError
-from driftline.formats.ducklake.engine import literal as sql_text
 from driftline.formats.ducklake.types import TYPES, read_type, spark_name
+from driftline.runtime.duckdb import literal as sql_text
 from driftline.sql.quoting import literal
 
 if TYPE_CHECKING:

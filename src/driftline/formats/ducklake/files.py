@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from driftline.core.schema.types import List, Map, Primitive, Schema, Struct, Type
 from driftline.errors import DataError, SetupError
-from driftline.formats.ducklake.engine import instance
+from driftline.runtime.duckdb import instance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from driftline.errors import DataError
-from driftline.formats.ducklake.engine import instance, literal
 from driftline.formats.ducklake.inlined import duckdb_type, for_spark
+from driftline.runtime.duckdb import instance, literal
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.columns import ColumnRow

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
-from driftline.formats.ducklake.query import sql, tables
+from driftline.formats.ducklake.offline import tables
+from driftline.formats.ducklake.query import sql
 from driftline.formats.ducklake.snapshot import data_path
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.formats.lakes import Orphan

@@ -1,11 +1,11 @@
-"""A table of a DuckLake, read from its catalog by DuckDB alone, for commands that only read."""
+"""A DuckLake's tables, read from its catalog by DuckDB alone, for commands that only read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.formats.ducklake.snapshot import load
+from driftline.formats.ducklake.snapshot import DELETES_OF, LIVE, latest, live, load
 from driftline.formats.ducklake.table_statistics import table_statistics
 from driftline.formats.ducklake.versions import versions_of
 
@@ -47,3 +47,21 @@ class OfflineDuckLakeTable:
         other = OfflineDuckLakeTable(self.catalog, name)
         state = other.load()
         return other.statistics(state.schema).live if state.exists else 0
+
+
+def tables(catalog: CatalogDatabase) -> list[tuple[str, str]]:
+    """The tables of the lake, each with its namespace before it, without those of remembered deletes."""
+    if not catalog.exists():
+        return []
+    snapshot = catalog.read(latest)
+    return [
+        (str(namespace), str(name))
+        for namespace, name in catalog.read(
+            lambda c: c.rows(
+                "SELECT s.schema_name, t.table_name FROM meta.ducklake_table t JOIN meta.ducklake_schema s "
+                f"ON s.schema_id = t.schema_id WHERE {live('t')} AND {live('s')} AND t.table_id NOT IN "
+                f"(SELECT object_id FROM meta.ducklake_tag WHERE key = ? AND {LIVE}) ORDER BY 1, 2",
+                [snapshot, snapshot, snapshot, snapshot, DELETES_OF, snapshot, snapshot],
+            )
+        )
+    ]

@@ -11,7 +11,8 @@ from pyspark.errors import AnalysisException, ParseException
 
 from driftline.errors import DataError
 from driftline.formats.ducklake.catalog import CatalogDatabase
-from driftline.formats.ducklake.snapshot import DELETES_OF, LIVE, latest, live
+from driftline.formats.ducklake.offline import tables
+from driftline.formats.ducklake.snapshot import LIVE, latest, live
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.runtime.read_only import must_read
 from driftline.sql.quoting import name as quoted
@@ -109,24 +110,6 @@ def namespaces(catalog: CatalogDatabase) -> list[str]:
             lambda c: c.rows(
                 f"SELECT schema_name FROM meta.ducklake_schema WHERE {LIVE} ORDER BY schema_name",
                 [snapshot, snapshot],
-            )
-        )
-    ]
-
-
-def tables(catalog: CatalogDatabase) -> list[tuple[str, str]]:
-    """The tables of the lake, each with its namespace before it, without those of remembered deletes."""
-    if not catalog.exists():
-        return []
-    snapshot = catalog.read(latest)
-    return [
-        (str(namespace), str(name))
-        for namespace, name in catalog.read(
-            lambda c: c.rows(
-                "SELECT s.schema_name, t.table_name FROM meta.ducklake_table t JOIN meta.ducklake_schema s "
-                f"ON s.schema_id = t.schema_id WHERE {live('t')} AND {live('s')} AND t.table_id NOT IN "
-                f"(SELECT object_id FROM meta.ducklake_tag WHERE key = ? AND {LIVE}) ORDER BY 1, 2",
-                [snapshot, snapshot, snapshot, snapshot, DELETES_OF, snapshot, snapshot],
             )
         )
     ]

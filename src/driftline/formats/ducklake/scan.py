@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import DataError
-from driftline.formats.ducklake.engine import instance
 from driftline.formats.ducklake.files import ids_in, plain, unchanged
 from driftline.formats.ducklake.inlined import InlinedRows, inlined_rows
 from driftline.formats.ducklake.mapping import own_mappings
 from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, live
 from driftline.formats.ducklake.types import SYNONYMS, promotes, read_type, spark_name
+from driftline.runtime.duckdb import instance
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection

@@ -15,8 +15,8 @@ from driftline.core.schema.types import Field, Schema, dotted
 from driftline.core.schema.words import quoted
 from driftline.errors import DataError, UsageError
 from driftline.formats.ducklake.columns import ColumnRow
-from driftline.formats.ducklake.engine import instance
 from driftline.formats.ducklake.inlined import duckdb_type
+from driftline.runtime.duckdb import instance
 
 _SELECT = "SELECT "
 # By DuckDB's name for it: what an expression may not have inside, for it is of more than one row, or of none.

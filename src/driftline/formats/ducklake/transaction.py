@@ -40,7 +40,6 @@ from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.defaults import value_of
 from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.deletes_table import DeletesTable
-from driftline.formats.ducklake.engine import literal
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder
@@ -49,6 +48,7 @@ from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, Lake
 from driftline.formats.ducklake.sorting import top_column
 from driftline.formats.ducklake.types import duckdb_name, write_type
 from driftline.formats.ducklake.write import check_required, write
+from driftline.runtime.duckdb import literal
 from driftline.write import (
     BatchFolder,
     Distribution,

@@ -1,7 +1,8 @@
-"""DuckDB in this process, with the extensions that a DuckLake needs, out of their wheels."""
+"""DuckDB in this process, with extensions out of their wheels."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     import duckdb
 
 HINT = "pip install 'driftline[ducklake]'"
+_BRINGS = {"avro": "duckdb", "iceberg": "duckdb"}  # the extra that brings an extension, if not `ducklake`
+# No network: extensions come out of their wheels.
+_OFFLINE: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
 
 _lock = RLock()
 
@@ -34,6 +41,21 @@ def instance(*extensions: str) -> Iterator[duckdb.DuckDBPyConnection]:
             cursor.close()
 
 
+@contextmanager
+def alone(*extensions: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB of its own with these extensions, for work that opens no catalog's file.
+
+    Raises SetupError if DuckDB or an extension is not installed.
+    """
+    paths = [extension_path(extension) for extension in extensions]
+    import duckdb
+
+    with duckdb.connect(config=_OFFLINE) as connection:
+        for path in paths:
+            connection.execute(f"LOAD {literal(path)}")
+        yield connection
+
+
 @cache
 def database() -> Any:
     """This process's DuckDB. Raises SetupError if it is not installed."""
@@ -41,10 +63,7 @@ def database() -> Any:
         import duckdb
     except ImportError as error:
         raise SetupError("DuckDB is not installed.", hint=HINT) from error
-    # No network: extensions come out of their wheels.
-    return duckdb.connect(
-        config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    )
+    return duckdb.connect(config=_OFFLINE)
 
 
 def extension_path(name: str) -> str:
@@ -53,6 +72,7 @@ def extension_path(name: str) -> str:
 
     Raises SetupError where neither is there.
     """
+    shared = database()
     import duckdb
 
     spec = find_spec(f"duckdb_extension_{name}")
@@ -62,13 +82,16 @@ def extension_path(name: str) -> str:
             return str(path)
     installed = {
         row[0]
-        for row in database().cursor().execute(
+        for row in shared.cursor().execute(
             "SELECT extension_name FROM duckdb_extensions() WHERE installed"
         ).fetchall()
     }  # fmt: skip
     if name in installed:
         return name
-    raise SetupError(f"DuckDB {duckdb.__version__} has no extension {name!r}.", hint=HINT)
+    extra = _BRINGS.get(name, "ducklake")
+    raise SetupError(
+        f"DuckDB {duckdb.__version__} has no extension {name!r}.", hint=f"pip install 'driftline[{extra}]'"
+    )
 
 
 def literal(text: str) -> str:
@@ -78,3 +101,22 @@ def literal(text: str) -> str:
     "'it''s'"
     """
     return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(text: str) -> str:
+    """A quoted name of DuckDB's SQL.
+
+    >>> identifier('a "b" c')
+    '"a ""b"" c"'
+    """
+    return '"' + text.replace('"', '""') + '"'
+
+
+def parts_of(name: str) -> list[str]:
+    """The parts of a table's name as DuckDB writes it.
+
+    >>> parts_of('lake."a.b"."say ""x"" now"')
+    ['lake', 'a.b', 'say "x" now']
+    """
+    parts = re.findall(r'"((?:[^"]|"")*)"|([^."]+)', name)
+    return [quoted.replace('""', '"') if quoted else plain for quoted, plain in parts]
