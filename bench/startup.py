@@ -88,6 +88,14 @@ def candidates(folder: Path, file: Path) -> dict[str, Callable[[int], list[str]]
         "schema": lambda i: [*table, "schema", "a.b"],
         "history": lambda i: [*table, "history", "a.b"],
         "stats": lambda i: [*table, "stats", "a.b"],
+        "tables": lambda i: [*table, "tables"],
+        "query --engine duckdb": lambda i: [
+            *table,
+            "query",
+            "select count(*) from a.b",
+            "--engine",
+            "duckdb",
+        ],
         "alter": lambda i: [*table, "alter", f"alter table a.b alter column sum comment 'round {i}'"],
     }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from driftline.core.planning.contract import (
     MAPS,
@@ -107,6 +107,53 @@ PATH_SETTINGS: Mapping[str, Setting] = {
     "maps": Setting("`maps` of a path.", MAPS),
     "new_fields": Setting("`new_fields` of a path.", NEW_FIELDS),
 }
+
+
+class SettingArguments(TypedDict, total=False):
+    """The settings of ``--set`` and `driftline.toml`, each with the type that Python has for it."""
+
+    policy: str
+    on_conflict: str
+    allow_rewrite: bool | str
+    dates: str
+    epoch_unit: str
+    maps: str | Mapping[str, str]
+    new_fields: str | Mapping[str, str]
+    empty_names: str
+    max_columns: int
+    max_fields: int
+    beyond: str
+    max_record_bytes: int
+    mark: str
+    delimiter: str
+    quote: str
+    encoding: str
+    escape: str
+    decimal: str
+    thousands: str
+    header: str
+    skip_lines: int
+    comment: str
+    records: str
+    metadata: str
+    hive: str
+    key: str
+    order_by: str
+    delete_when: str
+    deletes: str
+    merge: str
+    delete_memory: str
+    key_cache: str
+    envelope: str
+    partition_by: str
+    sort_by: str
+    format_version: str | int
+    policies: Mapping[str, str]
+    hints: Mapping[str, str]
+    exclude: Sequence[str]
+    epoch_units: Mapping[str, str]
+
+
 # Settings that count where a table is made; the table itself then has what they say.
 _ONCE = ("partition_by", "sort_by", "format_version")
 _DIALECT = (

@@ -55,7 +55,7 @@ def lake_of(spark: SparkSession | None, folder: Path) -> Lake:
 def take(orders: Table, day: list[dict[str, Any]]) -> int:
     """Takes a day's orders; how many were set aside. What is wrong is said, and no order of the day is in."""
     try:
-        result: Result = orders.ingest(day, settings={"policy": "preserve"})
+        result: Result = orders.ingest(day, policy="preserve", hints={"price": "double"})
     except DataError as error:
         LOG.exception("%s (%s)", error.message, error.hint or "no idea")
         raise

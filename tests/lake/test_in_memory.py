@@ -53,7 +53,8 @@ def test_rows_come_back_as_arrow_pandas_and_polars(lake: Lake, table_name: str) 
     table = lake.table(table_name)
     far = 2**60 + 1  # which a double cannot hold
     table.ingest({"id": far, "total": 5, "customer": {"zip": "10115"}, "m.x": None})
-    table.ingest([Order(2, "9 EUR"), Order(3, 7.5)])
+    table.ingest([Order(2, "9 EUR"), Order(3, 7.5)], policy="preserve", exclude=["nothing"])
+    assert table.state().properties["driftline.exclude.nothing"] == "true"
     assert table.verify([Order(2, "9 EUR"), Order(3, 7.5)]).ok
     rows = table.to_arrow()
     assert rows.num_rows == 3 and rows.schema.field("id").type == pa.int64()

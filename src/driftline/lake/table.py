@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Unpack
 
 from driftline.capture import CaptureRequest, StreamOptions, capture
 from driftline.capture.kafka import TopicReading
@@ -38,6 +38,7 @@ from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime import notebook
 from driftline.runtime.shown import Shown, shows
+from driftline.settings import SettingArguments
 from driftline.sources.given import given_paths, is_table
 from driftline.sources.opening import Data, Messages, opened
 from driftline.stats import Stats, stats
@@ -72,6 +73,7 @@ class Table(Shown):
         again: bool = False,
         on_change: str | None = None,
         progress: Callable[[str], None] | None = None,
+        **options: Unpack[SettingArguments],
     ) -> Result:
         """Ingest data as one batch.
 
@@ -90,6 +92,7 @@ class Table(Shown):
             on_change: A command to call, or a URL to post to, if the batch changed the schema or left records
                 in quarantine.
             progress: Called with the name of each step; without it, a notebook shows the steps.
+            options: The same settings as arguments: ``policy="strict"``, ``hints={"total": "double"}``.
 
         Raises:
             UsageError, DataError: The table is then as it was.
@@ -97,20 +100,21 @@ class Table(Shown):
                 the batch is in.
         """
         must_take_records(self.name)
+        chosen: dict[str, Any] = {**(settings or {}), **options}
         spark, shared = self.lake.spark, self.lake.warehouse
         with opened(
             spark,
-            Messages(data) if self._are_messages(data, settings or {}) else data,
+            Messages(data) if self._are_messages(data, chosen) else data,
             format=format,
             json_column=json_column,
             strings=strings,
             shared=shared,
         ) as source:
             shown = progress or notebook.progress(self.name)
-            options = pipeline.Options(
-                settings, again=again, progress=shown, listener=listeners(data), recent=self.lake.recent
+            run = pipeline.Options(
+                chosen, again=again, progress=shown, listener=listeners(data), recent=self.lake.recent
             )
-            result = pipeline.ingest(self.format, source, options, dry_run=dry_run)
+            result = pipeline.ingest(self.format, source, run, dry_run=dry_run)
         if on_change and not dry_run:
             Notice(on_change).send(result)
         return result

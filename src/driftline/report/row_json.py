@@ -68,7 +68,7 @@ def _texts(array: pa.Array) -> list[str]:
 
 
 def _spans(array: pa.Array) -> list[tuple[int, int]]:
-    """Where the items of each list begin and end."""
+    """The places among all items at which those of each list begin and end."""
     offsets = array.offsets.to_pylist()
     return list(pairwise(offsets))
 

@@ -39,11 +39,11 @@ def queried(lake: Path, catalog: str, sql: str) -> Iterator[duckdb.DuckDBPyConne
     with alone("avro", "iceberg") as connection:
         connection.execute("ATTACH ':memory:' AS lake")
         connection.execute("USE lake")
-        known = set(table_names(lake, catalog) or ())
+        existing = set(table_names(lake, catalog) or ())
         for written in sorted(connection.get_table_names(sql, qualified=True)):
             parts = parts_of(written)
             parts = parts[1:] if len(parts) > 2 and parts[0] == "lake" else parts
-            if (name := ".".join(parts)) in known:
+            if (name := ".".join(parts)) in existing:
                 _add(connection, parts, _scan(lake, catalog, name))
         yield connection
 
@@ -84,5 +84,5 @@ def _refused(type_: Type, where: str) -> str | None:
         for f in type_.fields:
             if counts[caseless(f.name)] > 1:
                 return f"{where}{'.' * bool(where)}{f.name} differs from another column only in case"
-    found = (_refused(f.type, f"{where}.{f.name}" if where else f.name) for f in children(type_))
-    return next(filter(None, found), None)
+    reasons = (_refused(f.type, f"{where}.{f.name}" if where else f.name) for f in children(type_))
+    return next(filter(None, reasons), None)
