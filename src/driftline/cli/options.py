@@ -71,6 +71,12 @@ class Envelope(StrEnum):
     """The envelope of messages."""
 
     DEBEZIUM = "debezium"
+    DEBEZIUM_UNWRAPPED = "debezium-unwrapped"
+    MAXWELL = "maxwell"
+    CANAL = "canal"
+    OGG = "ogg"
+    DMS = "dms"
+    AUTO = "auto"
 
 
 class OnConflict(StrEnum):

@@ -26,6 +26,7 @@ from driftline.ingest.recent import RecentBatches
 from driftline.ingest.rewrite import rewrites
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
+from driftline.readers.envelopes.signs import envelope_note
 from driftline.settings import NEW_TABLE, from_properties
 from driftline.sources.base import Source
 from driftline.sources.files import Stamp, changed
@@ -160,8 +161,11 @@ class Planned:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Notes for a person on how the batch was read."""
-        return self.observed.scan.notes(self.observation)
+        """Notes for a person on how the batch was read, and could be where it makes the table."""
+        row_key, notes = self.settings.row_key, self.observed.scan.notes(self.observation)
+        if self.state.exists or (row_key is not None and row_key.envelope):
+            return notes
+        return [*notes, *envelope_note(self.observation.shape)]
 
     def on(self, now: State) -> Planned:
         """Rebase the planned batch on the table as it is ``now``.

@@ -14,6 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import CHANGE, POSITION
 from driftline.core.schema.types import Path
+from driftline.verify.change_feeds import (
+    SentChange,
+    UnreadMessage,
+    changes_in,
+    named_by_itself,
+    unwrapped_row,
+)
 from driftline.verify.files import Read
 from driftline.verify.json_texts import MalformedText, parse
 
@@ -374,4 +381,65 @@ _POSITIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "mongodb": lambda source: f"{_whole(source['ts_ms'])}:{_whole(source.get('ord') or 0, 10)}",
 }
 
-_READERS: Mapping[str, Callable[[Record, RowKey, Any], list[Record]]] = {"debezium": _debezium}
+# Other tools --------------------------------------------------------------------------------------------
+
+
+def _feed(envelope: str, message: Record, row_key: RowKey, key: Any) -> list[Record]:
+    """The records in a message of another tool than Debezium, or in rows that Debezium unwrapped."""
+    names = set(message) - {"_key"}
+    inner = "payload" if "payload" in names else "value"
+    around = _WRAPPERS[inner] if inner == "payload" or "key" in names else set()
+    if inner in names and names <= around and isinstance(message[inner], dict | None):
+        if inner == "payload" and message.get("schema") is not None:
+            raise Unreadable("a message with its schema")
+        outer_key = key if inner == "payload" else message["key"]
+        names = set(message[inner] or ())
+        message, key = {**(message[inner] or {}), "_key": outer_key}, outer_key
+    if not names and "_key" in message:
+        if envelope == "debezium-unwrapped":
+            raise Unreadable("a tombstone")
+        return []
+    body = {name: value for name, value in message.items() if name != "_key"}
+    if envelope == "auto":
+        return _named_by_itself(body, row_key, key)
+    try:
+        changes = (
+            [unwrapped_row(body, _position)]
+            if envelope == "debezium-unwrapped"
+            else changes_in(envelope, body)
+        )
+    except UnreadMessage as error:
+        raise Unreadable(str(error)) from error
+    return [record for change in changes for record in _records_of(change, row_key, key)]
+
+
+def _named_by_itself(message: Record, row_key: RowKey, key: Any) -> list[Record]:
+    name = named_by_itself(message)
+    if name is not None:
+        return _READERS[name](message, row_key, key)
+    for other in ("debezium", "maxwell", "canal", "dms"):
+        with suppress(Unreadable):
+            if not _READERS[other](message, row_key, key):
+                return []
+    raise Unreadable("not surely in an envelope")
+
+
+def _records_of(change: SentChange, row_key: RowKey, key: Any) -> Iterator[Record]:
+    if change.position is None and POSITION in row_key.order_by:
+        raise Unreadable("no position")
+    if change.op == "d":
+        yield _changed(_going(change.row, row_key, key), "d", change.position)
+        return
+    was = _values(change.before, row_key)
+    if isinstance(change.before, dict) and None not in was and was != _values(change.row, row_key):
+        yield _changed(change.before, "d", change.position)
+    yield _changed(change.row, change.op, change.position)
+
+
+_READERS: Mapping[str, Callable[[Record, RowKey, Any], list[Record]]] = {
+    "debezium": _debezium,
+    **{
+        name: partial(_feed, name)
+        for name in ("debezium-unwrapped", "maxwell", "canal", "ogg", "dms", "auto")
+    },
+}

@@ -39,7 +39,7 @@ ORDERS_COLUMN = Field(
     doc=f"{METADATA}{ORDERS_KIND}\nthe order of fields that are older than the row, or null, by path",
 )
 
-ENVELOPES = ("debezium",)
+ENVELOPES = ("debezium", "debezium-unwrapped", "maxwell", "canal", "ogg", "dms", "auto")
 
 DELETED_KIND = "deleted"
 # Iceberg has a column `_deleted` itself.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
 
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.row_key import RowKey
@@ -12,21 +11,12 @@ from driftline.core.schema.definition import POSITION
 from driftline.core.values.parse import RefusedText
 from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why
-from driftline.readers.envelopes import debezium
-from driftline.readers.envelopes.change import (
-    LEFT_OUT,
-    MARKED,
-    REFUSED_VALUES,
-    Changes,
-    EnvelopeTerms,
-    Mark,
-    NotReadable,
-)
+from driftline.readers.envelopes import auto
+from driftline.readers.envelopes.auto import NAMED, Reader
+from driftline.readers.envelopes.change import LEFT_OUT, MARKED, REFUSED_VALUES, EnvelopeTerms, Mark, NotReadable
 from driftline.readers.rejects import Reject
 
-Reader: TypeAlias = "Callable[[bytes, EnvelopeTerms], Changes]"
-
-READERS: Mapping[str, Reader] = {"debezium": debezium.read}
+READERS: Mapping[str, Reader] = {**NAMED, "auto": auto.read}
 
 
 class Unwrapper:

@@ -1,0 +1,120 @@
+"""The fields of a message, taken out of what may stand around it: its key, its topic, a `payload`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Raw, json
+
+from driftline.observe.decoder import REFUSED
+from driftline.readers.envelopes.change import (
+    DELETE,
+    EnvelopeTerms,
+    Mark,
+    NotReadable,
+    is_null,
+    is_object,
+    of_key,
+    record,
+    split,
+    values_at,
+)
+
+_AROUND = {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"}
+
+
+class Opened(NamedTuple):
+    """The ``fields`` of a message, and the Kafka message's own ``key``."""
+
+    fields: Mapping[str, Raw]
+    key: Raw | None = None
+
+    def value(self, name: str) -> Any:
+        """The value of a field; None without one."""
+        text = self.fields.get(name)
+        return None if text is None else json.decode(text)
+
+    def row(self, name: str) -> Raw | None:
+        """The text of the field if it is an object."""
+        text = self.fields.get(name)
+        return text if is_object(text) else None
+
+    def only(self, names: Collection[str]) -> bool:
+        """True if the message has no other fields than these."""
+        return all(name in names for name in self.fields)
+
+
+def opened(text: bytes | Raw, key: Raw | None = None) -> Opened | Mark:
+    """Take a message out of what stands around it; a mark for one that is a key alone.
+
+    >>> opened(b'{"key": 7, "value": {"type": "insert"}}').value("type")
+    'insert'
+    >>> opened(b'{"_key": 7}')
+    Mark(kind='tombstone')
+
+    Raises NotReadable, and msgspec's errors for what is no object.
+    """
+    fields = split(text)
+    has_key = "_key" in fields
+    key = fields.pop("_key", key)
+    inner = None
+    if "payload" in fields and fields.keys() <= {"schema", "payload"}:
+        if not is_null(fields.get("schema")):
+            raise NotReadable("a message with its schema, of which the values are not decoded yet")
+        inner = fields["payload"]
+    elif {"key", "value"} <= fields.keys() <= _AROUND:
+        inner, key = fields["value"], fields["key"]
+    if inner is not None and is_object(inner):
+        return opened(inner, key)
+    if (has_key and not fields) or (inner is not None and is_null(inner)):
+        return Mark("tombstone")
+    return Opened(fields, key)
+
+
+def positioned(at: str | None, terms: EnvelopeTerms, without: str) -> str | None:
+    """The position of a change. Raises NotReadable if changes are ordered by it, and there is none.
+
+    ``without``: why there is none.
+    """
+    if at is None and terms.by_position:
+        raise NotReadable(without)
+    return at
+
+
+def written(
+    row: bytes | Raw, before: bytes | Raw | None, operation: str, at: str | None, terms: EnvelopeTerms
+) -> Sequence[bytes]:
+    """The record after a change; where its key was another ``before``, the one that goes, too."""
+    texts = [record(row, operation, at)]
+    if before is not None:
+        was, now = values_at(before, terms.key), values_at(row, terms.key)
+        if was != now and None not in was:
+            texts.insert(0, record(before, DELETE, at))
+    return texts
+
+
+def deleted(row: bytes | Raw | None, key: Raw | None, at: str | None, terms: EnvelopeTerms) -> bytes:
+    """The record that goes, with the key that the row or the Kafka message has. Raises NotReadable."""
+    if row is not None and None not in values_at(row, terms.key):
+        return record(row, DELETE, at)
+    if (gone := of_key(key, terms.key)) is None:
+        raise NotReadable("a delete without its key: neither its row nor the message's key has it")
+    return record(gone, DELETE, at)
+
+
+def merged(row: Raw, old: Raw) -> bytes:
+    """The row as it was: with the values of the fields that have changed.
+
+    >>> merged(Raw(b'{"id": 8, "n": 1}'), Raw(b'{"id": 7}'))
+    b'{"id":7,"n":1}'
+    """
+    return json.encode(split(row) | split(old))
+
+
+def text_of(value: Raw) -> str | None:
+    """The text that a value is, if it is one."""
+    try:
+        return json.decode(value, type=str) if memoryview(value)[0] == ord('"') else None
+    except REFUSED:
+        return None

@@ -1,0 +1,104 @@
+"""Messages of Canal: rows in a list `data`, changed values in a list `old`, a `type`, types of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Raw, ValidationError, json
+
+from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable, is_null, split
+from driftline.readers.envelopes.mysql_types import Decode, decoder
+from driftline.readers.envelopes.opened import (
+    Opened,
+    deleted,
+    merged,
+    opened,
+    positioned,
+    text_of,
+    written,
+)
+from driftline.readers.envelopes.positions import Digits
+
+# By `type`.
+WRITES = {"INSERT": "c", "UPDATE": "u", "INIT": "r"}
+SCHEMA_CHANGES = {"CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "QUERY"}
+_rows = json.Decoder(list[dict[str, Raw]]).decode
+_types = json.Decoder(dict[str, str | None]).decode
+
+
+def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
+    """Read a message. Raises NotReadable, and msgspec's errors for what is no object."""
+    message = opened(text)
+    if isinstance(message, Mark):
+        return message
+    kind = message.value("type")
+    if not isinstance(kind, str) or not {"data", "isDdl"} <= message.fields.keys():
+        raise NotReadable("no message of Canal's: it has no `type`, `isDdl` and `data`")
+    if message.value("isDdl") is True:
+        return _schema_change(message, kind)
+    if kind not in WRITES and kind != "DELETE":
+        raise NotReadable(f"type {kind!r} is none of Canal's: {', '.join((*WRITES, 'DELETE'))}")
+    at = positioned(
+        Digits()(message.value("es")), terms, "no `es`, the time by which changes could be ordered"
+    )
+    rows, decoders = _rows_in(message, "data", kind), _decoders(message)
+    rows = [_decoded(row, decoders) for row in rows]
+    if kind == "DELETE":
+        return [deleted(row, message.key, at, terms) for row in rows]
+    befores = _befores(message, rows, decoders) if kind == "UPDATE" else [None] * len(rows)
+    return [
+        text
+        for row, before in zip(rows, befores, strict=True)
+        for text in written(row, before, WRITES[kind], at, terms)
+    ]
+
+
+def _schema_change(message: Opened, kind: str) -> Mark:
+    if kind == "TRUNCATE":
+        raise NotReadable("a truncate of the source's table (type TRUNCATE), which is not applied")
+    if kind not in SCHEMA_CHANGES or not is_null(message.fields["data"]):
+        raise NotReadable(f"type {kind!r} with `isDdl` is none of Canal's schema changes")
+    return Mark("schema change")
+
+
+def _rows_in(message: Opened, name: str, kind: str) -> Sequence[Raw]:
+    try:
+        rows = _rows(message.fields[name])
+    except (ValidationError, KeyError):
+        rows = []
+    if not rows:
+        raise NotReadable(f"type {kind!r} without a list of objects in `{name}`")
+    return [Raw(json.encode(row)) for row in rows]
+
+
+def _befores(message: Opened, rows: Sequence[Raw], decoders: Mapping[str, Decode]) -> Sequence[bytes | None]:
+    """The rows as they were, as far as the message tells."""
+    if is_null(message.fields.get("old")):
+        return [None] * len(rows)
+    olds = _rows_in(message, "old", "UPDATE")
+    if len(olds) != len(rows):
+        raise NotReadable(f"{len(rows)} rows in `data`, and {len(olds)} in `old`")
+    return [merged(row, _decoded(old, decoders)) for row, old in zip(rows, olds, strict=True)]
+
+
+def _decoders(message: Opened) -> Mapping[str, Decode]:
+    """The decoders of the columns that are no texts, by `mysqlType`."""
+    if is_null(message.fields.get("mysqlType")):
+        return {}
+    try:
+        types = _types(message.fields["mysqlType"])
+    except ValidationError as error:
+        raise NotReadable(f"no types of columns in `mysqlType`: {error}") from error
+    found = {name: decoder(text) for name, text in types.items() if text}
+    return {name: decode for name, decode in found.items() if decode is not None}
+
+
+def _decoded(row: Raw, decoders: Mapping[str, Decode]) -> Raw:
+    """The row with the values that their types say; a text that is no value of its type stays."""
+    values = split(row)
+    for name, decode in decoders.items():
+        text = text_of(values[name]) if name in values else None
+        value = None if text is None else decode(text)
+        if value is not None:
+            values[name] = Raw(value)
+    return Raw(json.encode(values))

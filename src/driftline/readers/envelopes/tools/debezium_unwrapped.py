@@ -1,0 +1,66 @@
+"""Rows that Debezium's ExtractNewRecordState took out of its messages, with fields of its own beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Raw, json
+
+from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
+from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, written
+from driftline.readers.envelopes.positions import ChangeSource, Digits, position
+
+_PREFIXES = ("__source_", "__")  # of `source.lsn` and of `lsn` in its setting `add.fields`
+_OPERATIONS = ("c", "u", "r", "d", None)
+_FLAGS: Mapping[Any, bool] = {"true": True, True: True, "false": False, False: False, None: False}
+_IN_SOURCE = [name for name in ChangeSource.__struct_fields__ if name != "ts_ms"]
+_TIMES = {"__source_ts_ns": 0, "__source_ts_us": 3, "__source_ts_ms": 6}  # and the zeros to nanoseconds
+
+
+def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
+    """Read a message: the row with all its fields. Raises NotReadable, and msgspec's errors for what is no
+    object.
+    """
+    message = opened(text)
+    if isinstance(message, Mark):
+        raise NotReadable(
+            "a tombstone, which does not say where it stood: a delete is read of the field __deleted, which"
+            " Debezium adds with delete.tombstone.handling.mode = rewrite"
+        )
+    operation, flag = message.value("__op"), message.value("__deleted")
+    if operation == "t":
+        raise NotReadable("a truncate of the source's table (__op t), which is not applied")
+    if operation not in _OPERATIONS:
+        raise NotReadable(f"__op {operation!r} is none of Debezium's: c, u, r, d, t")
+    if not isinstance(flag, str | bool | None) or flag not in _FLAGS:
+        raise NotReadable(f"__deleted {flag!r} is neither true nor false")
+    at = positioned(
+        _position(message),
+        terms,
+        "no field that says where the change stood, such as __lsn: name it in add.fields",
+    )
+    row = json.encode(message.fields)
+    if _FLAGS[flag] or operation == "d":
+        return [deleted(row, message.key, at, terms)]
+    return written(row, None, operation or "u", at, terms)
+
+
+def _position(message: Opened) -> str | None:
+    """The place in the log; without any field of it, the time of the source's change, which sorts behind.
+
+    >>> _position(opened(b'{"id": 7, "__source_file": "bin.000003", "__source_pos": 154}'))
+    '0000000003:00000000000000000154:0000000000'
+    >>> _position(opened(b'{"id": 7, "__source_ts_ms": 1700000000000}'))
+    'time:01700000000000000000'
+    """
+    found = {}
+    for name in _IN_SOURCE:
+        values = (message.value(prefix + name) for prefix in _PREFIXES)
+        found[name] = next((value for value in values if value is not None), None)
+    if any(value is not None for name, value in found.items() if name != "connector"):
+        return position(ChangeSource(**found, ts_ms=message.value("__source_ts_ms")))
+    for name, zeros in _TIMES.items():
+        if (time := Digits(20 - zeros)(message.value(name))) is not None:
+            return f"time:{time}{'0' * zeros}"
+    return None

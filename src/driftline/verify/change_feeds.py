@@ -1,0 +1,298 @@
+"""Changes that other tools than Debezium send, as the check reads them: plain Python over parsed JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias
+
+from driftline.verify.json_texts import MalformedText, parse
+
+Row: TypeAlias = "dict[str, Any]"
+
+
+class UnreadMessage(Exception):
+    """A message of which no change can be read; the text says why."""
+
+
+class SentChange(NamedTuple):
+    """A change: its letter, the row after it (of a delete, before it), the row before, and its position."""
+
+    op: str
+    row: Any
+    before: Any = None
+    position: str | None = None
+
+
+def changes_in(envelope: str, message: Row) -> Sequence[SentChange]:
+    """The changes that a message tells of; none for one that says nothing of a row. Raises UnreadMessage."""
+    return _READERS[envelope](message)
+
+
+def is_of(envelope: str, message: Row) -> bool:
+    """True if a message has the fields by which it is surely in the envelope."""
+    return _MARKS_OF[envelope](message)
+
+
+def named_by_itself(message: Row) -> str | None:
+    """The envelope that a message is surely in."""
+    return next((name for name in _MARKS_OF if is_of(name, message)), None)
+
+
+def _whole(value: Any, width: int = 20) -> str | None:
+    """A whole number with leading zeros, of a number or of a text of digits."""
+    text = str(value) if isinstance(value, str | int | Decimal) and not isinstance(value, bool) else ""
+    return text.rjust(width, "0") if re.fullmatch(r"[0-9]+", text) else None
+
+
+def _joined(parts: Iterable[str | None]) -> str | None:
+    found = list(parts)
+    return None if None in found else ":".join(part or "" for part in found)
+
+
+def _row(message: Row, name: str) -> Row:
+    row = message.get(name)
+    if not isinstance(row, dict):
+        raise UnreadMessage(f"no object in {name}")
+    return row
+
+
+# Maxwell ------------------------------------------------------------------------------------------------
+
+_BOOTSTRAP = {"database", "table", "type", "ts", "data", "comment", "primary_key", "primary_key_columns"}
+_DDL = {"database", "table", "type", "ts", "old", "def", "sql", "charset", "position", "gtid", "schema_id"}
+
+
+def _maxwell(message: Row) -> Sequence[SentChange]:
+    kind = message.get("type")
+    if "database" not in message or not isinstance(kind, str):
+        raise UnreadMessage("no type and database")
+    if (
+        kind in ("bootstrap-start", "bootstrap-complete")
+        and set(message) <= _BOOTSTRAP
+        and not message.get("data")
+    ):
+        return []
+    if re.fullmatch("(database|table)-(create|alter|drop)", kind) and set(message) <= _DDL:
+        return []
+    letter = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}.get(kind)
+    if letter is None:
+        raise UnreadMessage(f"type {kind!r}")
+    row, old = _row(message, "data"), message.get("old")
+    before = {**row, **old} if kind == "update" and isinstance(old, dict) else None
+    return [SentChange(letter, row, before, _maxwell_position(message, letter))]
+
+
+def _maxwell_position(message: Row, letter: str) -> str | None:
+    offset = message.get("xoffset")
+    last = _whole(9999999999 if offset is None else offset, 10)
+    place = message.get("position")
+    if isinstance(place, str):
+        found = re.fullmatch(r"(?:.*[^0-9])?([0-9]+):([0-9]+)", place)
+        return found and _joined([_whole(found[1], 10), _whole(found[2]), last])
+    if message.get("xid") is not None:
+        return _joined([_whole(message["xid"]), last])
+    return f"{'0' * 20}:{'0' * 10}" if letter == "r" else None
+
+
+# Canal --------------------------------------------------------------------------------------------------
+
+_DIGITS = re.compile("[0-9]{1,20}")
+_NUMERIC = re.compile(
+    r"\s*(bit|bool|boolean|(tiny|small|medium|big)?int|integer|serial|year|dec|decimal|fixed|numeric|float|double|real)"
+    r"(?![a-z0-9_])",
+    re.IGNORECASE,
+)
+
+
+def _canal(message: Row) -> Sequence[SentChange]:
+    kind = message.get("type")
+    if not isinstance(kind, str) or "isDdl" not in message or "data" not in message:
+        raise UnreadMessage("no type, isDdl and data")
+    if message["isDdl"] is True:
+        names = ("CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "QUERY")
+        if kind in names and message["data"] is None:
+            return []
+        raise UnreadMessage(f"type {kind!r} with isDdl")
+    letter = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "INIT": "r"}.get(kind)
+    if letter is None:
+        raise UnreadMessage(f"type {kind!r}")
+    types = message.get("mysqlType") or {}
+    if not isinstance(types, dict) or not all(isinstance(text, str | None) for text in types.values()):
+        raise UnreadMessage("no types in mysqlType")
+    rows = _canal_rows(message["data"], types)
+    olds: Sequence[Row | None] = [None] * len(rows)
+    if letter == "u" and message.get("old") is not None:
+        olds = _canal_rows(message["old"], types)
+    if len(olds) != len(rows):
+        raise UnreadMessage("not as many rows in old as in data")
+    at = _whole(message.get("es"))
+    pairs = zip(rows, olds, strict=True)
+    return [SentChange(letter, row, None if old is None else {**row, **old}, at) for row, old in pairs]
+
+
+def _canal_rows(rows: Any, types: Mapping[str, str]) -> list[Row]:
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise UnreadMessage("no list of objects")
+    return [{name: _of_type(value, types.get(name) or "") for name, value in row.items()} for row in rows]
+
+
+def _of_type(value: Any, type_text: str) -> Any:
+    """The value of a column whose type is told: a number, a label, or the text as it is."""
+    if not isinstance(value, str):
+        return value
+    if _NUMERIC.match(type_text) and re.match("-?[0-9]", value):
+        sign, digits = ("-", value[1:]) if value.startswith("-") else ("", value)
+        digits = digits.lstrip("0")
+        try:
+            return parse(f'{{"v":{sign}{digits if digits[:1].isdigit() else "0" + digits}}}'.encode())["v"]
+        except MalformedText:
+            return value
+    kind = type_text.strip().lower()
+    if not kind.startswith(("enum(", "set(")) or not _DIGITS.fullmatch(value):
+        return value
+    labels = [text.replace("''", "'") for text in re.findall("'((?:[^']|'')*)'", type_text)]
+    if value in labels:
+        return value
+    number = int(value)
+    if kind.startswith("enum("):
+        return labels[number - 1] if 1 <= number <= len(labels) else value
+    named = [name for at, name in enumerate(labels) if (number >> at) % 2]
+    return ",".join(named) if number < 1 << len(labels) else value
+
+
+# GoldenGate ---------------------------------------------------------------------------------------------
+
+
+def _ogg(message: Row) -> Sequence[SentChange]:
+    kind = message.get("op_type")
+    letter = {"I": "c", "U": "u", "D": "d"}.get(kind) if isinstance(kind, str) else None
+    if letter is None or "table" not in message:
+        raise UnreadMessage(f"op_type {kind!r}")
+    if message.get("missing_columns"):
+        raise UnreadMessage("columns are left out")
+    row = _row(message, "before" if letter == "d" else "after")
+    return [
+        SentChange(
+            letter, row, message.get("before") if letter == "u" else None, _whole(message.get("pos"), 40)
+        )
+    ]
+
+
+# DMS ----------------------------------------------------------------------------------------------------
+
+
+def _dms(message: Row) -> Sequence[SentChange]:
+    said = message.get("metadata")
+    if not isinstance(said, dict) or "record-type" not in said or "operation" not in said:
+        raise UnreadMessage("no metadata")
+    operation = said["operation"]
+    if said["record-type"] == "control":
+        verb, _, thing = str(operation).partition("-")
+        known = {"create": "table", "rename": "table column", "drop": "table column", "add": "column"}
+        if thing in known.get(verb, "").split() or operation in ("change-columns", "column-type-change"):
+            return []
+        raise UnreadMessage(f"operation {operation!r}")
+    letter = {"load": "r", "insert": "c", "update": "u", "delete": "d"}.get(str(operation))
+    if said["record-type"] != "data" or letter is None:
+        raise UnreadMessage(f"operation {operation!r}")
+    data = _row(message, "data")
+    names = {name for name in data if name[:3] == "BI_" and name[3:] in data}
+    row = {name: value for name, value in data.items() if name not in names}
+    image = message.get("before-image")
+    old = {name[3:]: data[name] for name in names} | (image if isinstance(image, dict) else {})
+    at = _dms_time(said.get("timestamp"))
+    if letter == "d":
+        return [SentChange("d", row | old, None, at)]
+    return [SentChange(letter, row, row | old if letter == "u" and old else None, at)]
+
+
+def _dms_time(text: Any) -> str | None:
+    found = re.fullmatch(r"([0-9-]{10}T[0-9:]{8})(\.[0-9]{1,9})?Z", text) if isinstance(text, str) else None
+    return found and f"{found[1]}.{(found[2] or '.')[1:]:0<9}Z"
+
+
+# Debezium's rows, unwrapped -----------------------------------------------------------------------------
+
+
+def unwrapped_row(message: Row, position_of: Callable[[Row], str | None]) -> SentChange:
+    """The change of a row that has Debezium's fields beside its own. Raises UnreadMessage."""
+    letter, gone = message.get("__op"), message.get("__deleted")
+    if letter not in ("c", "u", "r", "d", None) or str(gone) not in (
+        "true",
+        "false",
+        "True",
+        "False",
+        "None",
+    ):
+        raise UnreadMessage(f"__op {letter!r}, __deleted {gone!r}")
+    deletes = letter == "d" or str(gone).lower() == "true"
+    return SentChange(
+        "d" if deletes else letter or "u", message, None, _unwrapped_position(message, position_of)
+    )
+
+
+def _unwrapped_position(message: Row, position_of: Callable[[Row], str | None]) -> str | None:
+    source: Row = {}
+    for prefix in ("__", "__source_"):
+        source |= {
+            name.removeprefix(prefix): value
+            for name, value in message.items()
+            if name.startswith(prefix) and value is not None
+        }
+    source = {name: value for name, value in source.items() if name not in ("ts_ms", "source_ts_ms")}
+    places = ("file", "pos", "row", "lsn", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn", "scn")
+    if any(source.get(name) is not None for name in (*places, "rs_id", "ssn", "ord")):
+        return position_of({**source, "ts_ms": message.get("__source_ts_ms")})
+    for name, factor in (("__source_ts_ns", 1), ("__source_ts_us", 1000), ("__source_ts_ms", 10**6)):
+        if (time := _whole(message.get(name))) is not None:
+            return f"time:{int(time) * factor:020d}"
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------------
+
+_READERS: Mapping[str, Callable[[Row], Sequence[SentChange]]] = {
+    "maxwell": _maxwell,
+    "canal": _canal,
+    "ogg": _ogg,
+    "dms": _dms,
+}
+
+
+def _texts(message: Row, *names: str) -> bool:
+    return all(isinstance(message.get(name), str) for name in names)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _inside(message: Row, name: str, *names: str) -> bool:
+    value = message.get(name)
+    return isinstance(value, dict) and _texts(value, *names)
+
+
+_MARKS_OF: Mapping[str, Callable[[Row], bool]] = {
+    "debezium": lambda m: (
+        _texts(m, "op")
+        and _inside(m, "source", "connector")
+        and (isinstance(m.get("before"), dict) or isinstance(m.get("after"), dict))
+    ),
+    "debezium-unwrapped": lambda m: _texts(m, "__op", "__deleted"),
+    "maxwell": lambda m: (
+        _texts(m, "database", "table", "type") and _number(m.get("ts")) and isinstance(m.get("data"), dict)
+    ),
+    "canal": lambda m: (
+        _texts(m, "database", "table", "type")
+        and isinstance(m.get("isDdl"), bool)
+        and _number(m.get("es"))
+        and isinstance(m.get("data"), list)
+    ),
+    "ogg": lambda m: (
+        _texts(m, "table", "op_type", "op_ts", "pos")
+        and (isinstance(m.get("before"), dict) or isinstance(m.get("after"), dict))
+    ),
+    "dms": lambda m: isinstance(m.get("data"), dict) and _inside(m, "metadata", "record-type", "operation"),
+}
