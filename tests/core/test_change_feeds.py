@@ -346,6 +346,7 @@ POSITIONS: list[tuple[str, Any, Any]] = [
     ("maxwell", maxwell("bootstrap-insert", ROW), maxwell("insert", ROW, xid=1, xoffset=0)),
     ("maxwell", maxwell("bootstrap-insert", ROW), maxwell("insert", ROW, position="m.000001:4")),
     ("canal", canal("INSERT", [TEXTS], es=999), canal("INSERT", [TEXTS], es=1000)),
+    ("canal", canal("INSERT", [TEXTS], es=999, id=94), canal("INSERT", [TEXTS], es=1000, id=14)),  # it started again
     ("ogg", ogg("I", None, ROW, pos="00000000000000000000999"), ogg("I", None, ROW, pos="0000000001000")),
     ("dms", dms("load", ROW), {"data": ROW, "metadata": {"timestamp": "2026-02-18T23:57:11.970361Z", "record-type": "data", "operation": "load"}}),
     ("debezium-unwrapped", {**ROW, "__lsn": 99}, {**ROW, "__lsn": 100}),

@@ -11,10 +11,15 @@ from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, Not
 from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, written
 from driftline.readers.envelopes.positions import ChangeSource, Digits, position
 
-_PREFIXES = ("__source_", "__")  # of `source.lsn` and of `lsn` in its setting `add.fields`
 _OPERATIONS = ("c", "u", "r", "d", None)
 _FLAGS: Mapping[Any, bool] = {"true": True, True: True, "false": False, False: False, None: False}
-_IN_SOURCE = [name for name in ChangeSource.__struct_fields__ if name != "ts_ms"]
+# Of `lsn` and of `source.lsn` in Debezium's setting `add.fields`, by their names in the row.
+_IN_SOURCE = {
+    prefix + name: name
+    for prefix in ("__", "__source_")
+    for name in ChangeSource.__struct_fields__
+    if name != "ts_ms"
+}
 _TIMES = {"__source_ts_ns": 0, "__source_ts_us": 3, "__source_ts_ms": 6}  # and the zeros to nanoseconds
 
 
@@ -54,12 +59,12 @@ def _position(message: Opened) -> str | None:
     >>> _position(opened(b'{"id": 7, "__source_ts_ms": 1700000000000}'))
     'time:01700000000000000000'
     """
-    found = {}
-    for name in _IN_SOURCE:
-        values = (message.value(prefix + name) for prefix in _PREFIXES)
-        found[name] = next((value for value in values if value is not None), None)
-    if any(value is not None for name, value in found.items() if name != "connector"):
-        return position(ChangeSource(**found, ts_ms=message.value("__source_ts_ms")))
+    source: dict[str, Any] = {}
+    for name, in_source in _IN_SOURCE.items():
+        if name in message.fields and (value := message.value(name)) is not None:
+            source[in_source] = value
+    if source.keys() - {"connector"}:
+        return position(ChangeSource(**source, ts_ms=message.value("__source_ts_ms")))
     for name, zeros in _TIMES.items():
         if (time := Digits(20 - zeros)(message.value(name))) is not None:
             return f"time:{time}{'0' * zeros}"
