@@ -55,7 +55,7 @@ def ogg(type_: str, before: Any, after: Any, **more: Any) -> Event:
     }  # fmt: skip
 
 
-def dms(operation: str, data: Any, record_type: str = "data", **more: Any) -> Event:
+def dms(operation: Any, data: Any, record_type: str = "data", **more: Any) -> Event:
     metadata = {"timestamp": "2026-02-18T23:57:11.97036Z", "record-type": record_type, "operation": operation}
     return {"data": data, "metadata": metadata, **more}
 
@@ -288,6 +288,15 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("dms", "record-type 'other' is none of DMS's: data, control", dms("insert", ROW, "other")),
     ("dms", "a control record whose operation is 'truncate-table', which is not applied", dms("truncate-table", None, "control")),
     ("dms", "operation 'merge' is none of DMS's: load, insert, update, delete", dms("merge", ROW)),
+    ("dms", "operation ['load'] is no text", dms(["load"], ROW)),
+    ("ogg", "no message of GoldenGate's: it has no `op_type` and `table`", {"key": 7, "value": {}}),
+    ("canal", "no types of columns in `mysqlType`: Expected `object`, got `bool`", canal("INSERT", [TEXTS], mysqlType=False)),
+    ("debezium-unwrapped", "no field that says where the change stood, such as __lsn: name it in add.fields", {**ROW, "__lsn": "٣"}),
+    ("debezium-unwrapped", "no field that says where the change stood, such as __lsn: name it in add.fields", {**ROW, "__file": {}, "__pos": 4}),
+    ("debezium-unwrapped", "no field that says where the change stood, such as __lsn: name it in add.fields", {**ROW, "__lsn": 1e30}),
+    ("debezium-unwrapped", "no field that says where the change stood, such as __lsn: name it in add.fields", {**ROW, "__lsn": 4, "__connector": ["postgresql"]}),
+    ("debezium-unwrapped", "no field that says where the change stood, such as __lsn: name it in add.fields", {**ROW, "__file": "bin.٣", "__pos": 4}),
+    ("debezium", "no position in its `source`, of connector ['mysql'], by which changes could be ordered", {"op": "c", "after": ROW, "source": {"connector": ["mysql"]}}),
     ("dms", "operation 'insert' without an object in `data`", dms("insert", [ROW])),
     ("dms", "no UTC time in `metadata.timestamp` by which changes could be ordered", {"data": ROW, "metadata": {"record-type": "data", "operation": "load"}}),
     ("debezium-unwrapped", "no field that says where the change stood, such as __lsn: name it in add.fields", ROW),

@@ -118,7 +118,7 @@ def _canal(message: Row) -> Sequence[SentChange]:
     letter = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "INIT": "r"}.get(kind)
     if letter is None:
         raise UnreadMessage(f"type {kind!r}")
-    types = message.get("mysqlType") or {}
+    types = {} if message.get("mysqlType") is None else message["mysqlType"]
     if not isinstance(types, dict) or not all(isinstance(text, str | None) for text in types.values()):
         raise UnreadMessage("no types in mysqlType")
     rows = _canal_rows(message["data"], types)
@@ -187,14 +187,14 @@ def _dms(message: Row) -> Sequence[SentChange]:
     said = message.get("metadata")
     if not isinstance(said, dict) or "record-type" not in said or "operation" not in said:
         raise UnreadMessage("no metadata")
-    operation = said["operation"]
+    operation = said["operation"] if isinstance(said["operation"], str) else ""
     if said["record-type"] == "control":
-        verb, _, thing = str(operation).partition("-")
+        verb, _, thing = operation.partition("-")
         known = {"create": "table", "rename": "table column", "drop": "table column", "add": "column"}
         if thing in known.get(verb, "").split() or operation in ("change-columns", "column-type-change"):
             return []
         raise UnreadMessage(f"operation {operation!r}")
-    letter = {"load": "r", "insert": "c", "update": "u", "delete": "d"}.get(str(operation))
+    letter = {"load": "r", "insert": "c", "update": "u", "delete": "d"}.get(operation)
     if said["record-type"] != "data" or letter is None:
         raise UnreadMessage(f"operation {operation!r}")
     data = _row(message, "data")

@@ -322,10 +322,11 @@ def _bits(raw: bytes, length: int) -> str:
 
 def _position(source: Mapping[str, Any]) -> str | None:
     """The position of a change in its database's log, as a text that sorts; None if the source gives none."""
-    read = _POSITIONS.get(source.get("connector") or _connector(source))
+    connector = source.get("connector")
     try:
+        read = _POSITIONS.get(_connector(source) if connector is None else connector)
         return None if read is None else read(source)
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
@@ -345,6 +346,10 @@ def _connector(source: Mapping[str, Any]) -> str:
 def _whole(value: Any, width: int = 20) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, str, Decimal)):
         raise TypeError
+    if isinstance(value, str) and not (value.isascii() and value.isdecimal()):
+        raise ValueError
+    if isinstance(value, Decimal) and value.as_tuple().exponent != 0:  # written as no whole number
+        raise ValueError
     number = int(value)
     if number < 0 or number != Decimal(value):
         raise ValueError
@@ -393,9 +398,8 @@ def _feed(envelope: str, message: Record, row_key: RowKey, key: Any) -> list[Rec
         if inner == "payload" and message.get("schema") is not None:
             raise Unreadable("a message with its schema")
         outer_key = key if inner == "payload" else message["key"]
-        names = set(message[inner] or ())
-        message, key = {**(message[inner] or {}), "_key": outer_key}, outer_key
-    if not names and "_key" in message:
+        message, key = {"_key": outer_key} if message[inner] is None else message[inner], outer_key
+    if set(message) == {"_key"}:
         if envelope == "debezium-unwrapped":
             raise Unreadable("a tombstone")
         return []

@@ -37,7 +37,7 @@ class Digits:
         return text.zfill(self.digits) if text.isascii() and text.isdecimal() else None
 
 
-_FILE = re.compile(r"(?:.*\D)?(\d+)")
+_FILE = re.compile(r"(?:.*\D)?(\d+)", re.ASCII)
 
 
 def file_number(value: Any) -> str | None:
@@ -135,7 +135,7 @@ def position(source: ChangeSource) -> str | None:
     if source.connector is None:
         rule = next((rule for name, rule in _BY_FIELD.items() if getattr(source, name) is not None), None)
     else:
-        rule = BY_CONNECTOR.get(source.connector)
+        rule = BY_CONNECTOR.get(source.connector) if isinstance(source.connector, str) else None
     if rule is None:
         return None
     parts = [

@@ -29,6 +29,8 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     if not isinstance(metadata, dict) or not {"record-type", "operation"} <= metadata.keys():
         raise NotReadable("no message of DMS's: it has no `metadata` with `record-type` and `operation`")
     record_type, operation = metadata["record-type"], metadata["operation"]
+    if not isinstance(operation, str):
+        raise NotReadable(f"operation {operation!r} is no text")
     if record_type == "control":
         if operation not in CONTROLS:
             raise NotReadable(f"a control record whose operation is {operation!r}, which is not applied")
