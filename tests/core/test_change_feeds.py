@@ -301,6 +301,8 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("dms", "no UTC time in `metadata.timestamp` by which changes could be ordered", {"data": ROW, "metadata": {"record-type": "data", "operation": "load"}}),
     ("debezium-unwrapped", "no field that says where the change stood, such as __lsn: name it in add.fields", ROW),
     ("debezium-unwrapped", "no field that says where the change stood, such as __lsn: name it in add.fields", {**ROW, "__file": "bin.000003"}),
+    ("debezium-unwrapped", "a value that Debezium has left out as unavailable, which is not read yet", {**UNWRAPPED, "n": "__debezium_unavailable_value"}),
+    ("debezium-unwrapped", "a value that Debezium has left out as unavailable, which is not read yet", {**UNWRAPPED, "n": ["X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="]}),
     ("debezium-unwrapped", "__op 'x' is none of Debezium's: c, u, r, d, t", {**ROW, "__op": "x", "__lsn": 1}),
     ("debezium-unwrapped", "a truncate of the source's table (__op t), which is not applied", {"__op": "t", "__lsn": 1}),
     ("debezium-unwrapped", "__deleted 'yes' is neither true nor false", {**ROW, "__deleted": "yes", "__lsn": 1}),

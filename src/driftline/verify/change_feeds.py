@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -216,6 +217,9 @@ def _dms_time(text: Any) -> str | None:
 # Debezium's rows, unwrapped -----------------------------------------------------------------------------
 
 
+_ENCODED = base64.b64encode(b"__debezium_unavailable_value").decode()
+
+
 def unwrapped_row(message: Row, position_of: Callable[[Row], str | None]) -> SentChange:
     """The change of a row that has Debezium's fields beside its own. Raises UnreadMessage."""
     letter, gone = message.get("__op"), message.get("__deleted")
@@ -227,6 +231,8 @@ def unwrapped_row(message: Row, position_of: Callable[[Row], str | None]) -> Sen
         "None",
     ):
         raise UnreadMessage(f"__op {letter!r}, __deleted {gone!r}")
+    if "__debezium_unavailable_value" in str(message) or _ENCODED in str(message):
+        raise UnreadMessage("an unavailable value")
     deletes = letter == "d" or str(gone).lower() == "true"
     return SentChange(
         "d" if deletes else letter or "u", message, None, _unwrapped_position(message, position_of)

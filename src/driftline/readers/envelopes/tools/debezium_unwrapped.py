@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, Not
 from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, written
 from driftline.readers.envelopes.positions import ChangeSource, Digits, position
 
+UNAVAILABLE = (b"__debezium_unavailable_value", b64encode(b"__debezium_unavailable_value"))
 _OPERATIONS = ("c", "u", "r", "d", None)
 _FLAGS: Mapping[Any, bool] = {"true": True, True: True, "false": False, False: False, None: False}
 # Of `lsn` and of `source.lsn` in Debezium's setting `add.fields`, by their names in the row.
@@ -46,6 +48,8 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         "no field that says where the change stood, such as __lsn: name it in add.fields",
     )
     row = json.encode(message.fields)
+    if any(sign in row for sign in UNAVAILABLE):
+        raise NotReadable("a value that Debezium has left out as unavailable, which is not read yet")
     if _FLAGS[flag] or operation == "d":
         return [deleted(row, message.key, at, terms)]
     return written(row, None, operation or "u", at, terms)
