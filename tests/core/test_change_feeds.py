@@ -186,6 +186,13 @@ def test_records_of_other_tools(envelope: str, message: Event, records: list[Eve
     assert checked(message, keyed) == records
 
 
+def test_a_key_of_several_fields_may_be_the_text_of_an_object() -> None:
+    message = {"key": '{"id": 7, "n": "a"}', "value": {"id": 7, "__deleted": "true", "__lsn": 42}}
+    keyed = row_key("id, n", envelope="debezium-unwrapped")
+    assert read(message, keyed) == ([{"id": 7, "n": "a", **change("d", LSN)}], {})
+    assert checked(message, keyed) == [{"id": 7, "n": "a", **change("d", LSN)}]
+
+
 # Types that Canal tells, a text, the value.
 TYPES: list[tuple[str, str, Any]] = [
     ("int(11)", "42", 42),

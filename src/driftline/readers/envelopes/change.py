@@ -114,11 +114,11 @@ def of_key(key: bytes | Raw | None, paths: Sequence[Path]) -> bytes | None:
             except connect_schema.WrongValue as error:
                 raise NotReadable(f"in the message's key, {error}") from None
         return bytes(key)
-    if len(paths) != 1 or len(paths[0]) != 1:
-        return None
     inside = _object_in(key)
     if inside is not None:
         return of_key(inside, paths)
+    if len(paths) != 1 or len(paths[0]) != 1:
+        return None
     return b"{%b:%b}" % (json.encode(paths[0][0]), key)
 
 

@@ -13,7 +13,14 @@ from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why
 from driftline.readers.envelopes import auto
 from driftline.readers.envelopes.auto import NAMED, Reader
-from driftline.readers.envelopes.change import LEFT_OUT, MARKED, REFUSED_VALUES, EnvelopeTerms, Mark, NotReadable
+from driftline.readers.envelopes.change import (
+    LEFT_OUT,
+    MARKED,
+    REFUSED_VALUES,
+    EnvelopeTerms,
+    Mark,
+    NotReadable,
+)
 from driftline.readers.rejects import Reject
 
 READERS: Mapping[str, Reader] = {**NAMED, "auto": auto.read}
