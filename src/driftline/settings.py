@@ -24,6 +24,7 @@ from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import ENVELOPES, RowKey, parse_condition, parse_size, parse_span
 from driftline.core.planning.source_column import parse_metadata
+from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import (
     CHANGE,
     HARD,
@@ -35,7 +36,6 @@ from driftline.core.schema.definition import (
     UNAVAILABLE,
 )
 from driftline.core.schema.naming import MARK
-from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Primitive
 from driftline.errors import UsageError
 
@@ -237,7 +237,7 @@ def _checked(key: str, value: str) -> str:
         if dot:
             parse_path(path)
         if name == "hints":
-            parse_type(value)
+            parse_hint(value)
         if name in _ONCE:
             _check_creation(key, Creation(**{name: value}))
         if name in _DIALECT:
@@ -327,6 +327,7 @@ def _contract(
     value: Callable[[str], str], paths: Mapping[str, Mapping[Path, str]], row_key: RowKey | None
 ) -> Contract:
     """The settings of paths. ``value``: the value of a setting of the table."""
+    hints = {path: parse_hint(text) for path, text in paths["hints"].items()}
     return contract(
         value("policy"),
         epoch_unit=value("epoch_unit") or None,
@@ -334,7 +335,8 @@ def _contract(
         new_fields=value("new_fields"),
         paths=OfPaths(
             policies=paths["policies"],
-            hints={path: parse_type(text) for path, text in paths["hints"].items()},
+            hints={path: hint.type for path, hint in hints.items()},
+            patterns={path: hint.pattern for path, hint in hints.items() if hint.pattern is not None},
             exclude=[path for path, excluded in paths["exclude"].items() if excluded == "true"],
             epoch_units=paths["epoch_units"],
             maps=paths["maps"],

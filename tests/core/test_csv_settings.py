@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -451,3 +452,44 @@ def test_settings_that_contradict_each_other_say_what_to_write(settings: dict[st
         }
         with pytest.raises(UsageError):
             from_properties(properties)
+
+
+DATES = {
+    "day\n01.03.2026\n31.12.2025\n": "date('dd.MM.yyyy')",
+    "day\n1.3.2026\n31.12.2025\n": "date('d.M.yyyy')",
+    "day\n01/03/2026\n02/13/2026\n": "date('MM/dd/yyyy')",
+    "day\n01/03/2026\n13/02/2026\n": "date('dd/MM/yyyy')",
+    "day\n2026-03-01 12:30\n": "timestamp('yyyy-MM-dd HH:mm')",
+    "day\n3/14/2026 9:30 PM\n": "timestamp('M/d/yyyy h:mm a')",
+    "day\n01-Mar-2026\n": "date('dd-MMM-yyyy')",
+    "day\n" + "01/02/2026\n" * 100 + "13/02/2026\n": "date('dd/MM/yyyy')",
+    # Which is the month? Which are the others? What needs no hint, and what is no date.
+    "day\n01/03/2026\n02/04/2026\n": "",
+    "day\n01.03.2026\n1.3.2026\n": "",
+    "day\n01.03.2026\nn/a\n": "",
+    "day\n2026-03-01\n": "",
+    "day\n2026-03-01 12:30:00\n": "",
+    "day\n01.03.26\n": "",
+    "day\n31.02.2026\n": "",
+    "day\n1.2.3\n": "",
+}
+
+
+@pytest.mark.parametrize("text", DATES)
+def test_a_hint_at_dates_can_be_pasted(tmp_path: Path, text: str) -> None:
+    hint = DATES[text]
+    file = put(tmp_path, text)
+    types, _, _, notes = read(file)
+    assert types["day"] == ("string" if hint else types["day"])
+    assert notes == [
+        f'hints.day = "{hint}"  # its texts are dates; for a column that is there: resolve --as'
+    ] * bool(hint)
+    if hint:
+        pasted = tomllib.loads(notes[0])
+        settings = from_properties(as_properties(pasted))
+        found = CsvFiles(SPARK, [str(file)], strings=False)(ExpectedField(), settings)
+        (reader,) = found.readers
+        dates, rest = next(reader.rows(0)).batch.columns
+        assert str(reader.struct.fields[0].type) == ("date" if hint.startswith("date") else "timestamp_ntz")
+        assert dates.null_count == 0 == rest.drop_null().to_pylist().__len__()
+        assert found.notes == []

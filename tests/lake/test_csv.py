@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from datetime import date, datetime
 from pathlib import Path
 
 import pytest
@@ -357,3 +358,51 @@ def test_german_numbers_below_titles(table: Table, tmp_path: Path) -> None:
     (tmp_path / "lost").mkdir()
     lost = csv(tmp_path / "lost", text.replace("1.234,50", "1.234,75"))
     assert not table.verify([str(lost)], "csv").ok
+
+
+def test_dates_by_a_pattern(table: Table, tmp_path: Path) -> None:
+    hints = {"day": "date('dd.MM.yyyy')", "at": 'timestamp("MM/dd/yyyy HH:mm")', "number": "date('yyyyMMdd')"}
+    file = csv(
+        tmp_path,
+        "id,day,at,number\n1,01.03.2026,03/01/2026 12:30,20260301\n2,n/a,12:30,20260230\n3,1.3.2026,,\n4,,,20240229\n",
+    )
+    result = table.ingest(file, settings={"hints": hints})
+    assert result.rows_written == 4
+    assert types(table) == {
+        "id": "long", "day": "date", "at": "timestamp_ntz", "number": "date",
+        "day_string": "string", "at_string": "string", "number_string": "string",
+    }  # fmt: skip
+    rows = [r.asDict() for r in table.read().orderBy("id").collect()]
+    assert [(r["day"], r["number"], r["at"]) for r in rows] == [
+        (date(2026, 3, 1), date(2026, 3, 1), datetime(2026, 3, 1, 12, 30)), (None, None, None), (None, None, None), (None, date(2024, 2, 29), None),
+    ]  # fmt: skip
+    assert [(r["day_string"], r["at_string"], r["number_string"]) for r in rows[1:3]] == [
+        ("n/a", "12:30", "20260230"), ("1.3.2026", None, None)
+    ]  # fmt: skip
+    proven(table, file)
+
+    later = csv(tmp_path, "id,day\n5,2.3.2026\n6,31.12.2025\n", "later.csv")
+    table.ingest(later)
+    assert [r.day for r in table.read().where("id > 4").orderBy("id").collect()] == [None, date(2025, 12, 31)]
+    proven(table, file, later)
+
+    done = table.resolve("day", "date('d.M.yyyy')")
+    assert (done.values, done.rest, done.samples) == (5, 1, ("n/a",))
+    assert [r.day for r in table.read().where("id in (3, 5)").orderBy("id").collect()] == [
+        date(2026, 3, 1), date(2026, 3, 2)
+    ]  # fmt: skip
+    proven(table, file, later)
+
+
+def test_resolving_german_numbers(table: Table, tmp_path: Path) -> None:
+    file = csv(tmp_path, 'id,price\n1,"1.234,56"\n2,"7,50"\n3,1.234\n4,1.23\n5,12\n')
+    table.ingest(file)
+    assert types(table)["price"] == "string"
+    assert table.resolve("price", "decimal(10,2)", dry_run=True).rest == 3
+
+    table.ingest(csv(tmp_path, "id\n6\n", "more.csv"), settings={"thousands": "."})
+    done = table.resolve("price", "decimal(10,2)")
+    assert (done.values, done.rest, done.samples) == (5, 1, ("1.23",))
+    prices = [r.price for r in table.read().where("id < 6").orderBy("id").collect()]
+    assert [None if p is None else str(p) for p in prices] == ["1234.56", "7.50", "1234.00", None, "12.00"]
+    proven(table, file, tmp_path / "more.csv")

@@ -14,8 +14,11 @@ from pyspark.sql import SparkSession
 
 from driftline.convert.kernels import convert, converts
 from driftline.convert.types import arrow_type
+from driftline.convert.written_dates import dates_of
 from driftline.core.columns.folding import resolution
 from driftline.core.planning.conversions import FITS, ROUTES_TOO, fits
+from driftline.core.planning.dialect import Signs
+from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.naming import mark
 from driftline.core.schema.types import (
     BINARY,
@@ -37,10 +40,13 @@ from driftline.core.schema.types import (
     decimal,
     peel,
 )
+from driftline.observe.csv_types import as_json
 from driftline.sql.casts import convert as cast
 from driftline.sql.fold import Fold, exactly
 from driftline.sql.lost import Folding
 from driftline.sql.quoting import name, spark_type
+from driftline.sql.spelled_texts import as_json as as_json_sql
+from driftline.sql.spelled_texts import date_of
 
 RANDOM = random.Random(7)
 UNITS = (None, "s", "ms", "us", "ns")
@@ -196,3 +202,33 @@ def test_columns_of_a_field_fold_into_one_alike(spark: SparkSession) -> None:
                 assert lost == found.is_null().to_pylist(), (source, to)
             else:
                 assert found.null_count == len(found), (source, to)
+
+
+PATTERNS = [
+    "date('dd.MM.yyyy')", "date('d.M.yyyy')", "date('EEE, d MMM yyyy')", "date('EEEE d MMMM yyyy')", "timestamp('M/d/yyyy h:mm:ss a')",
+    "timestamp('yyyyMMddHHmmssSSS')", "timestamp(\"d.M.yyyy 'um' H:m\")", "date('yyyy-MM-dd')",
+]  # fmt: skip
+WRITTEN = [
+    "01.03.2026", "1.3.2026", "31.04.2026", "29.02.2024", "01.01.0000", "01.03.2026\n", " 01.03.2026", "Sun, 1 Mar 2026", "Mon, 1 Mar 2026",
+    "Sunday 1 March 2026", "Sunday 1 march 2026", "3/1/2026 12:30:00 AM", "3/1/2026 12:30:00 PM", "3/1/2026 1:05:09 PM", "3/1/2026 13:05:09 PM",
+    "20260301010203004", "20260301240000000", "1.3.2026 um 9:05", "1.3.2026 um 9:5", "2026-03-01", "", "x",
+]  # fmt: skip
+
+
+def test_dates_by_a_pattern_are_read_alike(spark: SparkSession) -> None:
+    patterns = [pattern for hint in PATTERNS if (pattern := parse_hint(hint).pattern)]
+    texts = pa.array(WRITTEN)
+    frame = spark.createDataFrame([(text,) for text in WRITTEN], "c1 string").coalesce(1)
+    made = frame.selectExpr(*(date_of("c1", pattern, pattern.type) for pattern in patterns)).collect()
+    expected = [dates_of(texts, pattern).to_pylist() for pattern in patterns]
+    assert [list(column) for column in zip(*made, strict=True)] == expected
+    assert all(any(column) for column in expected)
+
+
+def test_numbers_by_other_signs_are_spelled_alike(spark: SparkSession) -> None:
+    texts = ["1,5", "1.5", "1.234,50", "-1.234.567", "0.123", "12.34", "1,234.5", "007", "", "a,b.c\n"]
+    signs = [Signs(","), Signs(",", "."), Signs(".", ",")]
+    frame = spark.createDataFrame([(text,) for text in texts], "c1 string").coalesce(1)
+    made = frame.selectExpr(*(as_json_sql("c1", each) for each in signs)).collect()
+    expected = [as_json(pa.array(texts), each).to_pylist() for each in signs]
+    assert [list(column) for column in zip(*made, strict=True)] == expected

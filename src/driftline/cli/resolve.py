@@ -9,7 +9,7 @@ import typer
 from driftline.cli import complete
 from driftline.cli.options import Json, TableName
 from driftline.core.planning.contract import parse_path
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.date_pattern import parse_hint
 from driftline.errors import UsageError
 
 
@@ -41,7 +41,7 @@ def resolve(
     from driftline.report import drift
 
     try:
-        parse_path(field), parse_type(to)  # before Spark starts
+        parse_path(field), parse_hint(to)  # before Spark starts
     except ValueError as error:
         raise UsageError(str(error)) from error
     with Progress() as progress:

@@ -7,7 +7,7 @@ so `undo` takes a resolve back like any drop, values included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -17,8 +17,8 @@ from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, diff
 from driftline.core.columns.folding import Resolution, resolution
 from driftline.core.planning.contract import parse_path, spelled_path
+from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct, Type, dotted
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 SAMPLES = 10
 _SAMPLE = 200  # characters
 RESOLVED = PREFIX + "resolved."
+_AND = "; "  # between the types that a field was folded into
 
 
 class FoldedColumnJson(TypedDict):
@@ -148,7 +149,7 @@ def resolve(
     ``drop_rest``: drop values that do not convert. Raises UsageError, DataError; the table is then as it was.
     """
     try:
-        field, _ = parse_path(path), parse_type(to)
+        field, _ = parse_path(path), parse_hint(to)
     except ValueError as error:
         raise UsageError(str(error)) from error
 
@@ -174,13 +175,18 @@ class _Request:
     dry_run: bool
     drop_rest: bool
 
-    def record(self) -> dict[str, str]:
-        """The properties that record this in the table."""
+    def record(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """The properties that record this in the table, which has these. Earlier types of the field stay
+        there: values have been read by their patterns.
+        """
         path = spelled_path(self.path)
-        text = f"{path} --as '{self.to}'" + " --drop-rest" * self.drop_rest
+        quote = "'" if "'" not in self.to else '"'
+        text = f"{path} --as {quote}{self.to}{quote}" + " --drop-rest" * self.drop_rest
+        before = properties.get(f"{RESOLVED}{path}") or properties.get(f"{PREFIX}hints.{path}") or self.to
+        types = dict.fromkeys([*before.split(_AND), self.to])
         return {
             f"{PREFIX}hints.{path}": self.to,
-            f"{RESOLVED}{path}": self.to,
+            f"{RESOLVED}{path}": _AND.join(types),
             **record.of_resolve(text),
         }
 
@@ -204,7 +210,8 @@ class _Request:
 def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry) -> Resolved:
     settings = from_properties(state.properties)
     check_resolved(table.name, settings.row_key, request.path, drop_rest=request.drop_rest)
-    plan = resolution(state.schema, request.path, parse_type(request.to), settings)
+    hint = parse_hint(request.to)
+    plan = resolution(state.schema, request.path, hint.type, settings, pattern=hint.pattern)
     check_readable(table, state.schema)
     folding = Folding(state.schema.struct, plan, Fold(settings.mark))
     if request.dry_run:
@@ -240,7 +247,7 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
             remembered.rewrite(transaction, rest)
         after = plan.after(between, rest)
         transaction.evolve(diff(between, after))  # type: ignore[arg-type]
-        transaction.set(replace(request, path=plan.path).record())
+        transaction.set(replace(request, path=plan.path).record(state.properties))
         retry.progress("committing")
     return _resolved(preview, plan, after, rest, transaction.snapshot)
 

@@ -9,6 +9,7 @@ from functools import reduce
 from driftline.core.columns.siblings import FieldMerger, MergedField, families, most_exact
 from driftline.core.columns.union import kind
 from driftline.core.planning.conversions import NUMBERS, ROUTES_TOO, fits
+from driftline.core.planning.dialect import JSON_SIGNS
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.types import (
     BINARY,
@@ -29,6 +30,7 @@ from driftline.core.schema.types import (
 from driftline.core.values.numbers import EXACT
 from driftline.sql.casts import convert, from_text
 from driftline.sql.quoting import bind, each, first_of, literal, name, null, spark_type, variable
+from driftline.sql.spelled_texts import as_json, date_of
 
 _WHOLE = r"\A(?:0|-?[1-9][0-9]*)\z"
 _NUMBER = r"\A-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?\z"
@@ -181,6 +183,8 @@ class Fold:
     def field(self, columns: Sequence[tuple[Field, str]], to: MergedField) -> str:
         """A field's columns, each with its SQL, as one."""
         expressions = {id(column): _as_sent(column, x, columns) for column, x in columns}
+        if to.signs != JSON_SIGNS:
+            expressions |= {id(c): _as_written(x, columns) for c, x in columns if peel(c.type)[1] == STRING}
         order = most_exact([column for column, _ in columns], to.type)
         parts = [self.value(column.type, expressions[id(column)], to) for column in order]
         parts = [part for part in parts if part != null(to.type)]
@@ -220,6 +224,10 @@ class Fold:
                 return x if value_sql == v else f"transform_values({x}, ({k}, {v}) -> {value_sql})"
             case Primitive():
                 assert to.base is not None
+                if base == STRING and to.pattern is not None:
+                    return date_of(x, to.pattern, to.base)
+                if base == STRING and to.base.name in NUMBERS:
+                    x = as_json(x, to.signs)
                 convert = nearly if self.near else exactly
                 return convert(x, base, to.base, to.unit)
         raise AssertionError(base)
@@ -256,6 +264,12 @@ def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str
     for number, y in numbers:
         x = _without(column.type, x, number, y)
     return x
+
+
+def _as_written(x: str, columns: Sequence[tuple[Field, str]]) -> str:
+    """Texts without those that numbers print as: their point is no sign between thousands."""
+    numbers = [y for sibling, y in columns if getattr(peel(sibling.type)[1], "name", "") in NUMBERS]
+    return f"if({' and '.join(f'{y} is null' for y in numbers)}, {x}, null)" if numbers else x
 
 
 def _routed(number: Type, instant: Type) -> bool:

@@ -19,6 +19,7 @@ from driftline.verify.source_values import (
     Misquoted,
     Single,
     ValueSettings,
+    by_pattern,
     declared,
     is_nothing,
     number,
@@ -125,7 +126,7 @@ def _in_variant(stored: Any, v: Any, settings: ValueSettings) -> bool:
 def moment_of(v: Any, settings: ValueSettings) -> Moment | None:
     """A typed date or timestamp, or the one that a string is."""
     if isinstance(v, str):
-        return moment(str(v), settings.offsets)
+        return by_pattern(str(v), settings) or moment(str(v), settings.offsets)
     return v if isinstance(v, date) else None
 
 
@@ -188,7 +189,8 @@ def holds(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> boo
     if isinstance(v, Cell) and not (type_.name == "string" and stored == v):
         if isinstance(v, Misquoted) and type_.name == "string" and stored == v.written:
             return True
-        v = declared(v, settings) if type_.name in _DECLARED else typed(v, settings)
+        meant = by_pattern(str(v), settings)
+        v = meant or (declared(v, settings) if type_.name in _DECLARED else typed(v, settings))
         if type_.name == "string":  # as which the typed value prints
             v = moment_of(v, settings) or v
     fits = _IN.get(type_.name, _in_other)(stored, v, settings)

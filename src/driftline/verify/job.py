@@ -49,6 +49,7 @@ from driftline.verify.source_values import Cell, ValueSettings
 from driftline.verify.typed_files import floats_in, read_columns, readable
 from driftline.verify.verdict import LISTED, Verdict
 from driftline.verify.whole_columns import ColumnMatching
+from driftline.verify.written_dates import written_dates
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -171,6 +172,7 @@ def verify(
         dialect.comma,
         properties.get("driftline.empty-names") == "keep",
         dialect.thousands,
+        written_dates(properties),
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
         cores = spark.sparkContext.defaultParallelism

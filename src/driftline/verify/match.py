@@ -146,7 +146,7 @@ class _Check:
         return column.type is not None and x is not None and holds(column.type, x, v, self.settings_at(steps))
 
     def settings_at(self, steps: Steps) -> ValueSettings:
-        return self.settings.at(_keys(steps)) if self.settings.units else self.settings
+        return self.settings.at(_keys(steps)) if self.settings.of_paths else self.settings
 
     def value(self, siblings: Sequence[_SiblingValue], v: Any, steps: Steps) -> None:
         """One value of the record, against all columns of its field."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
 from driftline.verify.moments import epoch, moment
-from driftline.verify.source_values import ValueSettings, base64_text, number, single, written
+from driftline.verify.source_values import ValueSettings, base64_text, by_pattern, number, single, written
 from driftline.verify.table_shape import TableColumn, TableStruct
 from driftline.verify.waiting import RowRest
 
@@ -141,7 +141,7 @@ class Meeting:
             if isinstance(v, bytes) and not (slot and slot.kinds & _TEXTS):
                 v = base64_text(v)  # no column takes them as they are
             out.add(
-                f"{path}={_collapsed(v, self.settings.at(path) if self.settings.units else self.settings, coarse, timeless)}"
+                f"{path}={_collapsed(v, self.settings.at(path) if self.settings.of_paths else self.settings, coarse, timeless)}"
             )
 
     def _row(self, record: TableStruct, slot: Slot, row: Mapping[str, Any], path: str, out: set[str]) -> None:
@@ -225,6 +225,8 @@ def _collapsed(v: Any, settings: ValueSettings, coarse: int, timeless: bool = Fa
         v = meant
     elif isinstance(v, date):
         v = epoch(v, settings.unit)
+    elif settings.written and (m := by_pattern(str(v), settings)) is not None:  # 20260301
+        v = epoch(m, settings.unit)
     if timeless:
         return "*"
     key = _number(v, coarse)
@@ -244,6 +246,8 @@ _WORDS = {"true": 1, "false": 0, "NaN": math.nan, "Infinity": math.inf, "-Infini
 
 def _meant(text: str, settings: ValueSettings) -> float | Decimal | None:
     """The number that a text may have been, or may become: a number's, a date's epoch, true's 1."""
+    if (m := by_pattern(text, settings)) is not None:
+        return epoch(m, settings.unit)
     first = text[:1]
     if first == "-" or "0" <= first <= "9":
         n = number(text)

@@ -12,8 +12,11 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
+
+from driftline.verify.written_dates import WrittenDate
 
 
 class Single(float):
@@ -55,9 +58,9 @@ class ValueSettings:
     ``unit``: its epoch unit, None where it was not set. ``offsets``: strings with any offset are instants.
     ``units``: epoch units of key paths, dotted, without steps for elements of lists. ``resolved``: fields
     were folded into a type that somebody chose, so that a text may be what it spells, and a number an
-    instant. ``comma``: the decimal sign of CSV's numbers is a comma. ``empty_names``: the empty key is kept.
     instant. ``comma``: the decimal sign of CSV's numbers is a comma; ``thousands``: the sign between their
-    thousands, if there is one.
+    thousands, if there is one. ``empty_names``: the empty key is kept. ``patterns``: those of texts that are
+    dates, by key path; ``written``: those of the field.
     """
 
     unit: str | None = None
@@ -67,12 +70,22 @@ class ValueSettings:
     comma: bool = False
     empty_names: bool = False
     thousands: str = ""
+    patterns: Mapping[str, tuple[WrittenDate, ...]] = field(default_factory=dict)
+    written: tuple[WrittenDate, ...] = ()
+
+    @property
+    def of_paths(self) -> bool:
+        """True if some paths have settings of their own."""
+        return bool(self.units or self.patterns)
 
     def at(self, path: str) -> ValueSettings:
         """The settings for the field at a path, with the unit of the longest path that leads to it."""
         prefixes = [p for p in self.units if path == p or path.startswith(f"{p}.")]
-        unit = self.units[max(prefixes, key=len)] if prefixes else None
-        return replace(self, unit=unit, units={}) if prefixes else self
+        unit = self.units[max(prefixes, key=len)] if prefixes else self.unit
+        written = self.patterns.get(path, ())
+        return (
+            replace(self, unit=unit, units={}, written=written, patterns={}) if prefixes or written else self
+        )
 
     def is_nothing(self, v: Any) -> bool:
         """True if the value carries none."""
@@ -100,6 +113,11 @@ def number(text: str) -> int | Decimal | None:
         return Decimal(text)
     except InvalidOperation:
         return None
+
+
+def by_pattern(text: str, settings: ValueSettings) -> date | None:
+    """The date or moment that a pattern of the field prints as the text; None if there is none."""
+    return next((m for pattern in settings.written if (m := pattern.moment(text)) is not None), None)
 
 
 def written(text: str, settings: ValueSettings) -> int | Decimal | None:

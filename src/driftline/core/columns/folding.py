@@ -12,6 +12,7 @@ from driftline.core.columns.siblings import MergedField, SiblingGroup, families,
 from driftline.core.columns.union import kind, union
 from driftline.core.planning.policies.by_kind import ROLES
 from driftline.core.planning.routes import Settings
+from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.naming import MARK, Names, caseless, mark, marked_key, nearest, safe, suffix
 from driftline.core.schema.types import (
     STRING,
@@ -127,8 +128,16 @@ class Resolution:
         return replace(now, struct=struct)
 
 
-def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None = None) -> Resolution:
-    """Find the field at ``path`` of the data, and its columns that convert to ``to``.
+def resolution(
+    schema: Schema,
+    path: Path,
+    to: Type,
+    settings: Settings | None = None,
+    *,
+    pattern: DatePattern | None = None,
+) -> Resolution:
+    """Find the field at ``path`` of the data, and its columns that convert to ``to``. ``pattern``: that of
+    its texts, if they are dates.
 
     Raises UsageError if there is no such field, or nothing to fold.
     """
@@ -136,7 +145,10 @@ def resolution(schema: Schema, path: Path, to: Type, settings: Settings | None =
     keys = tuple(step for step in path if step != "element") or path
     places = tuple(_places(schema.struct, path, (), settings.mark))
     types = [column.type for place in places for column in place.family.columns]
-    merged = replace(_merged_field(to, types, settings.mark), unit=unit_at(settings.contract, keys))
+    unit = unit_at(settings.contract, keys)
+    merged = replace(
+        _merged_field(to, types, settings.mark), unit=unit, pattern=pattern, signs=settings.csv.signs
+    )
     of_kind = _of_kind(to, settings.contract.at(keys).role)
     foldings = [place.folding(merged, of_kind) for place in places]
     if not foldings:

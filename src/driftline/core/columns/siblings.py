@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.conversions import fits, widest
+from driftline.core.planning.dialect import JSON_SIGNS, Signs
 from driftline.core.planning.objects import words_apart
+from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.naming import MARK, Names, caseless, data_key, is_metadata, safe
 from driftline.core.schema.types import (
     BINARY,
@@ -76,7 +78,7 @@ class MergedField:
     ``text``: its columns have no common type and become text, nested values as JSON. ``requested``: a person
     chose the type, so it need not hold every value. ``unit``: the field's epoch unit, if it was set.
     ``as_is``: only columns of its own kind go there; ``no_structs``: structs do not go into this map, whose
-    keys are words.
+    keys are words. ``pattern``: that of texts that are dates; ``signs``: those in numbers of texts.
     """
 
     dim: int
@@ -89,6 +91,8 @@ class MergedField:
     unit: str | None = None
     as_is: bool = False
     no_structs: bool = False
+    pattern: DatePattern | None = None
+    signs: Signs = JSON_SIGNS
 
     @property
     def type(self) -> Type:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.policies import policy_of
+from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
 
 MAPS = ("auto", "hint", "off")
@@ -24,16 +25,17 @@ class Contract:
     """The settings of the field at one path, with those of the fields below it in ``fields``.
 
     ``policy`` is the field's own; ``inner`` the default for everything below. ``hint``: the declared type;
-    ``excluded``: the field is left out; ``epoch_unit``: "s", "ms", "us", "ns" or None. ``maps``: objects
-    whose keys are data become maps ("auto"), are only reported ("hint"), or stay structs ("off").
-    ``new_fields``: a field the table lacks gets a column ("add") or waits in the rest ("hold"). ``role``:
-    rows are known ("key") or ordered ("order") by the field.
+    ``pattern``: how its texts are written, if they are dates; ``excluded``: the field is left out;
+    ``epoch_unit``: "s", "ms", "us", "ns" or None. ``maps``: objects whose keys are data become maps ("auto"),
+    are only reported ("hint"), or stay structs ("off"). ``new_fields``: a field the table lacks gets a column
+    ("add") or waits in the rest ("hold"). ``role``: rows are known ("key") or ordered ("order") by the field.
     """
 
     policy: str = "preserve"
     inner: str = "preserve"
     epoch_unit: str | None = None
     hint: Type | None = None
+    pattern: DatePattern | None = None
     excluded: bool = False
     maps: str = "hint"
     new_fields: str = "add"
@@ -115,6 +117,7 @@ class OfPaths:
 
     policies: Mapping[Path, str] = field(default_factory=dict)
     hints: Mapping[Path, Type] = field(default_factory=dict)
+    patterns: Mapping[Path, DatePattern] = field(default_factory=dict)
     exclude: Collection[Path] = ()
     epoch_units: Mapping[Path, str] = field(default_factory=dict)
     maps: Mapping[Path, str] = field(default_factory=dict)
@@ -153,6 +156,7 @@ def _by_path(paths: OfPaths) -> dict[Path, dict[str, object]]:
             by_path.setdefault(step, {})["hint"] = declared
     excluded = dict.fromkeys(paths.exclude, True)
     plain: dict[str, Mapping[Path, object]] = {
+        "pattern": paths.patterns,
         "excluded": excluded,
         "epoch_unit": paths.epoch_units,
         "maps": paths.maps,

@@ -7,7 +7,7 @@ looked at once, before anything is observed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
 from driftline.convert.leaf_readings import VOID
+from driftline.core.planning.contract import Contract, toml_line
 from driftline.core.planning.dialect import Dialect, Signs
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import (
@@ -37,6 +38,8 @@ from driftline.readers.columnar.parts import FoundReaders
 from driftline.readers.columnar.rows import Rows
 from driftline.readers.csv.cells import columns
 from driftline.readers.csv.cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
+from driftline.readers.csv.dated import Patterns, dated, patterns_of
+from driftline.readers.csv.sniff import Form
 from driftline.readers.csv.stretches import (
     ANY,
     CsvColumn,
@@ -251,12 +254,13 @@ class FoundCsv(FoundReaders):
     """The readers of CSV files for a table.
 
     ``written``: those by what the files say, read by the ``dialect``; ``wanted``: the types of their columns,
-    and the number types that the table has for them.
+    and the number types that the table has for them; ``patterns``: those of dates, by column.
     """
 
     dialect: Dialect = ANY
     written: Sequence[CsvReader] = ()
     wanted: Wanted = ()
+    patterns: Patterns = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,16 +280,19 @@ class CsvFiles:
                 written = csv_readers(self.spark, self.files, settings.csv, strings=self.strings)
             except (PySparkException, Py4JError, OSError) as error:
                 raise DataError(*explained(error)) from error
-            before = FoundCsv(written, _notes(written, settings.csv), settings.csv, written)
-        return before if self.strings else fitted(self.spark, before, expected)
+            before = FoundCsv(written, _notes(written, settings), settings.csv, written)
+        return before if self.strings else fitted(self.spark, before, expected, settings.contract)
 
 
-def _notes(readers: Sequence[CsvReader], dialect: Dialect) -> Sequence[str]:
-    """Notes on the marks of the files that these alone have told."""
+def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
+    """Notes on the marks of the files that these alone have told, and hints at their dates."""
+    dialect = settings.csv
     forms = {part.form: reader for reader in readers for part in reader.stretches}
     on_marks = (note for form, reader in forms.items() for note in form.notes(dialect, reader.label))
     escaped = () if dialect.escape else map(_escaped, readers)
-    return list(dict.fromkeys([*on_marks, *chain.from_iterable((*map(_made_names, readers), *escaped))]))
+    dates = (note for form, reader in forms.items() for note in _dates(form, reader, settings.contract))
+    others = chain.from_iterable((*map(_made_names, readers), *escaped))
+    return list(dict.fromkeys([*on_marks, *others, *dates]))
 
 
 def _made_names(reader: CsvReader) -> Iterator[str]:
@@ -296,6 +303,15 @@ def _made_names(reader: CsvReader) -> Iterator[str]:
         yield f"{reader.label}: {'; '.join(made_names[:_MADE])}{and_others}"
 
 
+def _dates(form: Form, reader: CsvReader, contract: Contract) -> Iterator[str]:
+    """The hints that read texts as dates, of fields that have none."""
+    for place, hint in form.dates:
+        f = reader.struct.fields[place]
+        if f.type == STRING and contract.of(f.name).hint is None:
+            why = "its texts are dates; for a column that is there: resolve --as"
+            yield toml_line("hints", (f.name,), hint, why)
+
+
 def _escaped(reader: CsvReader) -> Iterator[str]:
     """The flag that reads quotes behind backslashes."""
     if reader.escaped:
@@ -303,18 +319,20 @@ def _escaped(reader: CsvReader) -> Iterator[str]:
         yield f"{reader.escaped} has quotes behind backslashes in quoted cells: {flags} reads them"
 
 
-def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField) -> FoundCsv:
-    """The readers with the number types that a table declares. ``expected``: its fields.
+def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, contract: Contract) -> FoundCsv:
+    """The readers with the number types that a table declares, and the patterns of dates that the
+    ``contract`` does. ``expected``: its fields.
 
     A text that is a number goes into such a column as it would come from JSON, if the column holds all texts
     of its field exactly. Where the table has a string column alone, a text stays as it is written.
     """
-    readers = [_with_texts(reader, expected) for reader in current.written]
+    patterns = patterns_of(contract)
+    readers = [_with_texts(reader, expected, patterns) for reader in current.written]
     types = [[_wanted(f, expected) for f in reader.struct.fields] for reader in readers]
     wanted_types = tuple(
         (reader.struct, column_types) for reader, column_types in zip(readers, types, strict=True)
     )
-    if wanted_types == current.wanted:
+    if (wanted_types, patterns) == (current.wanted, current.patterns):
         return current
     work = [
         (part, column_types)
@@ -327,12 +345,13 @@ def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField) -> F
         _with_types(reader, [next(looks).types for _ in reader.stretches]) if any(column_types) else reader
         for reader, column_types in zip(readers, types, strict=True)
     ]
-    return replace(current, readers=fitting, wanted=wanted_types)
+    by_pattern = [dated(reader, patterns) for reader in fitting]
+    return replace(current, readers=by_pattern, wanted=wanted_types, patterns=patterns)
 
 
-def _with_texts(reader: CsvReader, expected: ExpectedField) -> CsvReader:
+def _with_texts(reader: CsvReader, expected: ExpectedField, patterns: Patterns) -> CsvReader:
     """The reader for a table that has string columns alone for some fields: what prints otherwise than it is
-    written is text for them.
+    written is text for them. So is all of a column whose dates have a pattern.
     """
 
     grouped = any(stretch.form.signs.thousands for stretch in reader.stretches)
@@ -340,7 +359,8 @@ def _with_texts(reader: CsvReader, expected: ExpectedField) -> CsvReader:
     def fitting(f: Field) -> Field:
         alone = expected.fields.get(f.name, UNKNOWN).types == {STRING}
         is_respelled = f.type in _RESPELLED or (f.type == LONG and grouped)
-        return replace(f, type=STRING) if alone and is_respelled else f
+        is_text = (alone and is_respelled) or (f.name in patterns and f.type != VOID)
+        return replace(f, type=STRING) if is_text else f
 
     return replace(reader, struct=Struct(tuple(map(fitting, reader.struct.fields))))
 

@@ -13,6 +13,7 @@ import msgspec
 
 from driftline.core.planning.dialect import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs
 from driftline.readers.csv.cut import BACKSLASH, COMMA, CsvRecord, Marks, is_escaped, records
+from driftline.readers.csv.date_texts import date_hints
 from driftline.readers.csv.header import is_like_data, is_row, titles
 
 _CSV_MARKS = b',;\t|"\r\n'
@@ -48,7 +49,8 @@ codecs.register_error(_MARKED, _marked)
 class Form:
     """The marks of a file. ``encoding`` empty: UTF-8; ``has_header``: its first row has names. ``ahead``:
     the bytes, and ``lines_ahead`` the lines, in front of that which say how the file is written. ``hints``:
-    how it may be meant, where nobody has said so.
+    how it may be meant, where nobody has said so; ``dates``: columns that have some, and the hint that reads
+    them.
     """
 
     marks: Marks = COMMA
@@ -58,6 +60,7 @@ class Form:
     ahead: int = 0
     lines_ahead: int = 0
     hints: tuple[str, ...] = ()
+    dates: tuple[tuple[int, str], ...] = ()
 
     @property
     def can_be_cut(self) -> bool:
@@ -106,7 +109,8 @@ def form_of(text: bytes, dialect: Dialect, encoding: str = "") -> Form:
     is_data = not dialect.header and is_row(begin.cells(marks), dialect.signs)
     has_header = dialect.header == YES or not (dialect.header or is_data)
     hints = tuple(_hints(begin, marks, dialect, has_header=has_header))
-    return Form(marks, encoding, dialect.signs, has_header, ahead, int(separator is not None), hints)
+    dates = tuple(date_hints(begin.cells(marks)[has_header:], lambda: begin.all_cells(marks)[has_header:]))
+    return Form(marks, encoding, dialect.signs, has_header, ahead, int(separator is not None), hints, dates)
 
 
 def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool) -> Iterator[str]:
@@ -226,6 +230,10 @@ class Beginning:
     def cells(self, marks: Marks) -> list[list[bytes]]:
         """The cells of the first rows."""
         return [row.cells or [] for row in self.rows(marks)]
+
+    def all_cells(self, marks: Marks) -> list[list[bytes]]:
+        """The cells of all rows but one that may be cut off."""
+        return [row.cells or [] for row in self.whole(marks)]
 
     def widths(self, marks: Marks) -> list[int]:
         """The number of cells in each of the first rows."""
