@@ -1,0 +1,143 @@
+"""Each hint that a report prints is pasted as it stands, and does what it says: those of all rule cases, of JSON and CSV."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer.main
+
+from driftline.cli.commands import app
+from driftline.core.planning.contract import parse_path
+from driftline.core.planning.plan import plan
+from driftline.core.schema.date_pattern import parse_hint
+from driftline.core.schema.naming import marked_key
+from driftline.core.schema.types import Field, Map, Schema, Struct, Type, peel
+from driftline.core.schema.types import Path as FieldPath
+from driftline.observe.expect import ExpectedField, expect
+from driftline.observe.json_lines import JsonObserver
+from driftline.readers.csv.reader import CsvFiles, FoundCsv
+from driftline.settings import as_properties, from_properties
+from rule_cases import Case, cases
+
+SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
+OBJECTS = [
+    '{"by_day": {"2024-01-01": 1, "2024-01-02": 2}, "tags": {"a": 1}}',
+    '{"shops": {"a": {"h": {"7": 1, "8": 2}}, "b": {"h": {"7": 1, "8": 2}}, "c": {"h": {"7": 1, "8": 2}}}}',
+    '{"items": {"x": 1}}',
+    '{"items": [{"x": 2}]}',
+    '{"`odd.key`": {"2024-01-01": 1, "2024-01-02": 2}}',
+]
+
+
+def planned(lines: Sequence[str], properties: dict[str, str]) -> tuple[Schema, tuple[str, ...]]:
+    """The table that these lines alone would make, and the hints."""
+    settings = from_properties(properties)
+    observer = JsonObserver(expect(Schema(), settings), settings)
+    observer.feed([line.encode() for line in lines], "batch", 1)
+    made = plan(Schema(), observer.result().shape, settings)
+    return made.schema, made.hints
+
+
+def columns(type_: Type, path: FieldPath) -> Iterator[Field]:
+    """The columns of the field at a path of the data, and of its siblings."""
+    inner = peel(type_)[1]
+    if isinstance(inner, Map):
+        if path[0] == "value":
+            yield from columns(inner.value, path[1:]) if path[1:] else [Field("value", inner.value)]
+        return
+    for f in inner.fields if isinstance(inner, Struct) else ():
+        if (marked_key(f.doc) or f.name) == path[0]:
+            yield from columns(f.type, path[1:]) if path[1:] else [f]
+
+
+def does_what_it_says(hint: str, lines: Sequence[str], properties: dict[str, str]) -> None:
+    pasted = as_properties(tomllib.loads(hint))
+    ((key, value),) = pasted.items()
+    setting, path = key.removeprefix("driftline.").split(".", 1)
+    schema, hints = planned(lines, {**properties, **pasted})
+    assert hint not in hints
+    found = [f.type for f in columns(schema.struct, parse_path(path))]
+    if setting == "maps":
+        assert value == "off" and not any(isinstance(peel(type_)[1], Map) for type_ in found)
+    else:  # the type has a column; lists that are deeper than a hinted one may stand beside it
+        dim = peel(parse_hint(value).type)[0]
+        assert [kind(type_) for type_ in found if peel(type_)[0] <= dim] == [kind(parse_hint(value).type)]
+
+
+def kind(type_: Type) -> str:
+    """The type without what is inside its records and maps."""
+    return re.sub("(struct|map)<.*", r"\1", str(type_))
+
+
+@pytest.mark.parametrize("case", cases(keyed=False))
+def test_hints_of_all_rule_cases(case: Case) -> None:
+    properties = as_properties(case.settings)
+    lines = [line for batch in case.batches for line in batch]
+    for maps in ("auto", "hint"):
+        with_maps = {"driftline.maps": maps, **properties}
+        for hint in planned(lines, with_maps)[1]:
+            does_what_it_says(hint, lines, with_maps)
+
+
+@pytest.mark.parametrize(("maps", "count"), [("auto", 4), ("hint", 6)])
+def test_hints_at_objects(maps: str, count: int) -> None:
+    properties = {"driftline.maps": maps}
+    hints = planned(OBJECTS, properties)[1]
+    assert len(hints) == count
+    for hint in hints:
+        does_what_it_says(hint, OBJECTS, properties)
+
+
+# A file, the hint that it gets, and the types of its columns once that is pasted.
+FILES = {
+    "id;name\n1;a\n": ("detected --delimiter ';'", {"id": "long", "name": "string"}),
+    "id,name\n1,'a,b'\n2,'c'\n": ("detected --quote \"'\"", {"id": "long", "name": "string"}),
+    'id,name\n1,"say \\"a\\""\n': ("detected --escape '\\'", {"id": "long", "name": "string"}),
+    "1.5,true\n2,false\n": ("detected --header no", {"column_1": "double", "column_2": "boolean"}),
+    "id;price\n1;2,50\n": ("--decimal , would make price numeric", {"id": "long", "price": "double"}),
+    "id;price\n1;1.002,50\n2;3,5\n": ("--thousands . would make price numeric", {"id": "long", "price": "double"}),
+    "7,x\n8,x\n9,y\n": ("the header looks like data: if it is, pass --header no", {"column_1": "long", "column_2": "string"}),
+    "# about\nid,n\n1,2\n": ("begins with a comment: --comment '#' skips", {"id": "long", "n": "long"}),
+    "Report\n\nid,n\n1,2\n3,4\n": ("has fewer cells before line 3: --skip-lines 2", {"id": "long", "n": "long"}),
+    "day,n\n01.03.2026,1\n": ("hints.day = \"date('dd.MM.yyyy')\"", {"day": "date", "n": "long"}),
+    "at,n\n3/14/2026 9:30 PM,1\n": ("hints.at = \"timestamp('M/d/yyyy h:mm a')\"", {"at": "timestamp_ntz", "n": "long"}),
+    '"the day",n\n31/12/2026,1\n': ("hints.\"the day\" = \"date('dd/MM/yyyy')\"", {"the day": "date", "n": "long"}),
+}  # fmt: skip
+
+
+def pasted_from(note: str) -> dict[str, str]:
+    """The settings in a hint: a line of TOML, or flags that `driftline ingest` has."""
+    if note.startswith("hints."):
+        return as_properties(tomllib.loads(note))
+    ingest = typer.main.get_command(app).commands["ingest"]  # type: ignore[attr-defined]
+    flags = {flag for parameter in ingest.params for flag in parameter.opts}
+    said = re.findall(r"(--[a-z-]+) ('[^']*'|\"[^\"]*\"|\S+)", note)
+    assert said and {flag for flag, _ in said} <= flags
+    return as_properties({flag[2:].replace("-", "_"): shlex.split(text)[0] for flag, text in said})
+
+
+def read(file: Path, properties: dict[str, str]) -> tuple[FoundCsv, dict[str, str]]:
+    found = CsvFiles(SPARK, [str(file)], strings=False)(ExpectedField(), from_properties(properties))
+    (reader,) = found.readers
+    return found, {f.name: str(f.type) for f in reader.struct.fields if f.doc != "overflow"}
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_hints_at_csv(tmp_path: Path, text: str) -> None:
+    hint, types = FILES[text]
+    file = tmp_path / "in.csv"
+    file.write_text(text)
+    found, _ = read(file, {})
+    (note,) = [note for note in found.notes if hint in note]
+    again, pasted_types = read(file, pasted_from(note))
+    assert pasted_types == types
+    assert note not in again.notes
+    rows = [some for part in range(len(again.readers[0].sizes)) for some in again.readers[0].rows(part)]
+    assert all(not some.rejects for some in rows)
