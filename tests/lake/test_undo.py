@@ -289,6 +289,23 @@ def test_back_beyond_the_log(table: Table, lake: Lake, actions: list[str]) -> No
     assert table.history().entries[-1].by == "undo"
 
 
+def test_the_second_resolve_of_a_field(table: Table, spark: SparkSession) -> None:
+    table.ingest(spark.sql("select 'x' as id"))
+    table.resolve("id", "string")
+    before = table.state()
+    table.resolve("id", "date('dd.MM.yyyy')")
+    assert table.state().properties["driftline.hints.id"] == "date('dd.MM.yyyy')"
+    table.undo(yes=True)
+    after = table.state()
+    assert after.schema.struct == before.schema.struct
+    names = ("driftline.hints.id", "driftline.resolved.id")
+    assert (
+        [after.properties.get(name) for name in names]
+        == [before.properties[name] for name in names]
+        == ["string"] * 2
+    )
+
+
 @pytest.mark.iceberg_only("a DuckLake's log forgets nothing")
 def test_a_resolve_beyond_the_log(table: Table, lake: Lake, spark: SparkSession) -> None:
     table.ingest(spark.sql("select 'x' as id"))

@@ -85,12 +85,16 @@ def _properties(now: Definition, then: Definition) -> dict[str, str]:
     """The restored properties: the distribution belongs to the sort order, a resolved field's hint to its
     column, and the key is one of several settings; all others stay.
     """
-    gone = [key for key in now.properties if key.startswith(RESOLVED) and key not in then.properties]
-    hints = [HINTS + key.removeprefix(RESOLVED) for key in gone]
+    resolved = [
+        key
+        for key, value in now.properties.items()
+        if key.startswith(RESOLVED) and value != then.properties.get(key)
+    ]
+    of_columns = (*resolved, *(HINTS + key.removeprefix(RESOLVED) for key in resolved))
     properties = {
-        key: value for key, value in now.properties.items() if key not in (DISTRIBUTION, *gone, *hints)
+        key: value for key, value in now.properties.items() if key not in (DISTRIBUTION, *of_columns)
     }
-    properties |= {key: value for key, value in then.properties.items() if key in hints}
+    properties |= {key: value for key, value in then.properties.items() if key in of_columns}
     if now.known_by != then.known_by:
         properties = {key: value for key, value in properties.items() if key not in ROW_KEY}
         properties |= {key: value for key, value in then.properties.items() if key in ROW_KEY}
