@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import tomllib
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -56,13 +57,15 @@ _KEPT = tuple(_REASONS)[:6]
 
 
 class File(NamedTuple):
-    """A file as driftline reads it. ``texts``: the cells of each column; ``lost``: values that are not theirs."""
+    """A file as driftline reads it. ``texts``: the cells of each column; ``lost``: values that are not theirs;
+    ``hinted``: columns whose dates the report has a hint for."""
 
     names: Sequence[str]
     types: Sequence[Primitive]
     texts: Sequence[Sequence[str]]
     delimiter: str
     lost: int
+    hinted: frozenset[str]
 
 
 def read(path: Path) -> File | None:
@@ -92,7 +95,9 @@ def read(path: Path) -> File | None:
                 wrong += 1
     texts = [[row[place] for row in cells if row[place]] for place in range(len(fields))]
     delimiter = next(stretch.form.marks.delimiter for stretch in reader.stretches).decode()
-    return File([f.name for f in fields], [f.type for f in fields], texts, delimiter, wrong)
+    hints = [tomllib.loads(note)["hints"] for note in found.notes if note.startswith("hints.")]
+    hinted = frozenset(name for hint in hints for name in hint)
+    return File([f.name for f in fields], [f.type for f in fields], texts, delimiter, wrong, hinted)
 
 
 def _values(column: Any) -> list[Any]:
@@ -101,7 +106,7 @@ def _values(column: Any) -> list[Any]:
 
 def of_duckdb(path: Path, _: str) -> list[str]:
     """The types that DuckDB finds."""
-    relation = duckdb.sql("select * from read_csv($1)", params=[str(path)])
+    relation = duckdb.sql("select * from read_csv($1, hive_partitioning = false)", params=[str(path)])
     return [re.sub(r"\(.*", "", str(type_)) for type_ in relation.types]
 
 
@@ -112,14 +117,18 @@ def of_pandas(path: Path, delimiter: str) -> list[str]:
 
 def judged(file: File, others: Sequence[str]) -> Iterator[tuple[str, str]]:
     """For each column, whether its type is equal, better or worse, and the reason for a difference."""
-    for type_, texts, other in zip(file.types, file.texts, others, strict=True):
+    for name, type_, texts, other in zip(file.names, file.types, file.texts, others, strict=True):
         ours, theirs = _KINDS.get(str(type_), "text"), _KINDS.get(other, "other")
         if ours == theirs or type_ == VOID or not texts:
             yield "equal", ""
         elif theirs == "text":
             yield "better", f"{ours}: text there"
         elif type_ == STRING:
-            why = reason(texts)
+            why = (
+                "a date in another pattern, with the hint that reads it"
+                if name in file.hinted
+                else reason(texts)
+            )
             yield ("better" if why in _KEPT else "worse"), f"{theirs} there, text here: {why}"
         else:
             is_finer = (ours, theirs) in (("date", "timestamp"), ("boolean", "number"))

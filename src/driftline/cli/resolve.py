@@ -25,7 +25,10 @@ def resolve(
             autocompletion=complete.fields,
         ),
     ],
-    to: Annotated[str, typer.Option("--as", metavar="TYPE", help="The column's type, as in double.")],
+    to: Annotated[
+        str,
+        typer.Option("--as", metavar="TYPE", help="The column's type, as in double or date('dd.MM.yyyy')."),
+    ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count the values that convert; write nothing.")
     ] = False,

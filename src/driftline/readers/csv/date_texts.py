@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import product
 
 import pyarrow as pa
@@ -56,7 +57,7 @@ def _texts(rows: Rows, place: int) -> list[bytes]:
 def _patterns(texts: Sequence[bytes]) -> list[DatePattern]:
     """The first pattern of each order by which all texts are dates."""
     array = pa.array([text.decode(errors="replace") for text in texts], pa.string())
-    found = (_of_order(order, array) for order in _CANDIDATES)
+    found = (_of_order(_candidates(days), array) for days in _ORDERS)
     return [pattern for pattern in found if pattern is not None]
 
 
@@ -66,10 +67,8 @@ def _of_order(order: Sequence[DatePattern], texts: pa.Array) -> DatePattern | No
     return next((pattern for pattern in likely if not dates_of(texts, pattern).null_count), None)
 
 
-def _candidates(days: Sequence[str]) -> list[DatePattern]:
+@cache
+def _candidates(days: tuple[str, ...]) -> list[DatePattern]:
     moments = (f"{day} {clock}" for day, clock in product(days, _CLOCKS))
     dates = [DatePattern.of(day, DATE) for day in days if day not in _ISO]
     return dates + [DatePattern.of(moment, TIMESTAMP_NTZ) for moment in moments if moment not in _ISO]
-
-
-_CANDIDATES = [_candidates(days) for days in _ORDERS]
