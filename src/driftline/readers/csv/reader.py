@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
 from driftline.convert.leaf_readings import VOID
-from driftline.core.planning.contract import Contract, toml_line
+from driftline.core.planning.contract import Contract
 from driftline.core.planning.dialect import Dialect, Signs
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import (
@@ -38,8 +38,7 @@ from driftline.readers.columnar.parts import FoundReaders
 from driftline.readers.columnar.rows import Rows
 from driftline.readers.csv.cells import columns
 from driftline.readers.csv.cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
-from driftline.readers.csv.dated import Patterns, dated, patterns_of
-from driftline.readers.csv.sniff import Form
+from driftline.readers.csv.dated import Patterns, dated, hint_lines, patterns_of
 from driftline.readers.csv.stretches import (
     ANY,
     CsvColumn,
@@ -290,7 +289,11 @@ def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
     forms = {part.form: reader for reader in readers for part in reader.stretches}
     on_marks = (note for form, reader in forms.items() for note in form.notes(dialect, reader.label))
     escaped = () if dialect.escape else map(_escaped, readers)
-    dates = (note for form, reader in forms.items() for note in _dates(form, reader, settings.contract))
+    dates = (
+        note
+        for form, reader in forms.items()
+        for note in hint_lines(form.dates, reader.struct, settings.contract)
+    )
     others = chain.from_iterable((*map(_made_names, readers), *escaped))
     return list(dict.fromkeys([*on_marks, *others, *dates]))
 
@@ -301,15 +304,6 @@ def _made_names(reader: CsvReader) -> Iterator[str]:
     and_others = f"; and {len(made_names) - _MADE} more" if len(made_names) > _MADE else ""
     if made_names:
         yield f"{reader.label}: {'; '.join(made_names[:_MADE])}{and_others}"
-
-
-def _dates(form: Form, reader: CsvReader, contract: Contract) -> Iterator[str]:
-    """The hints that read texts as dates, of fields that have none."""
-    for place, hint in form.dates:
-        f = reader.struct.fields[place]
-        if f.type == STRING and contract.of(f.name).hint is None:
-            why = "its texts are dates; for a column that is there: resolve --as"
-            yield toml_line("hints", (f.name,), hint, why)
 
 
 def _escaped(reader: CsvReader) -> Iterator[str]:

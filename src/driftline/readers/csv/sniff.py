@@ -13,7 +13,7 @@ import msgspec
 
 from driftline.core.planning.dialect import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs
 from driftline.readers.csv.cut import BACKSLASH, COMMA, CsvRecord, Marks, is_escaped, records
-from driftline.readers.csv.date_texts import date_hints
+from driftline.readers.csv.dated import date_hints
 from driftline.readers.csv.header import is_like_data, is_row, titles
 
 _CSV_MARKS = b',;\t|"\r\n'
