@@ -29,7 +29,7 @@ quick: lint ## style, types, the core and the conversion: under a minute
 # Processes with a Spark session each, one more than cores, as tests wait for others. Those of one file stay together, as
 # they share what they set up.
 test: $(INSTALLED) ready ## the tests, on this machine's own Spark (ARGS="-n 0 tests/lake/test_csv.py" for some, in one process)
-	@$(PY) -m pytest --ignore=tests/cluster -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PY) -m pytest --ignore=tests/cluster --ignore=tests/databases -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # A failure is told by the tests that need what is missing.
 ready: $(INSTALLED)
@@ -41,6 +41,9 @@ test-all: test ## these, and those on a real cluster, in a process of their own
 # An environment with that Spark alone, in front of the libraries of .venv.
 SPARK ?= 3.5.8
 OTHER := .venv/spark-$(SPARK)
+postgres-cdc: $(INSTALLED) ## changes of a PostgreSQL by Debezium's engine: needs PostgreSQL and a JDK
+	@$(PY) -m pytest tests/databases -n 0 $(ARGS)
+
 test-spark: $(OTHER)/installed ## tests of lakes on another Spark (SPARK=4.0.1; ARGS="tests/lake/test_csv.py" for some)
 	@$(OTHER)/bin/python -m pytest -W "ignore:distutils Version classes:DeprecationWarning" $(or $(ARGS),tests/lake)
 

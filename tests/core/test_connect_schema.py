@@ -48,6 +48,9 @@ VALUES = [
     (f"{DEBEZIUM}time.NanoTimestamp", "int64", None, 1772366400123456789, '"2026-03-01T12:00:00.123456789"'),
     (f"{DEBEZIUM}data.Bits", "bytes", {"length": "3"}, "BQ==", '"101"'),
     (f"{DEBEZIUM}data.Bits", "bytes", {"length": "12"}, "AQA=", '"000000000001"'),
+    (f"{DEBEZIUM}data.Bits", "bytes", {"length": "12"}, "AQ==", '"000000000001"'),
+    (f"{DEBEZIUM}data.Bits", "bytes", {"length": "5"}, "", '"00000"'),
+    (f"{DEBEZIUM}data.Bits", "bytes", {"length": "2147483647"}, "", '""'),
     (f"{DEBEZIUM}data.Bits", "bytes", {"length": "2147483647"}, "gQE=", '"0000000110000001"'),
     # What stands for itself.
     (f"{DEBEZIUM}time.ZonedTimestamp", "string", None, "2026-03-01T12:00:00.5Z", '"2026-03-01T12:00:00.5Z"'),

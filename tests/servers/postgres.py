@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import subprocess
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,14 @@ PROGRAMS = ("initdb", "postgres", "createdb")
 
 
 class Postgres(Server):
-    """A server on 127.0.0.1. ``conninfo`` is what libpq takes, for a new database at each call of `database`."""
+    """A server on 127.0.0.1. ``conninfo`` is what libpq takes, for a new database at each call of `database`.
 
-    def __init__(self, folder: Path) -> None:
+    ``options``: settings of its own, `wal_level=logical`.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
+        self.options = options
         self.port = free_port()
         self._process: Process | None = None
         self._count = 0
@@ -54,7 +59,8 @@ class Postgres(Server):
         )
         self._process = Process(
             [str(programs / "postgres"), "-D", str(data), "-p", str(self.port),
-             "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"],
+             "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off",
+             *chain.from_iterable(("-c", option) for option in self.options)],
             self.folder / "postgres.log",
             "ready to accept connections",
             **user,
@@ -71,6 +77,25 @@ class Postgres(Server):
             capture_output=True,
         )
         return f"postgres:dbname={name} host=127.0.0.1 port={self.port} user={USER}"
+
+    def run(self, sql: str, database: str = USER) -> list[str]:
+        """Runs statements, each a transaction, and returns the lines that they print."""
+        command = [
+            str(self._bin / "psql"),
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            USER,
+            "-d",
+            database,
+        ]
+        flags = ["-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+        done = subprocess.run([*command, *flags], input=sql, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        return done.stdout.splitlines()
 
     def stop(self) -> None:
         if self._process is not None:

@@ -313,8 +313,7 @@ def _moment(units: int, digits: int) -> str:
 
 def _bits(raw: bytes, length: int) -> str:
     text = "".join(f"{byte:08b}" for byte in reversed(raw))
-    surplus = len(text) - length
-    return text if length < 1 or surplus < 0 else text[: max(0, surplus)].lstrip("0") + text[surplus:]
+    return text.lstrip("0").zfill(length) if 0 < length <= 100_000 else text
 
 
 # Positions ----------------------------------------------------------------------------------------------

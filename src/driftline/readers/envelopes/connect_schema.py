@@ -120,14 +120,17 @@ def _moment(digits: int) -> Callable[[Parameters], Decode]:
     return lambda _: lambda value: Raw(b'"%b"' % moment_text(_whole(value), digits).encode())
 
 
+_LONGEST = 100_000  # bits of a column; one without a limit has the largest number there is as its length
+
+
 def _bits(parameters: Parameters) -> Decode:
-    """Bits as digits, the lowest last. A length beyond the bytes is the column's, not the value's."""
+    """Bits as digits, the lowest last. Zeros before the first one are not sent."""
     length = int(parameters.get("length") or 0)
 
     def decode(value: Raw) -> Raw:
         raw = b64decode(_text(value), validate=True)
-        width = length if 0 < length <= 8 * len(raw) else 8 * len(raw)
-        digits = f"{int.from_bytes(raw, 'little'):0{width}b}" if raw else ""
+        width = length if 0 < length <= _LONGEST else 8 * len(raw)
+        digits = f"{int.from_bytes(raw, 'little'):0{width}b}" if width else ""
         return Raw(b'"%b"' % digits.encode())
 
     return decode
