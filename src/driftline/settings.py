@@ -89,7 +89,9 @@ SETTINGS: Mapping[str, Setting] = {
     "skip_lines": Setting("The number of lines to skip at the start of CSV.", int, "0"),
     "comment": Setting("Lines of CSV that begin with this character are skipped."),
     "records": Setting("In JSON files: the path of the list that has the records, such as `items` or `data.rows`."),
-    "metadata": Setting("What the column `_source` has of each row: `batch`, `time`, or both: `batch,time`. Off if not set."),
+    "metadata": Setting(
+        "Where each row came from, as column `_source`: some of `file`, `line`, `topic`, `partition`, `offset`, `batch`, `time`. Off if not set."
+    ),
     "hive": Setting("Whether parts of paths such as `day=2026-01-01/` become columns.", ("auto", "off"), "auto"),
     "key": Setting("The fields by which rows are known: `id`, `region, id`, or `_key` in a topic. A record then writes, or replaces, its row."),
     "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),

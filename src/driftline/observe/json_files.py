@@ -135,6 +135,12 @@ def _blocks(split: Split, longest: int, listed: ListedRecords | None) -> Iterato
             first = False
 
 
+def line_feeds(split: Split) -> int:
+    """Count the lines of a split that another one follows in its file."""
+    with opened(split.path) as (file, _):
+        return sum(text.count(b"\n") for text in lines_between(file, split.start, split.start + split.length))
+
+
 def with_members(line: bytes, split: Split) -> bytes:
     """Add the split's members to a record; a line that is no record stays as it is.
 

@@ -23,6 +23,7 @@ from driftline.observe.json_files import (
     Share,
     Split,
     blocks,
+    line_feeds,
     splits_of,
 )
 from driftline.observe.json_lines import JsonObserver, Why
@@ -37,6 +38,7 @@ from driftline.sources.base import Source
 from driftline.sources.hive import PathTexts, json_members
 from driftline.sources.scan import BatchScan, Observed, ScanRequest
 from driftline.write import PartTasks, is_small
+from driftline.write.run import each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,10 +126,24 @@ class JsonScan(BatchScan):
         Returns None for small files, and for documents: such files are observed first.
         """
         if last is not None and self._size:
-            return Observed(self, last)
+            return Observed(self._numbered(), last)
         if is_small(self.spark.sparkContext, self._size) or any(split.document for split in self.splits):
             return None
-        return self._first_lines()
+        return self._numbered()._first_lines()
+
+    def _numbered(self) -> JsonScan:
+        """The scan with the numbers of the splits' first lines, if rows tell their lines.
+
+        Observing numbers them too, but a speculated plan makes the rows in the same pass.
+        """
+        cut = [number for number, split in enumerate(self.splits) if split.start]
+        if not cut or "line" not in self.settings.metadata:
+            return self
+        counts = each(self.spark.sparkContext, line_feeds, [self.splits[number - 1] for number in cut])
+        splits = list(self.splits)
+        for number, before in zip(cut, counts, strict=True):
+            splits[number] = splits[number].at_line(splits[number - 1].line + before)
+        return replace(self, splits=splits)
 
     def _merged(self, parts: Sequence[Sequence[ObservedSplits]], *, converted: bool) -> Observed:
         """One observation of all parts, in each of which lines count from 1."""

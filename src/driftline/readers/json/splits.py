@@ -16,6 +16,7 @@ from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.listed import ListedRecords
 from driftline.observe.observation import Observation
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
+from driftline.readers.origins import Origins
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.set_aside import PART
 from driftline.readers.shares import gathered
@@ -98,7 +99,10 @@ class OpenSplits:
         for number, split in splits:
             first = line = split.line if self._reader.numbered else 1
             for lines in blocks(split, self._reader.terms.settings.max_record_bytes, self._listed):
-                yield Run(lines, split.path, line, partial(_reject, split.path, line, lines))
+                reject = partial(_reject, split.path, line, lines)
+                # The lines before the split are known where rows tell them.
+                in_file = line if self._reader.numbered else line + split.line - 1
+                yield Run(lines, split.path, line, reject, None, Origins(Origin(split.path), in_file))
                 line += len(lines)
             counts[number] = line - first
 
