@@ -32,6 +32,7 @@ class Format(StrEnum):
     parquet = "parquet"
     avro = "avro"
     orc = "orc"
+    excel = "excel"
 
 
 class LogFormat(StrEnum):
@@ -349,6 +350,14 @@ Records = Annotated[
         show_default=False,
     ),
 ]
+Sheet = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The sheet of Excel workbooks; needed where there are several.",
+        show_default=False,
+    ),
+]
 MetadataOption = Annotated[
     str | None,
     typer.Option(
@@ -386,6 +395,7 @@ class TableOptions:
     set_: Sets = None
     metadata: MetadataOption = None
     records: Records = None
+    sheet: Sheet = None
     delimiter: Delimiter = None
     quote: Quote = None
     encoding: Encoding = None

@@ -83,7 +83,7 @@ class Table(Shown):
 
         Args:
             data: The records.
-            format: json, csv, parquet, avro or orc; by default from the files' endings.
+            format: json, csv, parquet, avro, orc or excel; by default from the files' endings.
             json_column: The DataFrame's column of JSON text, whose records are the rows.
             strings: Keep CSV cells as text.
             settings: Settings of the table, kept with it.
@@ -374,8 +374,8 @@ class Table(Shown):
         """Check independently, value by value, that every record is in the table or its quarantine.
 
         ``data``: as `ingest` takes them, except Spark DataFrames. ``exactly``: also check that nothing else
-        is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default from
-        the files' endings. Raises UsageError if there is neither such a table nor its quarantine.
+        is there, so that no record was doubled. ``format``: as for `ingest`.
+        Raises UsageError if there is neither such a table nor its quarantine.
         """
         return checked(self.format, self.lake.warehouse, data, format, exactly=exactly)
 

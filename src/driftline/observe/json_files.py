@@ -27,7 +27,7 @@ class Split:
 
     A ``document`` and a ``packed`` file are one split; the records of a document count as its lines.
     ``text_length``: of a packed file's text, the bytes in which the lines start; None for all of it.
-    ``beside``: members added to each record, by key, as JSON.
+    ``beside``: members added to each record, by key, as JSON. ``sheet``: of a workbook, which is one split.
     """
 
     path: str
@@ -38,6 +38,7 @@ class Split:
     packed: bool = False
     text_length: int | None = None
     beside: tuple[tuple[str, bytes], ...] = ()
+    sheet: str = ""
 
     def cut(self, size: int) -> list[Split]:
         """Cut the split into parts of about this many bytes, if it can be cut."""
