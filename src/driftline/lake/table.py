@@ -180,7 +180,7 @@ class Table(Shown):
             value_format: ``json``, ``avro``, ``protobuf`` or ``json-schema``; the latter three with ids of
                 schemas in a ``registry``.
             registry: Its URL, or settings as confluent-kafka's client takes them.
-            metadata: The setting of that name: ``file,line,batch``. True, as in earlier versions, is ``kafka_metadata``.
+            metadata: The setting: ``file,line,batch``. True, as earlier, is ``kafka_metadata``.
             kafka_metadata: Add key, topic, partition, offset, timestamp and headers of each Kafka record as
                 column ``_kafka``.
             max_records: The number of records in one micro-batch.
