@@ -62,6 +62,8 @@ LATE = frozenset(
             "pandas",
             "polars",
             "fastavro",
+            "openpyxl",
+            "python_calamine",
             "rich",
             "jinja2",
             "importlib.metadata",

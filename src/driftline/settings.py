@@ -89,7 +89,10 @@ SETTINGS: Mapping[str, Setting] = {
     "skip_lines": Setting("The number of lines to skip at the start of CSV.", int, "0"),
     "comment": Setting("Lines of CSV that begin with this character are skipped."),
     "records": Setting("In JSON files: the path of the list that has the records, such as `items` or `data.rows`."),
-    "metadata": Setting("What the column `_source` has of each row: `batch`, `time`, or both: `batch,time`. Off if not set."),
+    "sheet": Setting("In Excel workbooks: the name of the sheet to read; needed where there are several."),
+    "metadata": Setting(
+        "Where each row came from, as column `_source`: some of `file`, `line`, `topic`, `partition`, `offset`, `batch`, `time`. Off if not set."
+    ),
     "hive": Setting("Whether parts of paths such as `day=2026-01-01/` become columns.", ("auto", "off"), "auto"),
     "key": Setting("The fields by which rows are known: `id`, `region, id`, or `_key` in a topic. A record then writes, or replaces, its row."),
     "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
@@ -144,6 +147,7 @@ class SettingArguments(TypedDict, total=False):
     skip_lines: int
     comment: str
     records: str
+    sheet: str
     metadata: str
     hive: str
     key: str
@@ -315,6 +319,7 @@ def from_properties(properties: Mapping[str, str]) -> Settings:
         contract=_contract(value, paths, row_key),
         hive=value("hive") == "auto" and not value("envelope"),
         records=parse_path(value("records")) if value("records") else (),
+        sheet=value("sheet"),
         csv=_dialect(properties),
         row_key=row_key,
         metadata=parse_metadata(value("metadata")) if value("metadata") else (),

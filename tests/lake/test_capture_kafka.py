@@ -87,10 +87,10 @@ def test_tombstones_and_values_that_are_no_records(table: Table, kafka: Kafka, t
 def test_where_each_record_came_from(table: Table, kafka: Kafka, topic: str, more: bytes) -> None:  # noqa: F811
     """The metadata stand in a column that no key of the data gets into."""
     kafka.send(topic, [(b"k1", b'{"id": 1, "a": "x"}'), (b"\xff", b'{"id": 2}'), (None, None)], partition=0)
-    (first,) = captured(table, url(kafka, topic), metadata=True)
+    (first,) = captured(table, url(kafka, topic), kafka_metadata=True)
     assert [c.path for c in first.result.changes if c.path[0] == "_kafka"] == [("_kafka",)]
     kafka.send(topic, [(b"k3", b'{"id": 3, "_kafka": {"key": 5}}'), (b"k4", more)], partition=1)
-    captured(table, url(kafka, topic), metadata=True)
+    captured(table, url(kafka, topic), kafka_metadata=True)
     rows = {r.id: r._kafka for r in table.read().where("_kafka.key != 'k4' or _kafka.key is null").collect()}
     assert {i: (k.key, k.key_bytes, k.topic, k.partition, k.offset) for i, k in rows.items()} == {
         1: ("k1", None, topic, 0, 0),
@@ -102,11 +102,23 @@ def test_where_each_record_came_from(table: Table, kafka: Kafka, topic: str, mor
     assert "_kafka_record" in names or any(n.startswith("_kafka_") for n in names)
 
 
+def test_a_row_tells_its_offset_and_so_does_a_replayed_one(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+    """The place that the quarantine keeps; in the quarantine's own order, too."""
+    settings = {"policy": "strict", "hints": {"id": "long"}}
+    kafka.send(topic, [b'{"id": 0}', b'{"id": 1, "n": 1}', None, b'{"id": 3}'], partition=1)
+    captured(table, url(kafka, topic), settings=settings, metadata="topic,partition,offset,file")
+
+    table.replay(settings={"policy": "preserve"})
+
+    rows = {r.id: tuple(r._source) for r in table.read().collect()}
+    assert rows == {n: (None, topic, 1, n) for n in (0, 1, 3)}
+
+
 @pytest.mark.iceberg_only("of the source alone")
 def test_metadata_of_batches_with_nothing_new(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
     for i in range(2):
         kafka.send(topic, [json.dumps({"id": i}).encode()])
-        captured(table, url(kafka, topic), metadata=True)
+        captured(table, url(kafka, topic), kafka_metadata=True)
     assert table.lake.sql(f"select * from {table.format.full_name}.metadata_log_entries").count() == 2
     assert table.read().where("_kafka.offset >= 0").count() == 2
 

@@ -165,7 +165,7 @@ def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka:
     table, topic = lake.table(table_name), f"topic-{table_name}"
     url, settings = f"kafka://{kafka.address}/{topic}", {"key": "_key", "delete_when": "value is null"}
     kafka.send(topic, [(b"1", b'{"n": 1}'), (b"a", b'{"n": 2}'), (b"2", b'{"n": 3}')])
-    run(table, url, settings=settings, metadata=True)
+    run(table, url, settings=settings, kafka_metadata=True)
     strict = {"policy": "strict", **{f"policies.{name}": "preserve" for name in ("_key", "n")}}
     kafka.send(topic, [(b"a", b'{"n": 4, "more": 1}'), (b"2", None)])
     run(table, url, settings=strict)

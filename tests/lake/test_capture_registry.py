@@ -81,10 +81,11 @@ def test_avro_in_a_version_that_breaks_with_the_one_before(
     values = [first({"id": i, "price": Decimal("1.50")}, at(topic)) for i in range(3)]
     wrong = [b'{"id": 7}', b"\0\0\0\x03\xe7x"]
     kafka.send(topic, [(b"k", value) for value in values], partition=0)
-    (batch,) = captured(table, kafka, registry, topic, value_format="avro", metadata=True)
+    first_run = {"value_format": "avro", "metadata": "partition,offset", "kafka_metadata": True}
+    (batch,) = captured(table, kafka, registry, topic, **first_run)
     assert (batch.result.rows_written, batch.result.rows_quarantined) == (3, 0)
     kafka.send(topic, [(b"k", second({"id": "a", "tags": ["x"]}, at(topic))), None, *wrong], partition=0)
-    (batch,) = captured(table, kafka, registry, topic, value_format="avro", metadata=True)
+    (batch,) = captured(table, kafka, registry, topic, value_format="avro", kafka_metadata=True)
     assert (batch.result.rows_written, batch.result.rows_quarantined, batch.tombstones) == (1, 2, 1)
     columns = "id", "id_string", "price", "tags", "_kafka.key", "_kafka.offset"
     rows = [tuple(row) for row in table.read().select(*columns).orderBy("_kafka.offset").collect()]
@@ -92,6 +93,7 @@ def test_avro_in_a_version_that_breaks_with_the_one_before(
         *((i, None, Decimal("1.50"), None, "k", i) for i in range(3)),
         (None, "a", None, ["x"], "k", 3),
     ]
+    assert table.read().where("_source.offset = _kafka.offset and _source.partition = 0").count() == 4
     kept = quarantine.of(table.format).read().orderBy("offset").collect()
     assert [(row.topic, row.offset) for row in kept] == [(topic, 5), (topic, 6)]
     assert [row.raw_bytes or row.raw.encode() for row in kept] == wrong

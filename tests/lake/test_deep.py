@@ -54,7 +54,7 @@ def test_a_replay(table: Table, tmp_path: Path) -> None:
 def test_a_topic(table: Table, kafka: Kafka, table_name: str) -> None:
     topic = f"deep-{table_name}-{type(table.lake.format).__name__}"
     kafka.send(topic, [deep(number).encode() for number in range(3)])
-    query = table.capture(f"kafka://{kafka.address}/{topic}", name="deep", metadata=True)
+    query = table.capture(f"kafka://{kafka.address}/{topic}", name="deep", kafka_metadata=True)
     assert query.awaitTermination(120)
     assert leaf(table) == [0, 1, 2]
     assert table.read().where("_kafka.offset >= 0").count() == 3

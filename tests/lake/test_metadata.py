@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fastavro import parse_schema, writer
 
 from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
@@ -97,7 +100,9 @@ def test_undo_takes_the_column_back_where_one_says_so(table: Table, tmp_path: Pa
 
 
 def test_an_unknown_name_is_refused(table: Table) -> None:
-    with pytest.raises(UsageError, match="metadata: there is no metadata 'bacth': name some of batch, time"):
+    with pytest.raises(
+        UsageError, match="metadata: there is no metadata 'bacth': name some of file, line, topic"
+    ):
         table.ingest([{"id": 1}], settings={"metadata": "bacth"})
 
 
@@ -123,3 +128,94 @@ def test_rows_of_a_rewrite_keep_theirs_and_partitions_have_theirs(table: Table, 
 
     assert batches(table) == {1: ids[0], 2: ids[1]}
     assert table.verify(files, exactly=True).ok
+
+
+PLACE = {"metadata": "file,line"}
+
+
+def places(table: Table, key: str = "id") -> dict[Any, tuple[str | None, int | None]]:
+    """The name of the file, and the line, of each row."""
+    rows = table.read().collect()
+    return {row[key]: (named(row["_source"]["file"]), row["_source"]["line"]) for row in rows}
+
+
+def named(file: str | None) -> str | None:
+    return file and Path(file).name
+
+
+def test_every_kind_of_file_names_file_and_line(table: Table, tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", '{"id": 1}\n\n{"id": 2}\nno json\n{"id": 3}\n')
+    write(tmp_path / "b.json", '[{"id": 4},\n {"id": 5}]')
+    write(tmp_path / "c.csv", 'id,t\n6,"a\nb"\n\n7,x,y\n8,x\n')
+    write(tmp_path / "d.csv", 'id,t\n9,say "a"\n10,b\n')
+    (tmp_path / "e.jsonl.gz").write_bytes(gzip.compress(b'{"id": 11}\n{"id": 12}\n'))
+    pq.write_table(pa.table({"id": [13, 14, 15]}), tmp_path / "f.parquet", row_group_size=2)
+    schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
+    with (tmp_path / "g.avro").open("wb") as file:
+        writer(file, parse_schema(schema), [{"id": 16}, {"id": 17}], sync_interval=1)
+    with zipfile.ZipFile(tmp_path / "h.zip", "w") as archive:
+        archive.writestr("in.jsonl", '{"id": 18}\n')
+
+    for path in sorted(tmp_path.iterdir()):
+        table.ingest(path, metadata="file,line")
+        assert table.verify(path).ok
+    table.ingest([{"id": 19}])
+
+    assert places(table) == {
+        1: ("a.jsonl", 1), 2: ("a.jsonl", 3), 3: ("a.jsonl", 5), 4: ("b.json", 1), 5: ("b.json", 2),
+        6: ("c.csv", 2), 8: ("c.csv", 6), 9: ("d.csv", 2), 10: ("d.csv", 3),
+        11: ("e.jsonl.gz", 1), 12: ("e.jsonl.gz", 2),
+        13: ("f.parquet", 1), 14: ("f.parquet", 2), 15: ("f.parquet", 3), 16: ("g.avro", 1), 17: ("g.avro", 2),
+        18: ("in.jsonl", 1), 19: (None, None),
+    }  # fmt: skip
+
+
+def test_lines_count_through_the_splits_of_a_file(table: Table, tmp_path: Path) -> None:
+    count = 120_000
+    lines = (f'{{"id": {n}, "text": "{"x" * 100}"}}' for n in range(1, count + 1))
+    file = write(tmp_path / "a.jsonl", "\n".join(lines))  # of 14 MB: three splits or more
+
+    first = table.ingest(file, metadata="line")
+    second = table.ingest(file, again=True)
+
+    assert (first.rows_written, second.rows_written) == (count, count)
+    assert table.read().where("_source.line != id or _source.line is null").count() == 0
+
+
+def test_a_refused_record_has_its_line_after_its_replay(table: Table, tmp_path: Path) -> None:
+    settings = {"policy": "strict", "hints": {"id": "long"}, **PLACE}
+    files = [
+        write(tmp_path / "a.jsonl", '{"id": 1}\n{"id": 2, "n": 1}\n'),
+        write(tmp_path / "b.csv", "id\n3\n4.5\n"),
+    ]
+    for file in files:
+        assert table.ingest(file, settings=settings).rows_quarantined >= 1
+
+    table.replay(settings={"policy": "preserve"})
+
+    by_line = sorted(
+        (named(row["_source"]["file"]), row["_source"]["line"]) for row in table.read().collect()
+    )
+    assert by_line == [("a.jsonl", 1), ("a.jsonl", 2), ("b.csv", 2), ("b.csv", 3)]
+
+
+@pytest.mark.parametrize("merge", ["replace", "patch"])
+def test_a_row_by_key_names_the_line_of_its_latest_change(table: Table, tmp_path: Path, merge: str) -> None:
+    settings = {"key": "id", "merge": merge, **PLACE}
+    first = write(tmp_path / "a.jsonl", '{"id": 1, "v": 1}\n{"id": 2, "v": 1}\n{"id": 1, "v": 2}\n')
+    second = write(tmp_path / "b.jsonl", '\n{"id": 2, "v": 5}\n')
+
+    for file in (first, second):
+        table.ingest(file, settings=settings)
+
+    assert places(table) == {1: ("a.jsonl", 3), 2: ("b.jsonl", 2)}
+    assert table.verify([first, second]).ok
+
+
+def test_a_capture_of_files_names_them(table: Table, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder / "a.jsonl", '{"id": 1}\n{"id": 2}\n')
+    table.capture(folder, name="c", metadata="file,line,batch").awaitTermination()
+
+    assert places(table) == {1: ("a.jsonl", 1), 2: ("a.jsonl", 2)}

@@ -61,6 +61,8 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
     ['--lake', 'x', 'schema', 'a.b']
     >>> _globals_first(["help", "schema"])
     ['schema', '--help']
+    >>> _globals_first(["capture", "kafka://h/t", "--metadata", "--into", "a.b"])
+    ['capture', 'kafka://h/t', '--kafka-metadata', '--into', 'a.b']
     """
     front: list[str] = []
     remaining = list(argv)
@@ -73,6 +75,14 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
             del remaining[i : i + count]
         else:
             i += 1
+    if remaining[:1] == ["capture"]:  # whose --metadata had no value before
+        behind = [*remaining[1:], "--"]
+        remaining = [
+            "--kafka-metadata"
+            if argument == "--metadata" and (following.startswith("--") or "://" in following)
+            else argument
+            for argument, following in zip(remaining, behind, strict=True)
+        ]
     if remaining[:1] == ["help"]:
         remaining = [*remaining[1:], "--help"]
     return front + remaining

@@ -118,10 +118,10 @@ def capture(
         int | None,
         typer.Option(min=1, help="Maximum number of Kafka records per batch.", show_default=False),
     ] = None,
-    metadata: Annotated[
+    kafka_metadata: Annotated[
         bool,
         typer.Option(
-            "--metadata",
+            "--kafka-metadata",
             help="Add the key, partition, offset, timestamp and headers of each Kafka record as column _kafka.",
         ),
     ] = False,
@@ -183,7 +183,7 @@ def capture(
         start=from_,
         value_format=str(value_format),
         registry=clients.registry,
-        metadata=metadata,
+        kafka_metadata=kafka_metadata,
         max_records=max_records,
         skip_lost=skip_lost,
         settings=settings,

@@ -14,7 +14,6 @@ from driftline.cli.options import (
     FormatOption,
     Into,
     Json,
-    MetadataOption,
     MetricsFile,
     OnChange,
     Output,
@@ -54,7 +53,6 @@ def ingest(
     format: FormatOption = None,  # noqa: A002
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only; write nothing.")] = False,
     options: TableOptions,
-    metadata: MetadataOption = None,
     strings: Strings = False,
     again: Annotated[
         bool, typer.Option("--again", help="Ingest files again that the table already has.")
@@ -65,7 +63,7 @@ def ingest(
     metrics_file: MetricsFile = None,
 ) -> None:
     """Ingest files into a table as one batch."""
-    settings = options.settings(context.obj, into, metadata)
+    settings = options.settings(context.obj, into)
     counted = None if dry_run else metrics(into, file=metrics_file)
     results = _results(
         context.obj, sources, into, format, settings,
@@ -83,7 +81,6 @@ def plan(
     batch_per_file: PerFile = False,
     format: FormatOption = None,  # noqa: A002
     options: TableOptions,
-    metadata: MetadataOption = None,
     strings: Strings = False,
     fail_on: Annotated[
         list[ChangeKind] | None,
@@ -106,7 +103,7 @@ def plan(
     """
     from driftline.report.findings import findings
 
-    settings = options.settings(context.obj, into, metadata)
+    settings = options.settings(context.obj, into)
     results = list(
         _results(
             context.obj, sources, into, format, settings,

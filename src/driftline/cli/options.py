@@ -32,6 +32,7 @@ class Format(StrEnum):
     parquet = "parquet"
     avro = "avro"
     orc = "orc"
+    excel = "excel"
 
 
 class LogFormat(StrEnum):
@@ -355,12 +356,20 @@ Records = Annotated[
         show_default=False,
     ),
 ]
+Sheet = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The sheet of Excel workbooks; needed where there are several.",
+        show_default=False,
+    ),
+]
 MetadataOption = Annotated[
     str | None,
     typer.Option(
         "--metadata",
         metavar="NAMES",
-        help="Add where each row came from as column _source: batch, time, or both: batch,time.",
+        help="Add where each row came from as column _source: some of file, line, topic, partition, offset, batch, time.",
         show_default=False,
     ),
 ]
@@ -390,7 +399,9 @@ class TableOptions:
     sort_by: SortBy = None
     format_version: FormatVersion = None
     set_: Sets = None
+    metadata: MetadataOption = None
     records: Records = None
+    sheet: Sheet = None
     delimiter: Delimiter = None
     quote: Quote = None
     encoding: Encoding = None
@@ -401,11 +412,8 @@ class TableOptions:
     skip_lines: SkipLines = None
     comment: Comment = None
 
-    def settings(self, scope: Invocation, table: str, metadata: str | None = None) -> dict[str, str]:
-        """The table's settings: flags take precedence over the file. Raises UsageError for an invalid one.
-
-        ``metadata``: the flag of that name, which means another thing to a capture.
-        """
+    def settings(self, scope: Invocation, table: str) -> dict[str, str]:
+        """The table's settings: flags take precedence over the file. Raises UsageError for an invalid one."""
         flags = pairs(self.set_, "--set", "key=value")
         flags |= {f"hints.{path}": type_ for path, type_ in pairs(self.hint, "--hint", "path=type").items()}
         flags |= {f"exclude.{path}": "true" for path in self.exclude or ()}
@@ -413,7 +421,6 @@ class TableOptions:
             f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("set_", "hint", "exclude")
         }
         flags |= {name: str(value) for name, value in by_name.items() if value is not None}
-        flags |= {} if metadata is None else {"metadata": metadata}
         as_properties(flags)  # report what is wrong with them before Spark starts
         return {**scope.config.tables.get(table, {}), **flags}
 

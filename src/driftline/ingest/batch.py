@@ -150,8 +150,10 @@ class Planned:
     def tasks(self, struct: Struct) -> RowTasks:
         """Tasks that make the batch's rows of ``struct``."""
         tasks, batch = self.observed.tasks(self.plan, struct), self.batch
-        origin = OriginOfRows.of(struct, self.settings.metadata, batch.id, batch.time)
-        return tasks if origin is None else tasks.mapped(origin)
+        if not (names := self.settings.metadata):
+            return tasks
+        files = self.observed.scan.request.names
+        return tasks.mapped(replace(OriginOfRows.of(struct, names, batch.id, batch.time), files=files))
 
     @property
     def is_empty(self) -> bool:

@@ -15,6 +15,7 @@ from driftline.core.planning.contract import epoch_units
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.rest import rest_column
+from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import DELETED_KIND
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
@@ -29,6 +30,7 @@ from driftline.sources.pipes import spooled
 from driftline.sources.spool import folder_in, place_of, told_where
 from driftline.sql.quoting import name
 from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
+from driftline.verify.workbooks import as_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,7 +57,7 @@ def checked(
     room = place_of(table.spark, warehouse)
     with (
         told_where(table.spark, room),
-        _files(data, fmt, room, warehouse) as (sources, kind, names),
+        _files(data, fmt, room, warehouse, settings) as (sources, kind, names),
     ):
         # Where all records wait, there is a quarantine, and no table yet.
         stored = Stored(
@@ -85,7 +87,7 @@ def _rows(table: CatalogTable, struct: Struct) -> DataFrame:
 
 @contextmanager
 def _files(
-    data: Data, fmt: str | None, room: Path | None, lake: str | None
+    data: Data, fmt: str | None, room: Path | None, lake: str | None, settings: Settings
 ) -> Iterator[tuple[list[str], str, dict[str, str]]]:
     """The files to check, outside the ``lake``, with their format, and names for files that were copied.
 
@@ -99,7 +101,16 @@ def _files(
         return
     kind, files = expand(paths, fmt, lake)
     with spooled(files, kind, room) as (sources, names):
-        yield sources, kind, names
+        if kind != "excel":
+            yield sources, kind, names
+            return
+        with folder_in(room) as folder:
+            lines = {str(folder / f"{number}.jsonl"): file for number, file in enumerate(sources)}
+            for target, file in lines.items():
+                as_lines(
+                    file, Path(target), settings.sheet, settings.csv.header, int(settings.csv.skip_lines or 0)
+                )
+            yield list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}
 
 
 def _keys(path: tuple[str, ...]) -> str:

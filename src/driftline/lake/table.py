@@ -83,7 +83,7 @@ class Table(Shown):
 
         Args:
             data: The records.
-            format: json, csv, parquet, avro or orc; by default from the files' endings.
+            format: json, csv, parquet, avro, orc or excel; by default from the files' endings.
             json_column: The DataFrame's column of JSON text, whose records are the rows.
             strings: Keep CSV cells as text.
             settings: Settings of the table, kept with it.
@@ -150,7 +150,8 @@ class Table(Shown):
         start: str | datetime = "earliest",
         value_format: str = "json",
         registry: str | Mapping[str, str] | None = None,
-        metadata: bool = False,
+        metadata: str | bool | None = None,
+        kafka_metadata: bool = False,
         max_records: int | None = None,
         skip_lost: bool = False,
         settings: Mapping[str, str] | None = None,
@@ -179,7 +180,9 @@ class Table(Shown):
             value_format: ``json``, ``avro``, ``protobuf`` or ``json-schema``; the latter three with ids of
                 schemas in a ``registry``.
             registry: Its URL, or settings as confluent-kafka's client takes them.
-            metadata: Add key, topic, partition, offset, timestamp and headers in a column of their own.
+            metadata: The setting: ``file,line,batch``. True, as earlier, is ``kafka_metadata``.
+            kafka_metadata: Add key, topic, partition, offset, timestamp and headers of each Kafka record as
+                column ``_kafka``.
             max_records: The number of records in one micro-batch.
             skip_lost: Go on without records that Kafka deleted before they were ingested, and with all of a
                 recreated topic.
@@ -192,15 +195,15 @@ class Table(Shown):
             UsageError, DataError, SetupError: Also raised by the query's `awaitTermination`.
         """
         must_take_records(self.name)
-        settings_of = {"url": registry} if isinstance(registry, str) else registry or {}
-        topics = TopicReading(kafka or {}, start, metadata, max_records, skip_lost, value_format, settings_of)
+        own, registry = kafka_metadata or metadata is True, _with_url(registry)
+        topics = TopicReading(kafka or {}, start, own, max_records, skip_lost, value_format, registry)
         reading = StreamOptions(format, json_column, strings, max_files, topics, notify, list_every)
         request = CaptureRequest(
             self.name,
             name,
             checkpoint,
             every,
-            settings or {},
+            _with_metadata(settings, None if isinstance(metadata, bool) else metadata),
             progress,
             _noticed(on_change, on_batch),
             listeners(data, name),
@@ -371,10 +374,20 @@ class Table(Shown):
         """Check independently, value by value, that every record is in the table or its quarantine.
 
         ``data``: as `ingest` takes them, except Spark DataFrames. ``exactly``: also check that nothing else
-        is there, so that no record was doubled. ``format``: json, csv, parquet, avro or orc; by default from
-        the files' endings. Raises UsageError if there is neither such a table nor its quarantine.
+        is there, so that no record was doubled. ``format``: as for `ingest`.
+        Raises UsageError if there is neither such a table nor its quarantine.
         """
         return checked(self.format, self.lake.warehouse, data, format, exactly=exactly)
+
+
+def _with_metadata(settings: Mapping[str, str] | None, metadata: str | None) -> Mapping[str, str]:
+    """The settings, with that of the column `_source` if it is given."""
+    return (settings or {}) if metadata is None else {**(settings or {}), "metadata": metadata}
+
+
+def _with_url(registry: str | Mapping[str, str] | None) -> Mapping[str, str]:
+    """The settings of a registry that may be given by its URL alone."""
+    return {"url": registry} if isinstance(registry, str) else registry or {}
 
 
 def _noticed(on_change: str | None, on_batch: Callable[[Batch], None]) -> Callable[[Batch], None]:

@@ -25,6 +25,7 @@ FORMATS = {
     ".parquet": "parquet",
     ".avro": "avro",
     ".orc": "orc",
+    ".xlsx": "excel",
 }
 ARCHIVE = ".zip"
 TEXTS = (".txt", ".log")  # may be of any format of text
@@ -77,5 +78,12 @@ def is_hidden(path: Path) -> bool:
 
 
 def is_hidden_name(name: str) -> bool:
-    """True if a file or folder is skipped by its name; `_day=2026-01-01` is a partition."""
-    return (name.startswith(".") and name != "..") or (name.startswith("_") and "=" not in name)
+    """True if a file or folder is skipped by its name.
+
+    `_day=2026-01-01` is a partition; `~$a.xlsx` is how Excel marks that `a.xlsx` is open.
+    """
+    return (
+        name.startswith("~$")
+        or (name.startswith(".") and name != "..")
+        or (name.startswith("_") and "=" not in name)
+    )

@@ -27,7 +27,7 @@ class Split:
 
     A ``document`` and a ``packed`` file are one split; the records of a document count as its lines.
     ``text_length``: of a packed file's text, the bytes in which the lines start; None for all of it.
-    ``beside``: members added to each record, by key, as JSON.
+    ``beside``: members added to each record, by key, as JSON. ``sheet``: of a workbook, which is one split.
     """
 
     path: str
@@ -38,6 +38,7 @@ class Split:
     packed: bool = False
     text_length: int | None = None
     beside: tuple[tuple[str, bytes], ...] = ()
+    sheet: str = ""
 
     def cut(self, size: int) -> list[Split]:
         """Cut the split into parts of about this many bytes, if it can be cut."""
@@ -133,6 +134,12 @@ def _blocks(split: Split, longest: int, listed: ListedRecords | None) -> Iterato
                 lines[0] = lines[0].removeprefix(BOM)
             yield lines
             first = False
+
+
+def line_feeds(split: Split) -> int:
+    """Count the lines of a split that another one follows in its file."""
+    with opened(split.path) as (file, _):
+        return sum(text.count(b"\n") for text in lines_between(file, split.start, split.start + split.length))
 
 
 def with_members(line: bytes, split: Split) -> bytes:

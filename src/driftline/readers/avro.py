@@ -31,13 +31,14 @@ _OTHERS = ("snappy", "zstandard")  # codecs that are undone here
 @dataclass(frozen=True, slots=True)
 class BlockRange:
     """Whole blocks of a file, behind the byte ``start``. ``calendar``: the one that the file's dates are
-    counted by, if not today's.
+    counted by, if not today's; ``first``: the number of the first record in the file.
     """
 
     path: str
     start: int
     size: int
     calendar: JulianCalendar | None = None
+    first: int = 1
 
 
 def cuts_of(path: str, target: int) -> tuple[bytes, list[BlockRange]]:
@@ -48,16 +49,16 @@ def cuts_of(path: str, target: int) -> tuple[bytes, list[BlockRange]]:
     with opened(path) as (file, end):
         metadata, _ = _header(file)
         calendar = calendar_of({key.encode(): value for key, value in metadata.items()})
-        start = file.tell()
+        start, first, count = file.tell(), 1, 0
         while file.tell() < end:
-            _long(file)
+            count += _long(file)
             size = _long(file)
             file.seek(size + _SYNC, io.SEEK_CUR)
             if file.tell() > end:
                 raise EOFError("it is cut off within a block")
             if file.tell() - start >= target or file.tell() == end:
-                cuts.append(BlockRange(path, start, file.tell() - start, calendar))
-                start = file.tell()
+                cuts.append(BlockRange(path, start, file.tell() - start, calendar, first))
+                start, first, count = file.tell(), first + count, 0
     return metadata["avro.schema"], cuts
 
 
@@ -190,8 +191,11 @@ def _rows(cut: BlockRange) -> Iterator[Rows]:
     records: Any = reader(container_of(cut), return_record_name=True, handle_unicode_errors="surrogateescape")
     node = columns_of(records.writer_schema, cut.calendar.avro_leaves() if cut.calendar else None)
     names = [f.name for f in node.struct.fields]
+    first = cut.first
     while some := list(islice(records, _ROWS)):
-        yield checked(pa.RecordBatch.from_arrays(node.columns(some), names), node.struct, cut.path)
+        columns = pa.RecordBatch.from_arrays(node.columns(some), names)
+        yield checked(columns, node.struct, cut.path, first=first)
+        first += len(some)
 
 
 def avro_readers(files: Sequence[str]) -> list[AvroReader]:

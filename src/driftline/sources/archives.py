@@ -31,7 +31,7 @@ def format_in(path: str) -> str:
     if not kinds[0]:
         raise UsageError(
             f"{path}: none of its files has a known extension",
-            hint="pass --format json, csv, parquet, avro or orc",
+            hint="pass --format json, csv, parquet, avro, orc or excel",
         )
     return kinds[0]
 

@@ -67,7 +67,7 @@ def format_of(path: str) -> str:
     if kind is None:
         raise UsageError(
             f"{name}: unknown file extension",
-            hint="pass --format json, csv, parquet, avro or orc",
+            hint="pass --format json, csv, parquet, avro, orc or excel",
         )
     return kind
 

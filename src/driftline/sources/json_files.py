@@ -23,12 +23,14 @@ from driftline.observe.json_files import (
     Share,
     Split,
     blocks,
+    line_feeds,
     splits_of,
 )
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.listed import lists_of_records
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
+from driftline.readers.excel import sheet_split
 from driftline.readers.json.rows import JsonRows, LineTask, Run
 from driftline.readers.json.splits import SplitReader
 from driftline.readers.rejects import Origin, Reject
@@ -37,6 +39,7 @@ from driftline.sources.base import Source
 from driftline.sources.hive import PathTexts, json_members
 from driftline.sources.scan import BatchScan, Observed, ScanRequest
 from driftline.write import PartTasks, is_small
+from driftline.write.run import each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,10 +54,14 @@ _TEXT = 8  # bytes of text in one of a packed file, about
 
 @dataclass(frozen=True, kw_only=True)
 class JsonFiles(Source):
-    """Files of JSON lines, or documents, as one batch. ``texts``: the texts in the paths of the files."""
+    """Files of JSON lines, or documents, as one batch. ``texts``: the texts in the paths of the files.
+
+    ``workbooks``: they are Excel's, whose rows are read as texts of JSON.
+    """
 
     spark: SparkSession
     texts: PathTexts = field(default_factory=dict)
+    workbooks: bool = False
     as_text: bool = True
 
     def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> JsonScan:
@@ -69,6 +76,8 @@ class JsonFiles(Source):
     def _splits(self, settings: Settings) -> Sequence[Split]:
         """At least two splits a core, where the files can be cut so."""
         cut = partial(splits_of, as_documents=bool(settings.records))
+        if self.workbooks:
+            cut = partial(sheet_split, sheet=settings.sheet)
         splits = [split for of_file in mapped(cut, self.files) for split in of_file]
         share = sum(split.length for split in splits) // (2 * self.spark.sparkContext.defaultParallelism)
         members = json_members(self.texts) if settings.hive else {}
@@ -93,7 +102,7 @@ class JsonScan(BatchScan):
     def is_cut_for(self, request: ScanRequest) -> bool:
         """True if another request has the same splits."""
         own_settings, requested = self.request.settings, request.settings
-        same_cut = (own_settings.hive, own_settings.records) == (requested.hive, requested.records)
+        same_cut = _cutting(own_settings) == _cutting(requested)
         return same_cut and self.request.versions == request.versions
 
     def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> JsonRows:
@@ -124,10 +133,24 @@ class JsonScan(BatchScan):
         Returns None for small files, and for documents: such files are observed first.
         """
         if last is not None and self._size:
-            return Observed(self, last)
+            return Observed(self._numbered(), last)
         if is_small(self.spark.sparkContext, self._size) or any(split.document for split in self.splits):
             return None
-        return self._first_lines()
+        return self._numbered()._first_lines()
+
+    def _numbered(self) -> JsonScan:
+        """The scan with the numbers of the splits' first lines, if rows tell their lines.
+
+        Observing numbers them too, but a speculated plan makes the rows in the same pass.
+        """
+        cut = [number for number, split in enumerate(self.splits) if split.start]
+        if not cut or "line" not in self.settings.metadata:
+            return self
+        counts = each(self.spark.sparkContext, line_feeds, [self.splits[number - 1] for number in cut])
+        splits = list(self.splits)
+        for number, before in zip(cut, counts, strict=True):
+            splits[number] = splits[number].at_line(splits[number - 1].line + before)
+        return replace(self, splits=splits)
 
     def _merged(self, parts: Sequence[Sequence[ObservedSplits]], *, converted: bool) -> Observed:
         """One observation of all parts, in each of which lines count from 1."""
@@ -191,6 +214,11 @@ class JsonScan(BatchScan):
             if heads is beginning:
                 first = copied(observer.result().shape)
         return Observed(replace(self, first=first), observer.result())
+
+
+def _cutting(settings: Settings) -> tuple[object, ...]:
+    """The settings by which files are cut."""
+    return settings.hive, settings.records, settings.sheet
 
 
 def _reject(at: int, why: Why) -> Reject:

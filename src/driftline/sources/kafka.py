@@ -21,6 +21,7 @@ from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Fi
 from driftline.observe.json_lines import Why
 from driftline.readers.json.rows import Run
 from driftline.readers.messages import MessageTexts, with_keys, without_keys
+from driftline.readers.origins import Origins
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.wire import UnreadableError, framed
 from driftline.sources.base import Source
@@ -126,7 +127,8 @@ class _Values:
             origin = Origin(topic=batch.column(1)[start].as_py(), partition=batch.column(2)[start].as_py())
             reject = partial(read.reject, start, origin)
             numbers, nulls = read.offsets[start:stop], read.texts.nulls_in(start, stop)
-            yield Run(read.texts.lines[start:stop], origin.place.source, numbers, reject, nulls)
+            origins = Origins(origin, numbers)
+            yield Run(read.texts.lines[start:stop], origin.place.source, numbers, reject, nulls, origins)
 
     def _read(self, batch: pa.RecordBatch) -> _ReadValues:
         values, offsets = batch.column(0).to_pylist(), batch.column(3).to_pylist()

@@ -13,6 +13,7 @@ import pyarrow as pa
 from driftline.convert import Converter
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.routes import Settings
+from driftline.core.planning.source_column import PLACE, asks_for_place
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.observation import Observation, merge_observations
@@ -29,6 +30,7 @@ from driftline.readers.decoders import Wire
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import in_order
 from driftline.readers.messages import NULL_VALUE
+from driftline.readers.origins import ORIGIN
 from driftline.readers.rejects import Reject, reject_batch
 from driftline.readers.task import TaskReader
 from driftline.readers.terms import AdmissionTerms
@@ -247,6 +249,8 @@ class OpenValues:
                 rows = table_rows(self._converter, [fed], alike.struct)
                 flags = admitted(fed.rows, alike.struct, self._terms)
                 at: list[int] = np.asarray(alike.places)[flags].tolist()
+                if asks_for_place(self._terms.settings.metadata):
+                    rows = rows.append_column(ORIGIN, _origins(accepted.batch, at))
                 if self._own is not None:
                     rows = with_metadata(rows, accepted.batch.column("metadata"), at, self._own)
                 yield rows, at
@@ -254,6 +258,15 @@ class OpenValues:
     def observed(self) -> ObservedRecords:
         """The observations by kind."""
         return self._values.seen()
+
+
+def _origins(batch: pa.RecordBatch, at: Sequence[int]) -> pa.StructArray:
+    """The origins of rows of a batch of Kafka."""
+    places = batch.select([1, 2, 3]).take(pa.array(at, pa.int64()))
+    names = pa.nulls(len(at), pa.string())
+    topics, partitions, offsets = places.columns
+    arrays = names, pa.nulls(len(at), pa.int64()), topics, partitions, offsets
+    return pa.StructArray.from_arrays(list(arrays), list(PLACE))
 
 
 def _together(parts: Sequence[ObservedRecords], terms: AdmissionTerms) -> Observation:

@@ -131,6 +131,8 @@ def _of_kind(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> 
     match kind:
         case "json":
             return JsonFiles(spark=spark, texts=texts, **common)
+        case "excel":
+            return JsonFiles(spark=spark, texts=texts, workbooks=True, **common)
         case "csv":
             from driftline.readers.csv.reader import CsvFiles  # late: with the first file of its kind
 

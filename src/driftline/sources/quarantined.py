@@ -14,6 +14,7 @@ from driftline.observe.json_lines import Why
 from driftline.readers.deletes import NO_RECORD
 from driftline.readers.json.rows import Run
 from driftline.readers.messages import MessageTexts, with_keys, without_keys
+from driftline.readers.origins import Origins
 from driftline.readers.rejects import Origin, Reject
 from driftline.sources.base import Source
 from driftline.sources.scan import BatchScan
@@ -71,7 +72,9 @@ class _Raw(PlainTexts):
             lines = [text or NO_RECORD for text in messages.lines]  # each is a record, or refused again
             places = [origin.place.line for origin in some_origins]
             reject = partial(_reject, some, some_origins, messages)
-            yield Run(lines, source, places, reject, messages.nulls if of_topic else None)
+            nulls = messages.nulls if of_topic else None
+            told = [origin.offset if of_topic else origin.line for origin in some_origins]
+            yield Run(lines, source, places, reject, nulls, Origins(some_origins[0], told))
 
     def _messages(self, raw: Sequence[bytes | None], origins: Sequence[Origin]) -> MessageTexts:
         """The texts of messages of a topic."""

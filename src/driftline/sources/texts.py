@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.types import Schema, Struct
-from driftline.observe.json_lines import JsonObserver
+from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
+from driftline.readers.origins import Origins
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.task import TaskReader
 from driftline.readers.terms import AdmissionTerms
@@ -191,5 +193,10 @@ class _TextColumn(PlainTexts):
         """The texts of a batch as one run; null and blank ones are no records."""
         lines = [b"" if text is None else text.encode() for text in batch.column(0).to_pylist()]
         origin = Origin(self.column)
-        yield Run(lines, self.column, self.line, lambda at, why: Reject(origin, lines[at], why))
+        reject = partial(_reject, origin, lines)
+        yield Run(lines, self.column, self.line, reject, None, Origins(origin))
         self.line += len(lines)
+
+
+def _reject(origin: Origin, lines: Sequence[bytes], at: int, why: Why) -> Reject:
+    return Reject(origin, lines[at], why)

@@ -30,8 +30,9 @@ class Settings:
     `widen` policy may write columns anew. ``max_record_bytes``: of a record's text. ``contract``: the
     settings of paths. ``csv``: the dialect. ``hive``: folders in paths, `day=2026-01-01/`, are columns.
     ``records``: in files of JSON, the path of the list of records in each document, none if it is one.
-    ``as_text``: types that the table's format lacks, whose values become text. ``row_key``: how rows are
-    known, None where each record is a row. ``metadata``: the fields of the column `_source`.
+    ``sheet``: of workbooks, empty for the only one. ``as_text``: types that the table's format lacks, whose
+    values become text. ``row_key``: how rows are known, None where each record is a row. ``metadata``: the
+    fields of the column `_source`.
     """
 
     dates: str = "on"
@@ -48,6 +49,7 @@ class Settings:
     csv: Dialect = field(default_factory=Dialect)
     hive: bool = True
     records: Path = ()
+    sheet: str = ""
     as_text: frozenset[Primitive] = frozenset()
     row_key: RowKey | None = None
     metadata: tuple[str, ...] = ()

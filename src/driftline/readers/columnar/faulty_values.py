@@ -13,7 +13,7 @@ import pyarrow as pa
 from driftline.convert.row_text import row_texts
 from driftline.core.schema.types import Struct
 from driftline.readers.columnar.rows import Rows
-from driftline.readers.rejects import Origin, Reject
+from driftline.readers.rejects import Reject
 
 # What Arrow says of values, and why their rows are set aside; the others have a place in a table.
 _FAULTS = (
@@ -23,27 +23,34 @@ _FAULTS = (
 
 
 def checked(
-    batch: pa.RecordBatch, struct: Struct, source: str, place: Callable[[int], str] = lambda _: ""
+    batch: pa.RecordBatch,
+    struct: Struct,
+    source: str,
+    place: Callable[[int], str] = lambda _: "",
+    first: int | None = None,
 ) -> Rows:
     """Check the rows by the types of ``struct``; those with a faulty value become rejects.
 
-    ``place``: a prefix for the reason of a row, by its number.
+    ``place``: a prefix for the reason of a row, by its number; ``first``: the number of the first row in its
+    file, if that is known.
     """
     reasons: dict[int, str] = {}
     for f, column in zip(struct.fields, batch.columns, strict=True):
         for row, fault in _faulty(column, range(len(column))):
             reasons.setdefault(row, f"{place(row)}{f.name}: {fault}")
+    lines = None if first is None else np.arange(first, first + batch.num_rows)
+    rows = Rows(batch, source, lines=lines)
     if not reasons:
-        return Rows(batch, source)
+        return rows
     numbers = sorted(reasons)
     texts = row_texts(batch.take(pa.array(numbers)), struct)
     rejects = [
-        Reject(Origin(source or None), text, reasons[number])
+        Reject(rows.origin_of(number), text, reasons[number])
         for number, text in zip(numbers, texts, strict=True)
     ]
     sound = np.ones(batch.num_rows, np.bool_)
     sound[numbers] = False
-    return Rows(batch.filter(pa.array(sound)), source, rejects)
+    return Rows(batch.filter(pa.array(sound)), source, rejects, lines=None if lines is None else lines[sound])
 
 
 def _faulty(column: pa.Array, rows: range) -> Iterator[tuple[int, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -131,11 +131,14 @@ _ROWS = 2**17  # per batch, at most
 
 
 class RowGroup(NamedTuple):
-    """A row group of a file. ``calendar``: the one that its dates are counted by, if not today's."""
+    """A row group of a file. ``calendar``: the one that its dates are counted by, if not today's; ``first``:
+    the number of its first row in the file.
+    """
 
     path: str
     number: int
     calendar: JulianCalendar | None
+    first: int = 1
 
     def __str__(self) -> str:
         return f"{self.path}: row group {self.number}"
@@ -182,9 +185,9 @@ def _rows(group: RowGroup) -> Iterator[Rows]:
             batches = _with_old(batches, group, size, old)
         count = 0
         for batch in batches:
-            place = partial(_place, group, count)
+            place, first = partial(_place, group, count), group.first + count
             count += batch.num_rows
-            yield checked(declared.read(batch.columns), declared.struct, group.path, place)
+            yield checked(declared.read(batch.columns), declared.struct, group.path, place, first)
     if count != metadata.num_rows:
         # Arrow passes over what its pages do not hold, without an error.
         raise DataError(
@@ -239,9 +242,11 @@ def _footer(path: str) -> tuple[Struct, list[tuple[RowGroup, int]]]:
         with _opened(path) as file:
             metadata = file.metadata
             calendar = calendar_of(metadata.metadata)
+            parts = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+            firsts = accumulate((part.num_rows for part in parts), initial=1)
             groups = [
-                (RowGroup(path, i, calendar), metadata.row_group(i).total_byte_size)
-                for i in range(metadata.num_row_groups)
+                (RowGroup(path, i, calendar, first), part.total_byte_size)
+                for i, (part, first) in enumerate(zip(parts, firsts, strict=False))
             ]
             return _declared(OldTimestamps(file), calendar).struct, groups
     except UsageError as error:

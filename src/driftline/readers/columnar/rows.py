@@ -16,6 +16,7 @@ from driftline.convert import Lost
 from driftline.convert.row_text import row_texts
 from driftline.core.planning.exclude import excluded_paths
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
+from driftline.core.planning.source_column import asks_for_place
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Path, Schema, Struct, dotted
 from driftline.keys.presence import PRESENCE, presence_of_rows
@@ -24,6 +25,7 @@ from driftline.observe.observation import REASONS, MalformedRecord, Observation,
 from driftline.observe.refused import first_conflicts, having
 from driftline.observe.sample import SAMPLE, sample
 from driftline.readers.deletes import DeleteFilter, flagged
+from driftline.readers.origins import ORIGIN, Origins, origin_array
 from driftline.readers.rejects import Origin, Reject, reject_batch
 from driftline.readers.shares import gathered
 from driftline.readers.task import Diverged
@@ -39,8 +41,9 @@ class Rows:
 
     ``batch``: an array for each field of the reader's struct, in its order, each of the type that
     `driftline.convert.arrow_type` names. ``source``: the file. ``rejects``: texts among the rows that are no
-    records. ``origin``: the origin of a row by its number, if the file alone is not enough. ``whole``: the
-    rows as they came, if those that delete were cut.
+    records. ``lines``: the line of each row, or its number in the file, from 1, if these are known.
+    ``origin``: the origin of a row by its number, if file and line are not enough. ``whole``: the rows as
+    they came, if those that delete were cut.
     """
 
     batch: pa.RecordBatch
@@ -48,6 +51,13 @@ class Rows:
     rejects: Sequence[Reject] = ()
     origin: Callable[[int], Origin] | None = None
     whole: pa.RecordBatch | None = None
+    lines: NDArray[np.int64] | None = None
+
+    def origin_of(self, row: int) -> Origin:
+        """The origin of a row."""
+        if self.origin is not None:
+            return self.origin(row)
+        return Origin(self.source or None, None if self.lines is None else int(self.lines[row]))
 
 
 class FedRows(NamedTuple):
@@ -104,10 +114,9 @@ def rejects_of(rows: Rows, struct: Struct, terms: AdmissionTerms, everything: st
     chosen = numbers >= (0 if everything is None else -1)
     complete = rows.batch if rows.whole is None else rows.whole
     texts = row_texts(complete.filter(pa.array(chosen)), struct)
-    origin, file = rows.origin or (lambda _: file), Origin(rows.source or None)
     for row, text in zip(np.flatnonzero(chosen).tolist(), texts, strict=True):
         why = conflicts[numbers[row]] if numbers[row] >= 0 else everything or ""
-        yield Reject(origin(row), text, why)
+        yield Reject(rows.origin_of(row), text, why)
 
 
 class RowsObserver:
@@ -220,7 +229,18 @@ class OpenRows:
         """Make rows of the table. Raises Diverged if its columns do not take a value."""
         if accepted.parts:
             assert self._converter is not None
-            yield table_rows(self._converter, accepted.parts, accepted.struct)
+            rows = table_rows(self._converter, accepted.parts, accepted.struct)
+            if asks_for_place(self._terms.settings.metadata):
+                origins = [self._origins(part, accepted.struct) for part in accepted.parts]
+                rows = rows.append_column(ORIGIN, origin_array(origins))
+            yield rows
+
+    def _origins(self, part: FedRows, struct: Struct) -> tuple[int, Origins]:
+        """The origins of the accepted rows of a part."""
+        rows, lines = part.rows, part.rows.lines
+        if lines is not None and self._terms.conflicts:
+            lines = lines[admitted(rows, struct, self._terms)]
+        return part.accepted.num_rows, Origins(Origin(rows.source or None), lines)
 
 
 def table_rows(converter: Converter, parts: Sequence[FedRows], struct: Struct) -> pa.RecordBatch:

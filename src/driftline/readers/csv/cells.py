@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import csv
 
 from driftline.core.planning.dialect import JSON_SIGNS, Signs
@@ -47,6 +48,27 @@ def columns(
     ([[1, 3], ['x', None]], [NoRow(raw=b'2', line=2, why='not as many cells as the header')])
     """
     return (_plain if piece.plain else _careful)(piece, types, signs)
+
+
+def row_lines(piece: Piece, width: int, others: Sequence[NoRow]) -> NDArray[np.int64]:
+    """The numbers of the lines on which a piece's rows begin. ``width``: of a row; ``others``: the records
+    that are none.
+
+    >>> row_lines(Piece(b'1,"a\\nb"\\n\\n2,x\\n', 5, plain=True), 2, []).tolist()
+    [5, 8]
+    """
+    if piece.plain:
+        begins, ends = bounds(piece.text, piece.marks)
+        begins = begins[(ends > begins) | (width == 1)]
+        codes = np.frombuffer(piece.text, np.uint8)
+        ends_line = codes == ord("\n")
+        returns = codes == ord("\r")
+        returns[:-1] &= ~ends_line[1:]
+        lines = piece.line + np.searchsorted(np.flatnonzero(ends_line | returns), begins)
+    else:
+        found = records(piece.text, piece.line, piece.marks)
+        lines = np.array([record.line for record in found if record.raw or width == 1], np.int64)
+    return lines[~np.isin(lines, [other.line for other in others])]
 
 
 def _plain(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[list[pa.Array], list[NoRow]]:

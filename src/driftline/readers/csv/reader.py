@@ -36,7 +36,7 @@ from driftline.observe.csv_types import ALL, NARROW, Types, numbers_of, type_of,
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.readers.columnar.parts import FoundReaders
 from driftline.readers.columnar.rows import Rows
-from driftline.readers.csv.cells import columns
+from driftline.readers.csv.cells import columns, row_lines
 from driftline.readers.csv.cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
 from driftline.readers.csv.dated import Patterns, dated, hint_lines, patterns_of
 from driftline.readers.csv.stretches import (
@@ -186,13 +186,14 @@ _STRETCH = 4 * 2**20, 32 * 2**20  # bytes of a stretch, at least and at most
 @dataclass(frozen=True, slots=True)
 class CsvReader:
     """Files with one header. ``struct``: the types of their columns; ``label``: the first of them;
-    ``escaped``: one in which a backslash may escape quotes.
+    ``escaped``: one in which a backslash may escape quotes; ``numbered``: its rows have their lines.
     """
 
     struct: Struct
     label: str
     stretches: Sequence[Stretch]
     escaped: str = ""
+    numbered: bool = False
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -212,7 +213,8 @@ class CsvReader:
         for piece in stretch.pieces():
             arrays, others = columns(piece, types, stretch.form.signs)
             rejects = [Reject(Origin(stretch.path, no_row.line), no_row.raw, no_row.why) for no_row in others]
-            yield Rows(pa.RecordBatch.from_arrays(arrays, names), stretch.path, rejects)
+            lines = row_lines(piece, len(types), others) if self.numbered else None
+            yield Rows(pa.RecordBatch.from_arrays(arrays, names), stretch.path, rejects, lines=lines)
 
 
 def csv_readers(
@@ -256,6 +258,7 @@ class FoundCsv(FoundReaders):
     and the number types that the table has for them; ``patterns``: those of dates, by column.
     """
 
+    readers: Sequence[CsvReader]
     dialect: Dialect = ANY
     written: Sequence[CsvReader] = ()
     wanted: Wanted = ()
@@ -280,7 +283,9 @@ class CsvFiles:
             except (PySparkException, Py4JError, OSError) as error:
                 raise DataError(*explained(error)) from error
             before = FoundCsv(written, _notes(written, settings), settings.csv, written)
-        return before if self.strings else fitted(self.spark, before, expected, settings.contract)
+        found = before if self.strings else fitted(self.spark, before, expected, settings.contract)
+        numbered = "line" in settings.metadata
+        return replace(found, readers=[replace(reader, numbered=numbered) for reader in found.readers])
 
 
 def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:

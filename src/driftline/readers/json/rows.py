@@ -25,6 +25,7 @@ from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
+from driftline.core.planning.source_column import asks_for_place
 from driftline.core.schema.types import Struct
 from driftline.core.values.parse import parse
 from driftline.keys.presence import PRESENCE, presence_of_lines
@@ -38,7 +39,8 @@ from driftline.readers.envelopes.change import unavailable_of
 from driftline.readers.envelopes.unwrap import Unwrapper, rejecting
 from driftline.readers.json.columns import Unparsed, parsed
 from driftline.readers.json.drifted import UsualRecords, taken_apart
-from driftline.readers.rejects import Reject, reject_batch
+from driftline.readers.origins import ORIGIN, Origins, origin_array
+from driftline.readers.rejects import Origin, Reject, reject_batch
 from driftline.readers.task import Diverged
 from driftline.readers.terms import AdmissionTerms
 
@@ -157,7 +159,8 @@ class Run(NamedTuple):
 
     ``line``: the number of the first text, or of each if they do not follow one another; ``reject``: makes a
     reject of a text, by its place and the reason. ``nulls``: of messages of a topic, the places of those
-    whose value is null, and whose text has the key alone; None for texts of another origin.
+    whose value is null, and whose text has the key alone; None for texts of another origin. ``origins``: as
+    rows tell them.
     """
 
     lines: Sequence[bytes]
@@ -165,6 +168,7 @@ class Run(NamedTuple):
     line: LineNumbers
     reject: Callable[[int, Why], Reject]
     nulls: Sequence[int] | None = None
+    origins: Origins = Origins(Origin())
 
     def of_records(self, texts: Sequence[bytes], places: Sequence[int]) -> Run:
         """The run of the records in these messages. ``places``: of each record, that of its message."""
@@ -175,13 +179,15 @@ class Run(NamedTuple):
 
 class AcceptedLines(NamedTuple):
     """Lines that were observed, with those that are no usual records by their places, and flags of those that
-    delete, if some may. ``origins``: of records in envelopes, the places of their messages.
+    delete, if some may. ``origins``: of records in envelopes, the places of their messages. ``runs``: those
+    that the lines are of, if their rows tell where they stood.
     """
 
     lines: Sequence[bytes]
     looked: Sequence[Looked]
     deletes: pa.Array | None = None
     origins: Sequence[int] | None = None
+    runs: Sequence[Run] = ()
 
 
 class LineTask:
@@ -191,7 +197,7 @@ class LineTask:
     """
 
     def __init__(self, observer: JsonObserver, make: JsonRows | None, terms: AdmissionTerms) -> None:
-        self._observer, self._make = observer, make
+        self._observer, self._make, self._terms = observer, make, terms
         self._unwrapper = Unwrapper.of(terms.settings.row_key)
         self._deletes = DeleteFilter.of(terms)
         self._learnt = -1
@@ -226,7 +232,9 @@ class LineTask:
                 judged += [(len(lines) + place, why) for place, why in looked]
                 lines += run_lines
         deletes = pa.array(np.concatenate(flags)) if flags else None
-        return AcceptedLines(lines, judged, deletes, origins), reject_batch(rejects) if rejects else None
+        told = runs if asks_for_place(self._terms.settings.metadata) else ()
+        accepted = AcceptedLines(lines, judged, deletes, origins, told)
+        return accepted, reject_batch(rejects) if rejects else None
 
     def convert(self, accepted: AcceptedLines) -> Iterator[Rows]:
         """The rows of the lines. Raises Diverged once a line has more than the plan was made for."""
@@ -238,6 +246,8 @@ class LineTask:
             self._learnt = observer.learnt
         parsed = self._make.of_lines(accepted.lines, accepted.looked, observer.fields)
         row_key, deletes = self._make.settings.row_key, accepted.deletes
+        runs = [(len(run.lines), run.origins) for run in accepted.runs]
+        places_of_runs = origin_array(runs) if runs else None
         for rows, places in parsed:
             if deletes is not None:
                 rows = flagged(rows, deletes.take(pa.array(places, pa.int64())))
@@ -247,7 +257,10 @@ class LineTask:
             elif row_key is not None and row_key.keeps_fields:
                 lacking = [unavailable_of(accepted.lines[place]) for place in places]
                 rows = rows.append_column(PRESENCE, pa.array(lacking, pa.string()))
-            yield rows, places if accepted.origins is None else [accepted.origins[at] for at in places]
+            places = places if accepted.origins is None else [accepted.origins[at] for at in places]
+            if places_of_runs is not None:
+                rows = rows.append_column(ORIGIN, places_of_runs.take(pa.array(places, pa.int64())))
+            yield rows, places
 
     def observed(self) -> Observation:
         """The observation of the lines since the last call."""

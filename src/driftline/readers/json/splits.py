@@ -11,11 +11,13 @@ import pyarrow as pa
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.values.parse import UnlistedDocument
-from driftline.observe.json_files import ObservedSplits, Share, blocks, together
+from driftline.observe.json_files import ObservedSplits, Share, Split, blocks, together
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.listed import ListedRecords
 from driftline.observe.observation import Observation
+from driftline.readers.excel import sheet_texts
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
+from driftline.readers.origins import Origins
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.set_aside import PART
 from driftline.readers.shares import gathered
@@ -97,10 +99,19 @@ class OpenSplits:
         """The lines of the splits, which are counted by the split's number."""
         for number, split in splits:
             first = line = split.line if self._reader.numbered else 1
-            for lines in blocks(split, self._reader.terms.settings.max_record_bytes, self._listed):
-                yield Run(lines, split.path, line, partial(_reject, split.path, line, lines))
+            for lines in self._blocks(split):
+                reject = partial(_reject, split.path, line, lines)
+                # The lines before the split are known where rows tell them.
+                in_file = line if self._reader.numbered else line + split.line - 1
+                yield Run(lines, split.path, line, reject, None, Origins(Origin(split.path), in_file))
                 line += len(lines)
             counts[number] = line - first
+
+    def _blocks(self, split: Split) -> Iterator[list[bytes]]:
+        settings = self._reader.terms.settings
+        if split.sheet:
+            return sheet_texts(split, settings.csv, settings.max_record_bytes)
+        return blocks(split, settings.max_record_bytes, self._listed)
 
 
 def _observer(terms: AdmissionTerms, before: RecordShape | None = None) -> JsonObserver:
