@@ -4,6 +4,8 @@ PY := .venv/bin/python
 INSTALLED := .venv/installed
 BENCH := bench/.venv/installed
 DUCKDB := bench/.duckdb/installed
+READERS := bench/.readers/installed
+CATALOGS := bench/.catalogs/installed
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
@@ -15,6 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick ready test test-all test-spark lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
+.PHONY: catalogs readers test-sparks
 .PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep
 
 help: ## say what there is
@@ -46,6 +49,12 @@ postgres-cdc: $(INSTALLED) ## changes of a PostgreSQL by Debezium's engine: need
 
 test-spark: $(OTHER)/installed ## tests of lakes on another Spark (SPARK=4.0.1; ARGS="tests/lake/test_csv.py" for some)
 	@$(OTHER)/bin/python -m pytest -W "ignore:distutils Version classes:DeprecationWarning" $(or $(ARGS),tests/lake)
+
+# What differs between versions of Spark, and what most people do: a tenth of the tests of lakes.
+TENTH := $(addprefix tests/lake/test_,iceberg.py keyed.py variant.py unread.py branches.py verify_spark.py row_ids.py)
+test-sparks: ## a tenth of those on each other Spark, some minutes each
+	@$(MAKE) --no-print-directory test-spark SPARK=3.5.8 ARGS="$(TENTH)"
+	@$(MAKE) --no-print-directory test-spark SPARK=4.0.1 ARGS="$(TENTH)"
 
 fuzz: $(INSTALLED) ## the core's properties over other random data each time
 	@DRIFTLINE_FUZZ=1 $(PY) -m pytest tests/core $(ARGS)
@@ -123,13 +132,19 @@ bench-startup: $(INSTALLED) $(BENCH) ## commands from the shell, next to plain P
 bench-growth: $(INSTALLED) $(BENCH) ## how time and memory grow with rows, columns, depth, drift, files, batches (ARGS=--quick for a try)
 	@bench/.venv/bin/python bench/growth.py $(ARGS)
 
+catalogs: $(INSTALLED) $(CATALOGS) ## a lake in each catalog that can be started here (ARGS="hive postgres" for some)
+	@PYTHONPATH=tests $(PY) bench/catalogs.py $(ARGS)
+
+readers: $(INSTALLED) $(READERS) ## which engines read the same values out of tables
+	@$(PY) bench/readers.py --with bench/.readers/bin/python
+
 lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
 	@$(LOCK) pyproject.toml --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt
 	@$(LOCK) pyproject.toml --all-extras --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
 	@$(LOCK) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 
 clean: ## remove what was made here
-	rm -rf .venv bench/.venv bench/.duckdb build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv bench/.venv bench/.duckdb bench/.readers bench/.catalogs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): requirements/dev.txt pyproject.toml
@@ -151,7 +166,9 @@ $(OTHER)/installed: requirements/spark-$(SPARK).txt $(INSTALLED)
 
 $(BENCH): bench/requirements.txt
 $(DUCKDB): bench/requirements-duckdb.txt
-$(BENCH) $(DUCKDB):
+$(READERS): bench/requirements-readers.txt
+$(CATALOGS): bench/requirements-catalogs.txt
+$(BENCH) $(DUCKDB) $(READERS) $(CATALOGS):
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@echo "Installing what is compared with into $(@D)"
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<

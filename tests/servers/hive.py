@@ -1,0 +1,63 @@
+"""A Hive Metastore, from the jars that Spark brings, with a Derby database of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from servers.jars import java
+from servers.process import Process, Server, free_port
+
+_SETTINGS = {
+    "javax.jdo.option.ConnectionURL": "jdbc:derby:{folder}/metastore;create=true",
+    "hive.metastore.warehouse.dir": "{folder}/warehouse",
+    "datanucleus.schema.autoCreateAll": "true",
+    "hive.metastore.schema.verification": "false",
+    "hive.async.log.enabled": "false",  # wants a library that Spark has not
+}
+_LOGGING = """\
+status = error
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %p %c: %m%n
+"""
+
+
+class HiveMetastore(Server):
+    """A metastore over Thrift on 127.0.0.1, whose files are in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.port = free_port()
+        self._process: Process | None = None
+
+    @property
+    def uri(self) -> str:
+        return f"thrift://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        (self.folder / "warehouse").mkdir(parents=True)
+        logging = self.folder / "hive-log4j2.properties"  # by this name it is looked for
+        logging.write_text(_LOGGING)
+        runner = java()
+        settings = "".join(
+            f"<property><name>{name}</name><value>{value.format(folder=self.folder)}</value></property>"
+            for name, value in _SETTINGS.items()
+        )
+        (self.folder / "hive-site.xml").write_text(f"<configuration>{settings}</configuration>")
+        jars = Path(os.environ["SPARK_HOME"], "jars", "*")
+        self._process = Process(
+            [runner, "-Xmx512m", "-cp", f"{self.folder}:{jars}",
+             "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(self.port)],
+            self.folder / "hive.log",
+            "Started the new metaserver",
+            cwd=self.folder,
+        )  # fmt: skip
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None

@@ -1,0 +1,63 @@
+"""MariaDB from the machine's packages (Debian: ``mariadb-server-core``), with a database of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from servers.process import Process, Server, free_port
+
+DATABASE, USER, PASSWORD = "lake", "driftline", "of-the-tests"
+
+
+class MariaDb(Server):
+    """A server on 127.0.0.1, whose files are in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.port = free_port()
+        self._process: Process | None = None
+
+    @staticmethod
+    def programs() -> tuple[str, str] | None:
+        """The server, and what makes its files; None where one of them is not there."""
+        path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
+        server, install = (shutil.which(name, path=path) for name in ("mariadbd", "mariadb-install-db"))
+        return (server, install) if server and install else None
+
+    @property
+    def url(self) -> str:
+        """The database, as JDBC names it."""
+        return f"jdbc:mysql://127.0.0.1:{self.port}/{DATABASE}"
+
+    def start(self) -> None:
+        programs = self.programs()
+        if programs is None:
+            raise RuntimeError("there is no MariaDB: apt-get install mariadb-server-core")
+        server, install = programs
+        self.folder.mkdir(parents=True)
+        data, first = self.folder / "data", self.folder / "first.sql"
+        first.write_text(
+            f"create database {DATABASE};\n"
+            f"create user {USER}@'127.0.0.1' identified by '{PASSWORD}';\n"
+            f"grant all on {DATABASE}.* to {USER}@'127.0.0.1';\n"
+        )
+        user = ["--user=root"] if os.getuid() == 0 else []
+        subprocess.run(
+            [install, "--no-defaults", f"--datadir={data}", "--skip-test-db", *user],
+            check=True,
+            capture_output=True,
+        )
+        self._process = Process(
+            [server, "--no-defaults", f"--datadir={data}", f"--port={self.port}", "--bind-address=127.0.0.1",
+             f"--socket={self.folder}/socket", f"--init-file={first}", "--skip-name-resolve", *user],
+            self.folder / "mariadb.log",
+            "ready for connections",
+        )  # fmt: skip
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
