@@ -199,6 +199,13 @@ def test_a_refused_record_has_its_line_after_its_replay(table: Table, tmp_path: 
     assert by_line == [("a.jsonl", 1), ("a.jsonl", 2), ("b.csv", 2), ("b.csv", 3)]
 
 
+def test_rows_with_dates_by_a_pattern_have_their_lines(table: Table, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", "id,day\n1,24.12.2025\n2,soon\n")
+    table.ingest(file, settings={"hints": {"day": "date('dd.MM.yyyy')"}, **PLACE})
+    rows = {row["id"]: (str(row["day"]), row["_source"]["line"]) for row in table.read().collect()}
+    assert rows == {1: ("2025-12-24", 2), 2: ("None", 3)}
+
+
 @pytest.mark.parametrize("merge", ["replace", "patch"])
 def test_a_row_by_key_names_the_line_of_its_latest_change(table: Table, tmp_path: Path, merge: str) -> None:
     settings = {"key": "id", "merge": merge, **PLACE}

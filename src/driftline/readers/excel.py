@@ -60,8 +60,8 @@ def sheet_texts(split: Split, dialect: Dialect, longest: int) -> Iterator[list[b
         return
     top, left = sheet.start
     rows = sheet.to_python(skip_empty_area=True)
-    for row, column, text in _errors(content, split.sheet):
-        rows[row - top][column - left] = text
+    for number, column, text in _errors(content, split.sheet):
+        rows[number - top][column - left] = text
     skipped = max(0, int(dialect.skip_lines or 0) - top)
     first = next((i for i, row in enumerate(rows) if i >= skipped and any(map(_is_filled, row))), None)
     if first is None:

@@ -258,7 +258,6 @@ class FoundCsv(FoundReaders):
     and the number types that the table has for them; ``patterns``: those of dates, by column.
     """
 
-    readers: Sequence[CsvReader]
     dialect: Dialect = ANY
     written: Sequence[CsvReader] = ()
     wanted: Wanted = ()
@@ -283,9 +282,11 @@ class CsvFiles:
             except (PySparkException, Py4JError, OSError) as error:
                 raise DataError(*explained(error)) from error
             before = FoundCsv(written, _notes(written, settings), settings.csv, written)
-        found = before if self.strings else fitted(self.spark, before, expected, settings.contract)
         numbered = "line" in settings.metadata
-        return replace(found, readers=[replace(reader, numbered=numbered) for reader in found.readers])
+        if any(reader.numbered != numbered for reader in before.written):
+            written = [replace(reader, numbered=numbered) for reader in before.written]
+            before = replace(before, readers=written, written=written, wanted=())
+        return before if self.strings else fitted(self.spark, before, expected, settings.contract)
 
 
 def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
