@@ -47,8 +47,8 @@ class FilledRow:
         if order < self.order:
             self._fill(source, order, lacking)
             return
-        kept = {name: self.kept.get(name, Kept(self.source, self.order)) for name in lacking}
-        self.source, self.order, self.kept = source, order, kept
+        values = {name: self.kept.get(name, Kept(self.source, self.order)) for name in lacking}
+        self.source, self.order, self.kept = source, order, values
 
     def delete(self, order: str) -> None:
         """Apply a delete: of what is older nothing is left."""
@@ -58,18 +58,20 @@ class FilledRow:
             self.source, self.order, self.kept = NOTHING, order, {}
 
     def _fill(self, source: int, order: str, lacking: Sequence[str]) -> None:
-        for name, kept in self.kept.items():
-            if kept.order <= order and name not in lacking:
+        for name, value in self.kept.items():
+            if value.order <= order and name not in lacking:
                 self.kept[name] = Kept(source, order)
 
     def node(self) -> PatchedField:
         """The sources of the row's fields, as the merge of columns takes them."""
-        fields = {name: PatchedField(0, kept.source) for name, kept in self.kept.items()}
+        fields = {name: PatchedField(0, value.source) for name, value in self.kept.items()}
         return PatchedField(objects={self.source: 0}, fields=fields, emptied=self.source != ROW)
 
     def older(self) -> list[tuple[str, str]]:
         """The orders of fields that the row keeps, by path."""
-        return [(step("", name), kept.order) for name, kept in self.kept.items() if kept.order != self.order]
+        return [
+            (step("", name), value.order) for name, value in self.kept.items() if value.order != self.order
+        ]
 
 
 def filled(row: Mapping[str, str] | None, order: str, changes: RowChanges) -> FilledRow:
@@ -81,21 +83,21 @@ def filled(row: Mapping[str, str] | None, order: str, changes: RowChanges) -> Fi
     (1, [('big', '2')])
     """
     patches, lacking = changes
-    made = FilledRow()
+    result = FilledRow()
     if row is not None:
-        kept = {str(steps(path)[0]): Kept(ROW, own) for path, own in row.items()}
-        made = FilledRow(ROW, order, kept)
+        values = {str(steps(path)[0]): Kept(ROW, order_of_change) for path, order_of_change in row.items()}
+        result = FilledRow(ROW, order, values)
     if patches.floor is not None:
-        made.delete(patches.floor)
-    for number, own in enumerate(patches.orders):
-        if patches.floor is not None and own < patches.floor:
+        result.delete(patches.floor)
+    for number, order_of_change in enumerate(patches.orders):
+        if patches.floor is not None and order_of_change < patches.floor:
             continue
         text = lacking[number]
         if text is None:
-            made.delete(own)
+            result.delete(order_of_change)
         else:
-            made.write(1 + number, own, _names(text) if text else ())
-    return made
+            result.write(1 + number, order_of_change, _names(text) if text else ())
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,43 +118,47 @@ class RowFiller:
         row first, -1 for a source without any.
         """
         in_table = [places[0] for places in sources]
-        orders, kept = (self._of_table(values, in_table, kind) for kind in (ORDER_KIND, ORDERS_KIND))
-        made = [
-            filled(dict(fields or ()) if at >= 0 else None, order or "", of_row)
-            for at, order, fields, of_row in zip(in_table, orders, kept, changes, strict=True)
+        orders, orders_of_fields = (
+            self._of_table(values, in_table, kind) for kind in (ORDER_KIND, ORDERS_KIND)
+        )
+        filled_rows = [
+            filled(dict(fields or ()) if place_in_table >= 0 else None, order or "", of_row)
+            for place_in_table, order, fields, of_row in zip(
+                in_table, orders, orders_of_fields, changes, strict=True
+            )
         ]
-        merges = Merges.of(range(len(made)), sources)
-        nodes = [row.node() for row in made]
+        merges = Merges.of(range(len(filled_rows)), sources)
+        nodes = [row.node() for row in filled_rows]
         columns = merged_fields(self.struct.fields, values.columns, nodes, merges, self.mark)
         rest = rest_column(self.struct)
         if rest is not None:
             place = self.struct.fields.index(rest)
-            columns[place] = _rest(values.column(place), made, sources)
-        for kind, own in (
-            (ORDER_KIND, [row.order for row in made]),
-            (ORDERS_KIND, [row.older() for row in made]),
+            columns[place] = _rest(values.column(place), filled_rows, sources)
+        for kind, texts in (
+            (ORDER_KIND, [row.order for row in filled_rows]),
+            (ORDERS_KIND, [row.older() for row in filled_rows]),
         ):
             place = self.own[kind]
-            columns[place] = pa.array(own, values.column(place).type)
+            columns[place] = pa.array(texts, values.column(place).type)
         return pa.RecordBatch.from_arrays(columns, schema=values.schema)
 
     def _of_table(self, values: pa.RecordBatch, places: Sequence[int], kind: str) -> list[Any]:
-        none_below_zero = pa.array([at if at >= 0 else None for at in places], pa.int64())
+        none_below_zero = pa.array([place if place >= 0 else None for place in places], pa.int64())
         taken: list[Any] = values.column(self.own[kind]).take(none_below_zero).to_pylist()
         return taken
 
 
-def _rest(rest: pa.Array, rows: Sequence[FilledRow], sources: Sequence[Sequence[int]]) -> pa.Array:
+def _rest(column: pa.Array, rows: Sequence[FilledRow], sources: Sequence[Sequence[int]]) -> pa.Array:
     """The rest of each row: of each field the texts that its source has."""
-    if rest.null_count == len(rest):
-        return pa.nulls(len(rows), rest.type)
-    texts, made = rest.to_pylist(), []
+    if column.null_count == len(column):
+        return pa.nulls(len(rows), column.type)
+    texts, texts_of_rows = column.to_pylist(), []
     for row, places in zip(rows, sources, strict=True):
-        own: list[tuple[str, str]] = []
-        for source in {row.source, *(kept.source for kept in row.kept.values())} - {NOTHING}:
+        row_texts: list[tuple[str, str]] = []
+        for source in {row.source, *(value.source for value in row.kept.values())} - {NOTHING}:
             for path, text in texts[places[source]] or ():
                 name = str(steps(path.removesuffix(TYPE_KEY))[0])
                 if (row.kept[name].source if name in row.kept else row.source) == source:
-                    own.append((path, text))
-        made.append(own or None)
-    return pa.array(made, rest.type)
+                    row_texts.append((path, text))
+        texts_of_rows.append(row_texts or None)
+    return pa.array(texts_of_rows, column.type)

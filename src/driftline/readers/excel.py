@@ -110,8 +110,8 @@ def _text(row: Sequence[Any], names: Sequence[str], moments: set[int]) -> bytes:
 def _value(cell: Any, *, in_moments: bool = False) -> Any:
     """A cell as JSON has it: numbers as they are, whole ones without a point."""
     if isinstance(cell, float):
-        whole = cell.is_integer() and abs(cell) < _EXACT and str(cell) != "-0.0"
-        return int(cell) if whole else cell
+        is_whole = cell.is_integer() and abs(cell) < _EXACT and str(cell) != "-0.0"
+        return int(cell) if is_whole else cell
     if isinstance(cell, timedelta):
         minutes, seconds = divmod(cell // timedelta(seconds=1), 60)
         return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
@@ -156,8 +156,8 @@ def _part(archive: zipfile.ZipFile, sheet: str) -> str:
 
 
 def _attribute(tag: str, name: str) -> str:
-    found = re.search(rf"""\s{name}=(["'])(.*?)\1""", tag)
-    return unescape(found[2]) if found else ""
+    match = re.search(rf"""\s{name}=(["'])(.*?)\1""", tag)
+    return unescape(match[2]) if match else ""
 
 
 def _content(path: str) -> bytes:

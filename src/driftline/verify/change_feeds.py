@@ -48,8 +48,8 @@ def _whole(value: Any, width: int = 20) -> str | None:
 
 
 def _joined(parts: Iterable[str | None]) -> str | None:
-    found = list(parts)
-    return None if None in found else ":".join(part or "" for part in found)
+    numbers = list(parts)
+    return None if None in numbers else ":".join(part or "" for part in numbers)
 
 
 def _row(message: Row, name: str) -> Row:
@@ -90,8 +90,8 @@ def _maxwell_position(message: Row, letter: str) -> str | None:
     last = _whole(9999999999 if offset is None else offset, 10)
     place = message.get("position")
     if isinstance(place, str):
-        found = re.fullmatch(r"(?:.*[^0-9])?([0-9]+):([0-9]+)", place)
-        return found and _joined([_whole(found[1], 10), _whole(found[2]), last])
+        match = re.fullmatch(r"(?:.*[^0-9])?([0-9]+):([0-9]+)", place)
+        return match and _joined([_whole(match[1], 10), _whole(match[2]), last])
     if message.get("xid") is not None:
         return _joined([_whole(message["xid"]), last])
     return f"{'0' * 20}:{'0' * 10}" if letter == "r" else None
@@ -128,9 +128,9 @@ def _canal(message: Row) -> Sequence[SentChange]:
         olds = _canal_rows(message["old"], types)
     if len(olds) != len(rows):
         raise UnreadMessage("not as many rows in old as in data")
-    at = _whole(message.get("es"))
+    position = _whole(message.get("es"))
     pairs = zip(rows, olds, strict=True)
-    return [SentChange(letter, row, None if old is None else {**row, **old}, at) for row, old in pairs]
+    return [SentChange(letter, row, None if old is None else {**row, **old}, position) for row, old in pairs]
 
 
 def _canal_rows(rows: Any, types: Mapping[str, str]) -> list[Row]:
@@ -159,7 +159,7 @@ def _of_type(value: Any, type_text: str) -> Any:
     number = int(value)
     if kind.startswith("enum("):
         return labels[number - 1] if 1 <= number <= len(labels) else value
-    named = [name for at, name in enumerate(labels) if (number >> at) % 2]
+    named = [name for bit, name in enumerate(labels) if (number >> bit) % 2]
     return ",".join(named) if number < 1 << len(labels) else value
 
 
@@ -185,33 +185,33 @@ def _ogg(message: Row) -> Sequence[SentChange]:
 
 
 def _dms(message: Row) -> Sequence[SentChange]:
-    said = message.get("metadata")
-    if not isinstance(said, dict) or "record-type" not in said or "operation" not in said:
+    metadata = message.get("metadata")
+    if not isinstance(metadata, dict) or "record-type" not in metadata or "operation" not in metadata:
         raise UnreadMessage("no metadata")
-    operation = said["operation"] if isinstance(said["operation"], str) else ""
-    if said["record-type"] == "control":
+    operation = metadata["operation"] if isinstance(metadata["operation"], str) else ""
+    if metadata["record-type"] == "control":
         verb, _, thing = operation.partition("-")
-        known = {"create": "table", "rename": "table column", "drop": "table column", "add": "column"}
-        if thing in known.get(verb, "").split() or operation in ("change-columns", "column-type-change"):
+        things = {"create": "table", "rename": "table column", "drop": "table column", "add": "column"}
+        if thing in things.get(verb, "").split() or operation in ("change-columns", "column-type-change"):
             return []
         raise UnreadMessage(f"operation {operation!r}")
     letter = {"load": "r", "insert": "c", "update": "u", "delete": "d"}.get(operation)
-    if said["record-type"] != "data" or letter is None:
+    if metadata["record-type"] != "data" or letter is None:
         raise UnreadMessage(f"operation {operation!r}")
     data = _row(message, "data")
     names = {name for name in data if name[:3] == "BI_" and name[3:] in data}
     row = {name: value for name, value in data.items() if name not in names}
     image = message.get("before-image")
     old = {name[3:]: data[name] for name in names} | (image if isinstance(image, dict) else {})
-    at = _dms_time(said.get("timestamp"))
+    position = _dms_time(metadata.get("timestamp"))
     if letter == "d":
-        return [SentChange("d", row | old, None, at)]
-    return [SentChange(letter, row, row | old if letter == "u" and old else None, at)]
+        return [SentChange("d", row | old, None, position)]
+    return [SentChange(letter, row, row | old if letter == "u" and old else None, position)]
 
 
 def _dms_time(text: Any) -> str | None:
-    found = re.fullmatch(r"([0-9-]{10}T[0-9:]{8})(\.[0-9]{1,9})?Z", text) if isinstance(text, str) else None
-    return found and f"{found[1]}.{(found[2] or '.')[1:]:0<9}Z"
+    match = re.fullmatch(r"([0-9-]{10}T[0-9:]{8})(\.[0-9]{1,9})?Z", text) if isinstance(text, str) else None
+    return match and f"{match[1]}.{(match[2] or '.')[1:]:0<9}Z"
 
 
 # Debezium's rows, unwrapped -----------------------------------------------------------------------------

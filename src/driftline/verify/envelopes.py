@@ -119,10 +119,10 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
 def _available(row: Record) -> tuple[Record, list[str]]:
     """A row without the fields whose values the message does not have, and the names of these."""
     lacking = [name for name, value in row.items() if _stands_for_none(value)]
-    left = {name: value for name, value in row.items() if name not in lacking}
-    if _holds_placeholder(left):
+    available = {name: value for name, value in row.items() if name not in lacking}
+    if _holds_placeholder(available):
         raise Unreadable("an unavailable value inside another")
-    return left, lacking
+    return available, lacking
 
 
 def _stands_for_none(value: Any) -> bool:
@@ -420,9 +420,9 @@ def _named_by_itself(message: Record, row_key: RowKey, key: Any) -> list[Record]
     name = named_by_itself(message)
     if name is not None:
         return _READERS[name](message, row_key, key)
-    for other in ("debezium", "maxwell", "canal", "dms"):
+    for tool in ("debezium", "maxwell", "canal", "dms"):
         with suppress(Unreadable):
-            if not _READERS[other](message, row_key, key):
+            if not _READERS[tool](message, row_key, key):
                 return []
     raise Unreadable("not surely in an envelope")
 

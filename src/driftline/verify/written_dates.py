@@ -69,9 +69,9 @@ def written_dates(properties: Mapping[str, str]) -> dict[str, tuple[WrittenDate,
     patterns: dict[str, tuple[WrittenDate, ...]] = {}
     for key, value in properties.items():
         path = next((key.removeprefix(prefix) for prefix in _PREFIXES if key.startswith(prefix)), "")
-        if path and (found := tuple(_in_hint(value))):
+        if path and (patterns_of_field := tuple(_in_hint(value))):
             name = path.replace("`", "")
-            patterns[name] = tuple(dict.fromkeys((*patterns.get(name, ()), *found)))
+            patterns[name] = tuple(dict.fromkeys((*patterns.get(name, ()), *patterns_of_field)))
     return patterns
 
 

@@ -66,9 +66,9 @@ def row_lines(piece: Piece, width: int, others: Sequence[NoRow]) -> NDArray[np.i
         returns[:-1] &= ~ends_line[1:]
         lines = piece.line + np.searchsorted(np.flatnonzero(ends_line | returns), begins)
     else:
-        found = records(piece.text, piece.line, piece.marks)
-        lines = np.array([record.line for record in found if record.raw or width == 1], np.int64)
-    return lines[~np.isin(lines, [other.line for other in others])]
+        cut = records(piece.text, piece.line, piece.marks)
+        lines = np.array([record.line for record in cut if record.raw or width == 1], np.int64)
+    return lines[~np.isin(lines, [reject.line for reject in others])]
 
 
 def _plain(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[list[pa.Array], list[NoRow]]:

@@ -109,11 +109,11 @@ def date_hints(first: Cells, more: Callable[[], Cells]) -> Iterator[tuple[int, s
         texts = _texts(first, place)
         if not texts or not _LIKE_A_DATE.fullmatch(texts[0]):
             continue
-        found = _patterns(texts)
-        if len(found) > 1:
-            found = _patterns(_texts(more(), place))
-        if len(found) == 1:
-            yield place, hint_text(found[0].type, found[0].text)
+        patterns = _patterns(texts)
+        if len(patterns) > 1:
+            patterns = _patterns(_texts(more(), place))
+        if len(patterns) == 1:
+            yield place, hint_text(patterns[0].type, patterns[0].text)
 
 
 def hint_lines(dates: Sequence[tuple[int, str]], struct: Struct, contract: Contract) -> Iterator[str]:
@@ -132,8 +132,8 @@ def _texts(rows: Cells, place: int) -> list[bytes]:
 def _patterns(texts: Sequence[bytes]) -> list[DatePattern]:
     """The first pattern of each order by which all texts are dates."""
     array = pa.array([text.decode(errors="replace") for text in texts], pa.string())
-    found = (_of_order(_candidates(days), array) for days in _ORDERS)
-    return [pattern for pattern in found if pattern is not None]
+    patterns = (_of_order(_candidates(days), array) for days in _ORDERS)
+    return [pattern for pattern in patterns if pattern is not None]
 
 
 def _of_order(order: Sequence[DatePattern], texts: pa.Array) -> DatePattern | None:

@@ -127,10 +127,10 @@ def _object_in(key: bytes | Raw) -> bytes | None:
     if memoryview(key)[0] != ord('"'):
         return None
     try:
-        inner = json.decode(key, type=str).strip().encode()
-        if not is_object(inner):
+        text = json.decode(key, type=str).strip().encode()
+        if not is_object(text):
             return None
-        split(inner)
+        split(text)
     except (*REFUSED, IndexError):
         return None
-    return inner
+    return text

@@ -71,8 +71,8 @@ def day_text(days: int) -> str:
     """
     if -719_162 <= days <= 2_932_896:
         return date.fromordinal(719_163 + days).isoformat()
-    sign, year, rest = re.fullmatch(r"(-?)(\d+)(.*)", str(np.datetime64(days, "D"))).groups()  # type: ignore[union-attr]
-    return f"{sign}{year:0>4}{rest}"
+    sign, year, month_and_day = re.fullmatch(r"(-?)(\d+)(.*)", str(np.datetime64(days, "D"))).groups()  # type: ignore[union-attr]
+    return f"{sign}{year:0>4}{month_and_day}"
 
 
 def time_text(units: int, digits: int) -> str:
@@ -83,13 +83,13 @@ def time_text(units: int, digits: int) -> str:
     """
     seconds, fraction = divmod(abs(units), 10**digits)
     sign = "-" if units < 0 else ""
-    whole = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     if not fraction:
-        return whole
+        return clock
     behind = f"{fraction:0{digits}}"
     while behind.endswith("000"):
         behind = behind[:-3]
-    return f"{whole}.{behind}"
+    return f"{clock}.{behind}"
 
 
 # PostgreSQL's, as Debezium writes them.

@@ -151,10 +151,10 @@ def _without_unavailable(row: Raw) -> tuple[Raw, Sequence[str]]:
         return row, ()
     members = split(row)
     names = [name for name, value in members.items() if _is_unavailable(value)]
-    left = Raw(json.encode({name: value for name, value in members.items() if name not in names}))
-    if any(b'"%b"' % sign in bytes(left) for sign in (_PLACEHOLDER, _IN_BASE64)):
+    available = Raw(json.encode({name: value for name, value in members.items() if name not in names}))
+    if any(b'"%b"' % sign in bytes(available) for sign in (_PLACEHOLDER, _IN_BASE64)):
         raise NotReadable("a value inside another that Debezium has left out as unavailable")
-    return left, names
+    return available, names
 
 
 def _is_unavailable(value: Raw) -> bool:
@@ -186,27 +186,27 @@ def _writes(message: DebeziumMessage, terms: EnvelopeTerms, unavailable: Sequenc
             f"`{unavailable[0]}` is a value that Debezium has left out as unavailable, which rows with "
             "deletes = soft do not keep"
         )
-    at = _position(message, terms)
+    place = _position(message, terms)
     marked = unavailable if terms.unavailable == MARKED else ()
-    written = record(after, str(message.op), at, marked)
+    written = record(after, str(message.op), place, marked)
     if not is_object(message.before):
         return [written]
     was, now = values_at(message.before, terms.key), values_at(after, terms.key)
     if was == now or None in was:
         return [written]
-    return [record(message.before, DELETE, at), written]
+    return [record(message.before, DELETE, place), written]
 
 
 def _deleted(message: DebeziumMessage, terms: EnvelopeTerms, key: Raw | None) -> bytes:
     """The record that goes, which has its key: that of `before`, or of the message."""
-    at = _position(message, terms)
+    place = _position(message, terms)
     if is_object(message.before) and None not in values_at(message.before, terms.key):
-        return record(message.before, DELETE, at)
+        return record(message.before, DELETE, place)
     if not is_null(message.before) and not is_object(message.before):
         raise NotReadable(_no_row("before", message.before, message))
     if (gone := of_key(key, terms.key)) is None:
         raise NotReadable("a delete without its key: neither `before` nor the message's key has it")
-    return record(gone, DELETE, at)
+    return record(gone, DELETE, place)
 
 
 def _no_row(name: str, row: Raw, message: DebeziumMessage) -> str:
@@ -216,12 +216,12 @@ def _no_row(name: str, row: Raw, message: DebeziumMessage) -> str:
 
 
 def _position(message: DebeziumMessage, terms: EnvelopeTerms) -> str | None:
-    at = None if message.source is None else position(message.source)
-    if at is None and terms.by_position:
+    place = None if message.source is None else position(message.source)
+    if place is None and terms.by_position:
         connector = None if message.source is None else message.source.connector
         raise NotReadable(
             "no `source` that says where the change stood"
             if connector is None
             else f"no position in its `source`, of connector {connector!r}, by which changes could be ordered"
         )
-    return at
+    return place

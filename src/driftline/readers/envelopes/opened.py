@@ -58,49 +58,49 @@ def opened(text: bytes | Raw, key: Raw | None = None) -> Opened | Mark:
     fields = split(text)
     has_key = "_key" in fields
     key = fields.pop("_key", key)
-    inner = None
+    content = None
     if "payload" in fields and fields.keys() <= {"schema", "payload"}:
         if not is_null(fields.get("schema")):
             raise NotReadable("a message with its schema, of which the values are not decoded yet")
-        inner = fields["payload"]
+        content = fields["payload"]
     elif {"key", "value"} <= fields.keys() <= _AROUND:
-        inner, key = fields["value"], fields["key"]
-    if inner is not None and is_object(inner):
-        return opened(inner, key)
-    if (has_key and not fields) or (inner is not None and is_null(inner)):
+        content, key = fields["value"], fields["key"]
+    if content is not None and is_object(content):
+        return opened(content, key)
+    if (has_key and not fields) or (content is not None and is_null(content)):
         return Mark("tombstone")
     return Opened(fields, key)
 
 
-def positioned(at: str | None, terms: EnvelopeTerms, without: str) -> str | None:
+def positioned(position: str | None, terms: EnvelopeTerms, without: str) -> str | None:
     """The position of a change. Raises NotReadable if changes are ordered by it, and there is none.
 
     ``without``: why there is none.
     """
-    if at is None and terms.by_position:
+    if position is None and terms.by_position:
         raise NotReadable(without)
-    return at
+    return position
 
 
 def written(
-    row: bytes | Raw, before: bytes | Raw | None, operation: str, at: str | None, terms: EnvelopeTerms
+    row: bytes | Raw, before: bytes | Raw | None, operation: str, position: str | None, terms: EnvelopeTerms
 ) -> Sequence[bytes]:
     """The record after a change; where its key was another ``before``, the one that goes, too."""
-    texts = [record(row, operation, at)]
+    texts = [record(row, operation, position)]
     if before is not None:
         was, now = values_at(before, terms.key), values_at(row, terms.key)
         if was != now and None not in was:
-            texts.insert(0, record(before, DELETE, at))
+            texts.insert(0, record(before, DELETE, position))
     return texts
 
 
-def deleted(row: bytes | Raw | None, key: Raw | None, at: str | None, terms: EnvelopeTerms) -> bytes:
+def deleted(row: bytes | Raw | None, key: Raw | None, position: str | None, terms: EnvelopeTerms) -> bytes:
     """The record that goes, with the key that the row or the Kafka message has. Raises NotReadable."""
     if row is not None and None not in values_at(row, terms.key):
-        return record(row, DELETE, at)
+        return record(row, DELETE, position)
     if (gone := of_key(key, terms.key)) is None:
         raise NotReadable("a delete without its key: neither its row nor the message's key has it")
-    return record(gone, DELETE, at)
+    return record(gone, DELETE, position)
 
 
 def merged(row: Raw, old: Raw) -> bytes:

@@ -142,5 +142,5 @@ def position(source: ChangeSource) -> str | None:
         part(next((value for name in names if (value := getattr(source, name)) is not None), None))
         for names, part in rule
     ]
-    known = [part for part in parts if part is not None]
-    return ":".join(known) if len(known) == len(parts) else None
+    numbers = [part for part in parts if part is not None]
+    return ":".join(numbers) if len(numbers) == len(parts) else None

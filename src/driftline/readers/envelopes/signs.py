@@ -51,16 +51,16 @@ def envelope_note(shape: RecordShape) -> list[str]:
 
 def _field_at(shape: RecordShape, path: str) -> FieldShape | None:
     name, _, inside = path.partition(".")
-    found = shape.fields.get(name)
-    if found is None or not inside:
-        return found
-    records = [profile.record for profile in found.facets.values() if profile.record is not None]
+    field = shape.fields.get(name)
+    if field is None or not inside:
+        return field
+    records = [profile.record for profile in field.facets.values() if profile.record is not None]
     return _field_at(records[0], inside) if len(records) == 1 else None
 
 
-def _kind(found: FieldShape | None) -> str | None:
+def _kind(field: FieldShape | None) -> str | None:
     """The kind of all values of a field; None if there are several."""
-    kinds = set() if found is None else set(map(_kind_of, found.facets))
+    kinds = set() if field is None else set(map(_kind_of, field.facets))
     return kinds.pop() if len(kinds) == 1 else None
 
 

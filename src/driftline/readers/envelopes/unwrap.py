@@ -74,4 +74,4 @@ class Unwrapper:
 
 def rejecting(reject: Callable[[int, Why], Reject], places: Sequence[int]) -> Callable[[int, Why], Reject]:
     """Make a maker of rejects that takes the places of records, and rejects their messages."""
-    return lambda at, why: reject(places[at], why)
+    return lambda number, why: reject(places[number], why)

@@ -38,18 +38,18 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         return _schema_change(message, kind)
     if kind not in WRITES and kind != "DELETE":
         raise NotReadable(f"type {kind!r} is none of Canal's: {', '.join((*WRITES, 'DELETE'))}")
-    at = positioned(
+    position = positioned(
         Digits()(message.value("es")), terms, "no `es`, the time by which changes could be ordered"
     )
     rows, decoders = _rows_in(message, "data", kind), _decoders(message)
     rows = [_decoded(row, decoders) for row in rows]
     if kind == "DELETE":
-        return [deleted(row, message.key, at, terms) for row in rows]
+        return [deleted(row, message.key, position, terms) for row in rows]
     befores = _befores(message, rows, decoders) if kind == "UPDATE" else [None] * len(rows)
     return [
         text
         for row, before in zip(rows, befores, strict=True)
-        for text in written(row, before, WRITES[kind], at, terms)
+        for text in written(row, before, WRITES[kind], position, terms)
     ]
 
 
@@ -89,8 +89,8 @@ def _decoders(message: Opened) -> Mapping[str, Decode]:
         types = _types(message.fields["mysqlType"])
     except ValidationError as error:
         raise NotReadable(f"no types of columns in `mysqlType`: {error}") from error
-    found = {name: decoder(text) for name, text in types.items() if text}
-    return {name: decode for name, decode in found.items() if decode is not None}
+    decoders = {name: decoder(text) for name, text in types.items() if text}
+    return {name: decode for name, decode in decoders.items() if decode is not None}
 
 
 def _decoded(row: Raw, decoders: Mapping[str, Decode]) -> Raw:

@@ -42,7 +42,7 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         raise NotReadable(f"__op {operation!r} is none of Debezium's: c, u, r, d, t")
     if not isinstance(flag, str | bool | None) or flag not in _FLAGS:
         raise NotReadable(f"__deleted {flag!r} is neither true nor false")
-    at = positioned(
+    place = positioned(
         _position(message),
         terms,
         "no field that says where the change stood, such as __lsn: name it in add.fields",
@@ -51,8 +51,8 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     if any(sign in row for sign in UNAVAILABLE):
         raise NotReadable("a value that Debezium has left out as unavailable, which is not read yet")
     if _FLAGS[flag] or operation == "d":
-        return [deleted(row, message.key, at, terms)]
-    return written(row, None, operation or "u", at, terms)
+        return [deleted(row, message.key, place, terms)]
+    return written(row, None, operation or "u", place, terms)
 
 
 def _position(message: Opened) -> str | None:

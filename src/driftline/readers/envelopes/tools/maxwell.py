@@ -45,13 +45,13 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     row = message.row("data")
     if row is None:
         raise NotReadable(f"type {kind!r} without an object in `data`")
-    at = positioned(
+    position = positioned(
         _position(message, kind), terms, "no `position` and no `xid` that says where the change stood"
     )
     if kind == "delete":
-        return [deleted(row, message.key, at, terms)]
+        return [deleted(row, message.key, position, terms)]
     old = message.row("old") if kind == "update" else None
-    return written(row, None if old is None else merged(row, old), WRITES[kind], at, terms)
+    return written(row, None if old is None else merged(row, old), WRITES[kind], position, terms)
 
 
 def _mark(message: Opened, kind: str) -> Mark:
@@ -79,5 +79,5 @@ def _position(message: Opened, kind: str) -> str | None:
         parts = [Digits()(xid), row]
     else:
         return _BEFORE_ALL if kind == "bootstrap-insert" else None
-    known = [part for part in parts if part is not None]
-    return ":".join(known) if len(known) == len(parts) else None
+    numbers = [part for part in parts if part is not None]
+    return ":".join(numbers) if len(numbers) == len(parts) else None

@@ -26,14 +26,14 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         raise NotReadable(f"op_type {kind!r} is none of GoldenGate's: I, U, D, T")
     if missing := message.value("missing_columns"):
         raise NotReadable(f"columns that the source has left out: {missing}, of which nothing is known")
-    at = positioned(
+    position = positioned(
         Digits(_DIGITS)(message.value("pos")), terms, "no number in `pos` that says where the change stood"
     )
     before, after = message.row("before"), message.row("after")
     if kind == "D":
         if before is None:
             raise NotReadable("op_type 'D' without an object in `before`")
-        return [deleted(before, message.key, at, terms)]
+        return [deleted(before, message.key, position, terms)]
     if after is None:
         raise NotReadable(f"op_type {kind!r} without an object in `after`")
-    return written(after, before if kind == "U" else None, WRITES[kind], at, terms)
+    return written(after, before if kind == "U" else None, WRITES[kind], position, terms)
