@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick ready test test-all test-spark lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
-.PHONY: catalogs readers test-sparks
+.PHONY: catalogs readers test-sparks postgres-cdc
 .PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep
 
 help: ## say what there is
@@ -41,12 +41,12 @@ ready: $(INSTALLED)
 test-all: test ## these, and those on a real cluster, in a process of their own
 	@$(PY) -m pytest tests/cluster
 
-# An environment with that Spark alone, in front of the libraries of .venv.
-SPARK ?= 3.5.8
-OTHER := .venv/spark-$(SPARK)
 postgres-cdc: $(INSTALLED) ## changes of a PostgreSQL by Debezium's engine: needs PostgreSQL and a JDK
 	@$(PY) -m pytest tests/databases -n 0 $(ARGS)
 
+# An environment with that Spark alone, in front of the libraries of .venv.
+SPARK ?= 3.5.8
+OTHER := .venv/spark-$(SPARK)
 test-spark: $(OTHER)/installed ## tests of lakes on another Spark (SPARK=4.0.1; ARGS="tests/lake/test_csv.py" for some)
 	@$(OTHER)/bin/python -m pytest -W "ignore:distutils Version classes:DeprecationWarning" $(or $(ARGS),tests/lake)
 

@@ -13,6 +13,7 @@ from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 
 if TYPE_CHECKING:
     from driftline.capture.query import Batch, CaptureQuery
+    from driftline.core.changes import AddColumn, Reason, RelaxColumn, RewriteColumn, WidenColumn
     from driftline.ingest.result import Result
     from driftline.lake import Lake, Table, TableSchema
     from driftline.operations.alter import Altered
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PACKAGES",
+    "AddColumn",
     "Altered",
     "Batch",
     "CaptureQuery",
@@ -44,9 +46,12 @@ __all__ = [
     "Layout",
     "Promoted",
     "Quarantine",
+    "Reason",
+    "RelaxColumn",
     "Replay",
     "Resolved",
     "Result",
+    "RewriteColumn",
     "SetupError",
     "Stats",
     "Table",
@@ -55,6 +60,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "View",
+    "WidenColumn",
     "__version__",
     "prepare_environment",
 ]
@@ -62,6 +68,7 @@ __all__ = [
 # Spark is imported only when a lake is used: each of these comes with its module, when it is asked for.
 _MODULES = {
     "capture.query": ("Batch", "CaptureQuery"),
+    "core.changes": ("AddColumn", "Reason", "RelaxColumn", "RewriteColumn", "WidenColumn"),
     "ingest.result": ("Result",),
     "lake": ("Lake", "Table", "TableSchema"),
     "operations.alter": ("Altered",),

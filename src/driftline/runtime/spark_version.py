@@ -125,7 +125,7 @@ def unknown_types() -> tuple[str, ...]:
 
 
 def has_variants() -> bool:
-    """Whether the Spark of this process has values of a VARIANT."""
+    """True if the Spark of this process has values of a VARIANT."""
     return "variant" not in unknown_types()
 
 
