@@ -57,7 +57,7 @@ def test_in_the_commit(interrupt: Interrupt, then: str) -> None:
 def test_a_command_behind_its_commit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
-    def command(_: Any, prog_name: str, obj: cli.Invocation) -> None:
+    def command(_: Any, obj: cli.Invocation, **options: Any) -> None:
         phase = obj.interrupt.watching(lambda _: None)
         phase("committing")
         os.kill(os.getpid(), number)
@@ -88,7 +88,7 @@ def test_a_command_that_typer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_goes_wrong_behind_it_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def command(_: Any, prog_name: str, obj: cli.Invocation) -> None:
+    def command(_: Any, obj: cli.Invocation, **options: Any) -> None:
         obj.interrupt.watching(lambda _: None)("committing")
         os.kill(os.getpid(), signal.SIGINT)
         raise cli.DriftlineError("whether the commit took place is not known")

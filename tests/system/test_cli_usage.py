@@ -101,9 +101,14 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["nothing"], "No such command 'nothing'"),
-        (["ingest"], "Missing argument 'SOURCE'"),
-        (["ingest", "x.json"], "Missing option '--into'"),
+        (["nothing"], "error: no such command 'nothing'\n  see `driftline --help`"),
+        (["ingest", "--nothing"], "error: no such option: --nothing"),
+        (["ingest"], "error: missing argument 'SOURCE'\n  see `driftline ingest --help`"),
+        (
+            ["contract", "export"],
+            "error: missing argument 'NAMESPACE.TABLE'\n  see `driftline contract export --help`",
+        ),
+        (["ingest", "x.json"], "error: missing option '--into'"),
         (["ingest", "x.json", "--into", "a.b"], "x.json: no such file, folder or glob"),
         (["ingest", ".", "--into", "a.b"], ".: no files to ingest in this folder"),
         (["ingest", "x.json", "--into", "a.b", "--set", "datse=off"], "did you mean 'dates'?"),
@@ -143,7 +148,7 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         (["stats", "a.b", "--html", "."], ". is a folder"),
         (["view", "a.b", "--as", "n"], "write --as field=type"),
         (["view", "a.b", "--as", "n=lung"], "'lung' is not a type"),
-        (["resolve", "a.b", "n"], "Missing option '--as'"),
+        (["resolve", "a.b", "n"], "missing option '--as'"),
         (["resolve", "a.b", "n", "--as", "lung"], "'lung' is not a type"),
         (["resolve", "a.b", "n..m", "--as", "long"], "'n..m' is not a path"),
         (["quarantine", "a.b", "--export", "none/x.jsonl"], "there is no folder none"),

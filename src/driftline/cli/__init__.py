@@ -6,15 +6,16 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.exceptions import TyperException
 
 from driftline.cli import log
 from driftline.cli.commands import app
 from driftline.cli.interrupt import EXIT_CODE
 from driftline.cli.scope import Invocation
-from driftline.errors import DriftlineError
+from driftline.errors import DriftlineError, UsageError
 from driftline.runtime.failure import explained, java_ended
 
 _GLOBAL = {
@@ -33,10 +34,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     scope = Invocation()
     scope.interrupt.listen()
     try:
-        app(_globals_first(sys.argv[1:] if argv is None else argv), prog_name="driftline", obj=scope)
-        code = 0
+        arguments = _globals_first(sys.argv[1:] if argv is None else argv)
+        result = app(arguments, prog_name="driftline", obj=scope, standalone_mode=False)
+        code = result if isinstance(result, int) else 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except TyperException as error:
+        code = _misused(scope, error)
     except KeyboardInterrupt:
         code = scope.interrupt.code
     except BrokenPipeError:
@@ -86,6 +90,16 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
     if remaining[:1] == ["help"]:
         remaining = [*remaining[1:], "--help"]
     return front + remaining
+
+
+def _misused(scope: Invocation, error: Any) -> int:
+    """Print an error of the parser, or the help that it brings; returns the exit code."""
+    message: str = error.format_message()
+    if message.startswith("Usage:"):
+        typer.echo(message, err=True)
+        return UsageError.exit_code
+    hint = None if error.ctx is None else f"see `{error.ctx.command_path} --help`"
+    return _fail(scope, UsageError(message[:1].lower() + message[1:].rstrip("."), hint))
 
 
 def _fail(scope: Invocation, error: Exception) -> int:
