@@ -67,6 +67,7 @@ RELEASES = (
         f"{_KAFKA}_2.13:4.0.0",
         f"{_TOKENS}_2.13:4.0.0",
         iceberg="1.11.0",
+        unknown=("geometry", "geography"),
     ),
     Release(
         "4.1",
