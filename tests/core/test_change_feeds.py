@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.test_envelopes import checked, read, row_key
+from core.test_envelopes import checked, deliver, read, row_key
 from core.test_upsert import Event, FilesTable, key_of, same_key
 from driftline.core.planning.row_key import ENVELOPES
 from driftline.core.schema.types import Schema
@@ -18,7 +18,7 @@ from driftline.observe.json_lines import JsonObserver
 from driftline.readers.envelopes.auto import NAMED
 from driftline.readers.envelopes.signs import SIGNS, envelope_note
 from driftline.readers.envelopes.unwrap import Unwrapper
-from driftline.settings import as_properties, from_properties
+from driftline.settings import from_properties
 
 XID, LAST = f"{7125:020}", "9999999999"
 
@@ -448,11 +448,7 @@ def test_any_delivery_of_a_history_ends_in_what_the_database_has(
     messages = [message for _ in range(120) for message in feed.step()]
     sent = messages + chance.sample(messages, 30)
     chance.shuffle(sent)
-    settings = from_properties(as_properties({"key": "id", "envelope": envelope}))
-    while sent:
-        batch, sent = sent[: (size := chance.randrange(1, 60))], sent[size:]
-        _, malformed = table.ingest(batch, settings)
-        assert malformed == 0
+    deliver(table, sent, envelope, chance)
     rows = table.rows()
     held = {key_of(row): row["n"] for row in rows}
     assert len(held) == len(rows)

@@ -332,6 +332,15 @@ class Database:
         return [{"op": "u", "before": shown, "after": row, "source": source, "_key": {"id": id_}}]
 
 
+def deliver(table: FilesTable, sent: list[Event], envelope: str, chance: random.Random) -> None:
+    """Ingest messages in batches of any size; each of them is read."""
+    settings = from_properties(as_properties({"key": "id", "envelope": envelope}))
+    while sent:
+        batch, sent = sent[: (size := chance.randrange(1, 60))], sent[size:]
+        _, malformed = table.ingest(batch, settings)
+        assert malformed == 0
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("connector", ["mysql", "postgresql", "oracle"])
 def test_any_delivery_of_a_history_ends_in_what_the_database_has(
@@ -344,11 +353,7 @@ def test_any_delivery_of_a_history_ends_in_what_the_database_has(
     sent = messages + chance.sample(messages, 40)
     if seed:
         chance.shuffle(sent)
-    settings = from_properties(as_properties({"key": "id", "envelope": "debezium"}))
-    while sent:
-        batch, sent = sent[: (size := chance.randrange(1, 60))], sent[size:]
-        _, malformed = table.ingest(batch, settings)
-        assert malformed == 0
+    deliver(table, sent, "debezium", chance)
     rows = table.rows()
     held = {key_of(row): row["n"] for row in rows}
     assert len(held) == len(rows)

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from core.test_envelopes import LSN, Database, change, checked, read, row_key
+from core.test_envelopes import LSN, Database, change, checked, deliver, read, row_key
 from core.test_upsert import Event, FilesTable, key_of
 from driftline.keys.filling import filled
 from driftline.keys.merge import NOTHING, ROW, Patches
-from driftline.settings import as_properties, from_properties
 
 IT = "__debezium_unavailable_value"
 BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
@@ -143,11 +142,7 @@ def test_any_delivery_ends_in_what_the_database_has(tmp_path: Path, seed: int) -
     sent = messages + chance.sample(messages, 40)
     if seed:
         chance.shuffle(sent)
-    settings = from_properties(as_properties({"key": "id", "envelope": "debezium"}))
-    while sent:
-        batch, sent = sent[: (size := chance.randrange(1, 60))], sent[size:]
-        _, malformed = table.ingest(batch, settings)
-        assert malformed == 0
+    deliver(table, sent, "debezium", chance)
     rows = {key_of(row): row for row in table.rows()}
     assert {key: (row["n"], row["big"], row["shape"]) for key, row in rows.items()} == {
         key: (row["n"], row["big"], row["shape"]) for key, row in database.rows.items()

@@ -153,7 +153,7 @@ class Planned:
         if not (names := self.settings.metadata):
             return tasks
         files = self.observed.scan.request.names
-        return tasks.mapped(replace(OriginOfRows.of(struct, names, batch.id, batch.time), files=files))
+        return tasks.mapped(OriginOfRows.of(struct, names, batch.id, batch.time, files))
 
     @property
     def is_empty(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
@@ -27,12 +27,14 @@ class OriginOfRows:
     names: Sequence[str]
     batch: str
     time: datetime
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str]
 
     @classmethod
-    def of(cls, struct: Struct, names: Sequence[str], batch: str, time: datetime) -> OriginOfRows:
+    def of(
+        cls, struct: Struct, names: Sequence[str], batch: str, time: datetime, files: Mapping[str, str]
+    ) -> OriginOfRows:
         """Make it for rows of ``struct``."""
-        return cls(own_column(struct, SOURCE_KIND), names, batch, time)
+        return cls(own_column(struct, SOURCE_KIND), names, batch, time, files)
 
     def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with the column filled, without the one that has their origins."""

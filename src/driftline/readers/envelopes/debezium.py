@@ -26,12 +26,12 @@ from driftline.readers.envelopes.change import (
     split,
     values_at,
 )
+from driftline.readers.envelopes.opened import AROUND, written
 from driftline.readers.envelopes.positions import ChangeSource, position
 
 _NULL = Raw(b"null")
 _TIMES = {"ts_ms", "ts_us", "ts_ns"}
 # All fields of what is no change: an object with any other may be a record, and is not left out.
-_AROUND = {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"}
 _TRANSACTION = _TIMES | {"status", "id", "event_count", "data_collections"}
 _SCHEMA_CHANGE = _TIMES | {"source", "databaseName", "schemaName", "ddl", "tableChanges"}
 
@@ -62,6 +62,7 @@ _decode = json.Decoder(DebeziumMessage).decode
 # depends on the column's type (Debezium's UnchangedToastedPlaceholder).
 _PLACEHOLDER = b"__debezium_unavailable_value"
 _IN_BASE64 = b64encode(_PLACEHOLDER)
+PLACEHOLDERS = _PLACEHOLDER, _IN_BASE64
 _AS_UUID = str(UUID(bytes=md5(_PLACEHOLDER, usedforsecurity=False).digest(), version=3)).encode()
 _WELL_KNOWN = (
     b64encode(bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1")),  # a geometry
@@ -119,18 +120,9 @@ def _without_op(
     fields = split(text)
     members = fields.keys() - {"_key"}
     if "payload" in members and members <= {"schema", "payload"}:
-        schema = fields.get("schema")
-        if is_null(message.payload):
-            return Mark("tombstone")
-        if not is_object(message.payload):
-            raise NotReadable("no object in `payload`")
-        return read(message.payload, terms, key, None if is_null(schema) else bytes(schema or b""))
-    if "value" in members and members <= _AROUND:
-        if is_null(message.value):
-            return Mark("tombstone")
-        if not is_object(message.value):
-            raise NotReadable("no object in `value`")
-        return read(message.value, terms, key if is_null(message.key) else message.key)
+        return _inside("payload", message.payload, terms, key, fields.get("schema"))
+    if "value" in members and members <= AROUND:
+        return _inside("value", message.value, terms, key if is_null(message.key) else message.key)
     if not members and fields:
         return Mark("tombstone")
     if members and members <= _TIMES:
@@ -140,6 +132,17 @@ def _without_op(
     if members & {"ddl", "tableChanges"} and "source" in members and members <= _SCHEMA_CHANGE:
         return Mark("schema change")
     raise NotReadable("no message of Debezium's: it has no op")
+
+
+def _inside(
+    name: str, text: Raw, terms: EnvelopeTerms, key: Raw | None, schema: Raw | None = None
+) -> Changes:
+    """Read a message that stands as the field ``name`` of another object, with its ``schema`` or null."""
+    if is_null(text):
+        return Mark("tombstone")
+    if not is_object(text):
+        raise NotReadable(f"no object in `{name}`")
+    return read(text, terms, key, None if schema is None or is_null(schema) else bytes(schema))
 
 
 def _without_unavailable(row: Raw) -> tuple[Raw, Sequence[str]]:
@@ -152,7 +155,7 @@ def _without_unavailable(row: Raw) -> tuple[Raw, Sequence[str]]:
     members = split(row)
     names = [name for name, value in members.items() if _is_unavailable(value)]
     available = Raw(json.encode({name: value for name, value in members.items() if name not in names}))
-    if any(b'"%b"' % sign in bytes(available) for sign in (_PLACEHOLDER, _IN_BASE64)):
+    if any(b'"%b"' % sign in bytes(available) for sign in PLACEHOLDERS):
         raise NotReadable("a value inside another that Debezium has left out as unavailable")
     return available, names
 
@@ -188,13 +191,8 @@ def _writes(message: DebeziumMessage, terms: EnvelopeTerms, unavailable: Sequenc
         )
     place = _position(message, terms)
     marked = unavailable if terms.unavailable == MARKED else ()
-    written = record(after, str(message.op), place, marked)
-    if not is_object(message.before):
-        return [written]
-    was, now = values_at(message.before, terms.key), values_at(after, terms.key)
-    if was == now or None in was:
-        return [written]
-    return [record(message.before, DELETE, place), written]
+    before = message.before if is_object(message.before) else None
+    return written(after, before, str(message.op), place, terms, marked)
 
 
 def _deleted(message: DebeziumMessage, terms: EnvelopeTerms, key: Raw | None) -> bytes:

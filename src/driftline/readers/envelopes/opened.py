@@ -21,7 +21,8 @@ from driftline.readers.envelopes.change import (
     values_at,
 )
 
-_AROUND = {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"}
+# All fields of what a message may stand in, such as a dump of a topic.
+AROUND = {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"}
 
 
 class Opened(NamedTuple):
@@ -63,7 +64,7 @@ def opened(text: bytes | Raw, key: Raw | None = None) -> Opened | Mark:
         if not is_null(fields.get("schema")):
             raise NotReadable("a message with its schema, of which the values are not decoded yet")
         content = fields["payload"]
-    elif {"key", "value"} <= fields.keys() <= _AROUND:
+    elif {"key", "value"} <= fields.keys() <= AROUND:
         content, key = fields["value"], fields["key"]
     if content is not None and is_object(content):
         return opened(content, key)
@@ -83,10 +84,18 @@ def positioned(position: str | None, terms: EnvelopeTerms, without: str) -> str 
 
 
 def written(
-    row: bytes | Raw, before: bytes | Raw | None, operation: str, position: str | None, terms: EnvelopeTerms
+    row: bytes | Raw,
+    before: bytes | Raw | None,
+    operation: str,
+    position: str | None,
+    terms: EnvelopeTerms,
+    unavailable: Sequence[str] = (),
 ) -> Sequence[bytes]:
-    """The record after a change; where its key was another ``before``, the one that goes, too."""
-    texts = [record(row, operation, position)]
+    """The record after a change; where its key was another ``before``, the one that goes, too.
+
+    ``unavailable``: the names of fields of which the message does not have the values.
+    """
+    texts = [record(row, operation, position, unavailable)]
     if before is not None:
         was, now = values_at(before, terms.key), values_at(row, terms.key)
         if was != now and None not in was:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw, json
 
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
+from driftline.readers.envelopes.debezium import PLACEHOLDERS
 from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, written
 from driftline.readers.envelopes.positions import ChangeSource, Digits, position
 
-UNAVAILABLE = (b"__debezium_unavailable_value", b64encode(b"__debezium_unavailable_value"))
 _OPERATIONS = ("c", "u", "r", "d", None)
 _FLAGS: Mapping[Any, bool] = {"true": True, True: True, "false": False, False: False, None: False}
 # Of `lsn` and of `source.lsn` in Debezium's setting `add.fields`, by their names in the row.
@@ -48,7 +47,7 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         "no field that says where the change stood, such as __lsn: name it in add.fields",
     )
     row = json.encode(message.fields)
-    if any(sign in row for sign in UNAVAILABLE):
+    if any(sign in row for sign in PLACEHOLDERS):
         raise NotReadable("a value that Debezium has left out as unavailable, which is not read yet")
     if _FLAGS[flag] or operation == "d":
         return [deleted(row, message.key, place, terms)]
