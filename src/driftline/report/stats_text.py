@@ -197,7 +197,9 @@ def _fitted(heads: Sequence[str], rows: Sequence[Mapping[str, Text | str]], widt
     }
     if sum(widths.values()) + 2 * len(heads) > width:
         widths["type"] = min(widths["type"], _TYPE)
-        texts = sorted(_TEXTS.keys() & widths.keys(), key=lambda head: widths[head] / _TEXTS[head])
+        texts = sorted(
+            (head for head in _TEXTS if head in widths), key=lambda head: widths[head] / _TEXTS[head]
+        )
         room = width - 2 * len(heads) - sum(widths[head] for head in heads if head not in _TEXTS)
         for i, head in enumerate(texts):  # the shorter first, which may leave some of its part to the others
             part = room * _TEXTS[head] // sum(_TEXTS[later_head] for later_head in texts[i:])
