@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core.shapes import show
 from core.test_accept import take
 from driftline.core.planning.contract import OfPaths, contract
-from driftline.core.planning.lacking import lacking
+from driftline.core.planning.plan import lacking
 from driftline.core.planning.policies.by_kind import ROLES
 from driftline.core.planning.policies.policy import FieldState
 from driftline.core.planning.routes import Settings

@@ -25,10 +25,10 @@ from driftline.core.planning.plan import plan
 from driftline.errors import DataError
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, Tally
-from driftline.report import lineage, lineage_events, outbox
+from driftline.report import lineage, outbox
 from driftline.report.dataset_names import DatasetName
 from driftline.report.lineage import Lineage, wanted
-from driftline.report.lineage_events import BatchRun
+from driftline.report.lineage_events import BatchRun, RunEvents
 
 FOLDER = DatasetName("file", "/in")
 MOMENT = "2026-03-02T08:00:00+00:00"
@@ -157,7 +157,7 @@ def test_events_are_as_openlineage_wants_them(
         "START": {},
         "COMPLETE": {"result": Result(**{**vars_of(drifted), **figures})},
     }.get(kind, {"error": "DataError"})
-    event = lineage_events.event(kind, MOMENT, BatchRun(RUN, "shop.orders", capture, [FOLDER]), **more)
+    event = RunEvents().event(kind, MOMENT, BatchRun(RUN, "shop.orders", capture, [FOLDER]), **more)
     sent = json.loads(Serde.to_json(event))
     Draft202012Validator(EVENT, format_checker=FormatChecker()).validate(sent)
     assert datetime.fromisoformat(sent["eventTime"]).tzinfo is not None
@@ -167,7 +167,7 @@ def test_events_are_as_openlineage_wants_them(
 def test_records_of_several_inputs_are_counted_for_none_of_them() -> None:
     inputs = [FOLDER, DatasetName("file", "/more")]
     drifted = of("a: long", data="a: long")
-    several = lineage_events.event(
+    several = RunEvents().event(
         "COMPLETE", MOMENT, BatchRun(RUN, "shop.orders", None, inputs), result=drifted
     )
     assert [one.inputFacets for one in several.inputs] == [{}, {}]
@@ -229,15 +229,16 @@ def test_micro_batches_with_one_plan_share_its_facets() -> None:
     first = of("a: long", data="a: long")
     again = Result(**{**vars_of(first), "batch": "b2", "rows_written": 7})
     other = of("a: long", data="a: long | string")
-    facets = lineage_events._of_plan(first, [FOLDER])
-    assert lineage_events._of_plan(again, [FOLDER]) is facets
-    assert lineage_events._of_plan(other, [FOLDER])["columnLineage"].fields.keys() == {"a", "a_string"}
-    assert lineage_events._of_plan(other, []).keys() == {"schema"}
+    events = RunEvents()
+    facets = events._of_plan(first, [FOLDER])
+    assert events._of_plan(again, [FOLDER]) is facets
+    assert events._of_plan(other, [FOLDER])["columnLineage"].fields.keys() == {"a", "a_string"}
+    assert events._of_plan(other, []).keys() == {"schema"}
 
 
 def test_a_run_names_the_one_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
     batch_run = BatchRun(RUN, "shop.orders", None, [FOLDER])
-    start = partial(lineage_events.event, "START", MOMENT, batch_run)
+    start = partial(RunEvents().event, "START", MOMENT, batch_run)
     for name in ("", "nothing", "a/b", "//", "a/b/no-uuid", f"/b/{RUN}"):
         monkeypatch.setenv("OPENLINEAGE_PARENT_ID", name)
         assert "parent" not in start().run.facets

@@ -9,10 +9,9 @@ import pyarrow as pa
 from msgspec import Raw, json
 
 from driftline.core.planning.rest import TYPE_KEY, is_type_key, steps
+from driftline.core.values.members import raw_members
 from driftline.keys.merge import Node, PatchedField
 from driftline.keys.patched import Merges
-
-_split = json.Decoder(dict[str, Raw]).decode
 
 
 def merged_rest(rest: pa.Array, roots: Sequence[PatchedField], merges: Merges) -> pa.Array:
@@ -61,7 +60,7 @@ def _left(node: Node | None, text: str | Raw, source: int) -> str | None:
     if source not in node.objects or memoryview(_bytes(text))[0] != ord("{"):
         return None
     remaining: dict[str, Any] = {}
-    members: dict[str, Raw] = _split(_bytes(text))
+    members: dict[str, Raw] = raw_members(_bytes(text))
     for key, value in members.items():
         part = _left(node.member(key), value, source)
         if part is not None:
@@ -71,8 +70,8 @@ def _left(node: Node | None, text: str | Raw, source: int) -> str | None:
 
 def _both(first: str, second: str) -> str:
     """The members of two objects."""
-    members: dict[str, Raw] = _split(first)
-    for key, value in _split(second).items():
+    members: dict[str, Raw] = raw_members(first)
+    for key, value in raw_members(second).items():
         has = members.get(key)
         is_object = has is not None and _plain(has)[0] == _plain(value)[0] == "{"
         members[key] = Raw(_both(_plain(has), _plain(value)).encode()) if is_object else value

@@ -18,13 +18,13 @@ from msgspec import Raw, json
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.schema.naming import data_key
 from driftline.core.schema.types import STRING, Field, Map, Struct, Type
+from driftline.core.values.members import raw_members
 from driftline.core.values.parse import parse
 from driftline.keys.merge import NULL, VALUE, Presence
 from driftline.observe.decoder import REFUSED
 
 PRESENCE = "\0presence"  # the column of a slice that has it; no table has one of this name
 
-_split = json.Decoder(dict[str, Raw]).decode
 _OBJECT, _NULL, _LIST = b"{n["
 
 
@@ -42,7 +42,7 @@ def _of_line(line: bytes) -> bytes:
 
 
 def _of_text(text: bytes | Raw) -> bytes:
-    record: dict[str, Raw] = _split(text)
+    record: dict[str, Raw] = raw_members(text)
     members = []
     for key in sorted(record):
         value = record[key]

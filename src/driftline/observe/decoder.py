@@ -27,6 +27,7 @@ from driftline.core.schema.types import (
     Primitive,
 )
 from driftline.core.values.dates import DATELIKE, DECLARED, known_pattern, other_patterns
+from driftline.core.values.members import raw_members
 from driftline.core.values.numbers import EXACT, simple_fractions
 from driftline.core.values.parse import Number
 from driftline.observe.expect import UNKNOWN, ExpectedField
@@ -142,10 +143,9 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
 
 def _wide(fields: FieldDecoders, required: Sequence[str]) -> Decode:
     """A decoder of records with very many keys, one decoder for each: msgspec looks keys up one by one."""
-    split = json.Decoder(dict[str, Raw]).decode
 
     def decode(line: bytes | Raw) -> object:
-        record = split(line)
+        record = raw_members(line)
         for key, value in record.items():
             fields[key](value)
         for key in required:

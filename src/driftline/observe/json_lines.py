@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import length_hint
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import DecodeError, json
 
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.exclude import excluded_paths
@@ -16,9 +18,9 @@ from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.place import Place
+from driftline.core.schema.types import Path, dotted
 from driftline.core.values.parse import Malformed, parse, reason
 from driftline.observe.decoder import NOTHING, REFUSED, Decoder, FieldDecoders, build
-from driftline.observe.excluded import Excluded
 from driftline.observe.expect import ExpectedField, steady
 from driftline.observe.observation import (
     REASONS,
@@ -304,3 +306,38 @@ class _Built(NamedTuple):
     decoder: Decoder
     takes: RecordShape | None
     cost: float
+
+
+_record = json.Decoder(dict[str, object]).decode
+
+
+class Excluded:
+    """Counts, in ``counts``, the records that have a value at each of the paths."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+        self.counts: Counter[str] = Counter()
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Count in lines of JSON; a line that is no object has no such value."""
+        for line in lines if self.paths else ():
+            try:
+                record = _record(line)
+            except (DecodeError, RecursionError, ValueError):
+                continue
+            for path in self.paths:
+                if _has_value(record, path):
+                    self.counts[dotted(path)] += 1
+
+
+def _has_value(value: object, path: Path) -> bool:
+    if isinstance(value, list):
+        inside = path[1:] if path[:1] == ("element",) else path
+        return any(_has_value(item, inside) for item in value)
+    if not path:
+        return value is not None
+    if not isinstance(value, dict):
+        return False
+    if path[0] == "value" and "value" not in value:
+        return any(_has_value(item, path[1:]) for item in value.values())
+    return path[0] in value and _has_value(value[path[0]], path[1:])

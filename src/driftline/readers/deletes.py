@@ -28,6 +28,7 @@ from driftline.core.planning.condition import (
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
+from driftline.core.values.members import raw_members
 from driftline.core.values.parse import Malformed, Number, parse, reason
 from driftline.keys.conditions import Test, holds, record_test
 from driftline.keys.slices import DELETE_FLAG
@@ -38,7 +39,6 @@ from driftline.readers.terms import AdmissionTerms
 # Fields by key, each with those below it that are needed; none: all of it is.
 Fields: TypeAlias = "Mapping[str, Fields]"
 
-_split = json.Decoder(dict[str, Raw]).decode
 _OBJECT = ord("{")
 NO_RECORD = b'""'  # observed in place of a value that is no record, and not even text of JSON
 
@@ -197,7 +197,7 @@ def _type(paths: Sequence[Path]) -> Any:
 
 def _cut_text(text: bytes | Raw, fields: Fields) -> bytes:
     """A record with these fields alone. Of a key that it has twice, the last value counts."""
-    record: dict[str, bytes | Raw] = _split(text)  # type: ignore[assignment]
+    record: dict[str, bytes | Raw] = raw_members(text)  # type: ignore[assignment]
     members = []
     for key, inside in fields.items():
         if key in record:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from msgspec import Raw, json
+from msgspec import json
 
 from driftline.core.planning.condition import MESSAGE_KEY
+from driftline.core.values.members import raw_members
 from driftline.core.values.parse import Malformed, parse, reason
 from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why
@@ -22,8 +23,6 @@ _NAME = b'"%b"' % MESSAGE_KEY.encode()
 NULL_VALUE = "a null value, for which delete_when is not true"
 _NO_OBJECT = reason(NO_RECORD)
 OWN_KEY = f"it has a field {MESSAGE_KEY} of its own, where the table reads the message's key"
-
-_split = json.Decoder(dict[str, Raw]).decode
 
 
 class MessageTexts(NamedTuple):
@@ -117,7 +116,7 @@ def _payload(key: bytes) -> bytes:
     if b"payload" not in key and b"\\" not in key:
         return key
     try:
-        members = _split(key)
+        members = raw_members(key)
     except REFUSED:
         return key
     return bytes(members["payload"]) if members.keys() == {"schema", "payload"} else key
@@ -138,7 +137,7 @@ def _with_key(value: bytes, key: bytes | None, *, again: bool) -> bytes:
 
 def _has_key(text: bytes) -> bool:
     try:
-        return MESSAGE_KEY in _split(text)
+        return MESSAGE_KEY in raw_members(text)
     except REFUSED:
         pass
     try:

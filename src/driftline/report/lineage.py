@@ -23,6 +23,8 @@ from driftline.report.outbox import Outbox
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
 
+    from driftline.report.lineage_events import RunEvents
+
 _LOG = logging.getLogger("driftline")
 _FILE = "openlineage.yml"
 
@@ -67,6 +69,7 @@ class Lineage:
     def __init__(self, inputs: Sequence[DatasetName], capture: str | None = None) -> None:
         self._inputs, self._capture = inputs, capture
         self._run = self._table = ""
+        self._events: RunEvents | None = None  # one thread makes all events
 
     def begins(self, table: str, batch: str) -> None:
         """Send START, with a new run id."""
@@ -88,8 +91,11 @@ class Lineage:
 
         def send() -> None:
             """Make the event, and hand it to OpenLineage's client."""
-            from driftline.report.lineage_events import BatchRun, event
+            from driftline.report.lineage_events import BatchRun, RunEvents
 
-            _client().emit(event(kind, now, BatchRun(run, table, self._capture, self._inputs), **details))
+            if self._events is None:
+                self._events = RunEvents()
+            batch = BatchRun(run, table, self._capture, self._inputs)
+            _client().emit(self._events.event(kind, now, batch, **details))
 
         _outbox().put(send)

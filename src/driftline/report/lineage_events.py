@@ -46,26 +46,66 @@ class BatchRun:
     inputs: Sequence[DatasetName]
 
 
-def event(
-    kind: str, moment: str, run: BatchRun, *, result: Result | None = None, error: str | None = None
-) -> RunEvent:
-    """The event of one moment of a run. ``result``: of a batch that is in; ``error``: the error's name."""
-    engine = processing_engine_run.ProcessingEngineRunFacet(__version__, "driftline", producer=PRODUCER)
-    facets: dict[str, RunFacet] = {"processing_engine": engine}
-    facets |= _parent(os.environ.get("OPENLINEAGE_PARENT_ID", ""))
-    if error is not None:
-        message = f"{error}: its message is where the command was run"  # which may have a secret in it
-        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(message, "PYTHON", producer=PRODUCER)
-    outputs = [_output(result, run.inputs)] if result is not None and result.location else []
-    return RunEvent(
-        eventType=RunState[kind],
-        eventTime=moment,
-        run=Run(run.id, facets),
-        job=_job(run.table, run.capture),
-        inputs=[_input(name, result, alone=len(run.inputs) == 1) for name in run.inputs],
-        outputs=outputs,
-        producer=PRODUCER,
-    )
+class RunEvents:
+    """Makes the events of a table's batches, one after the other.
+
+    Micro-batches that bring nothing new share a plan, so the facets that follow from the last plan are kept.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[Result, Sequence[DatasetName], dict[str, DatasetFacet]] | None = None
+
+    def event(
+        self, kind: str, moment: str, run: BatchRun, *, result: Result | None = None, error: str | None = None
+    ) -> RunEvent:
+        """The event of one moment of a run. ``result``: of a committed batch; ``error``: the error's name."""
+        engine = processing_engine_run.ProcessingEngineRunFacet(__version__, "driftline", producer=PRODUCER)
+        facets: dict[str, RunFacet] = {"processing_engine": engine}
+        facets |= _parent(os.environ.get("OPENLINEAGE_PARENT_ID", ""))
+        if error is not None:
+            message = f"{error}: its message is where the command was run"  # which may have a secret in it
+            facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
+                message, "PYTHON", producer=PRODUCER
+            )
+        outputs = [self._output(result, run.inputs)] if result is not None and result.location else []
+        return RunEvent(
+            eventType=RunState[kind],
+            eventTime=moment,
+            run=Run(run.id, facets),
+            job=_job(run.table, run.capture),
+            inputs=[_input(name, result, alone=len(run.inputs) == 1) for name in run.inputs],
+            outputs=outputs,
+            producer=PRODUCER,
+        )
+
+    def _output(self, result: Result, inputs: Sequence[DatasetName]) -> OutputDataset:
+        facets = dict(self._of_plan(result, inputs))
+        if result.snapshot is not None:
+            facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(
+                str(result.snapshot), producer=PRODUCER
+            )
+        counts = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            result.rows_written, result.bytes_written, result.files_written, producer=PRODUCER
+        )
+        return OutputDataset(
+            *name_of(result.location), facets=facets, outputFacets={"outputStatistics": counts}
+        )
+
+    def _of_plan(self, result: Result, inputs: Sequence[DatasetName]) -> dict[str, DatasetFacet]:
+        """The facets that follow from the plan."""
+        if self._last is not None:
+            before, last_inputs, facets = self._last
+            if before.route is result.route and before.changes is result.changes and last_inputs == inputs:
+                return facets
+        schema = apply(result.before, result.changes)
+        columns = [_column(field) for field in schema.struct.fields]
+        facets = {"schema": schema_dataset.SchemaDatasetFacet(columns, producer=PRODUCER)}
+        if inputs:
+            facets["columnLineage"] = column_lineage_dataset.ColumnLineageDatasetFacet(
+                _lineage(result.route, schema, inputs), producer=PRODUCER
+            )
+        self._last = result, inputs, facets
+        return facets
 
 
 def _parent(named: str) -> dict[str, RunFacet]:
@@ -102,39 +142,6 @@ def _input(name: DatasetName, result: Result | None, *, alone: bool) -> InputDat
         result.rows_read, result.bytes_read or None, producer=PRODUCER
     )
     return InputDataset(*name, facets=facets, inputFacets={"inputStatistics": counts})
-
-
-def _output(result: Result, inputs: Sequence[DatasetName]) -> OutputDataset:
-    facets = dict(_of_plan(result, inputs))
-    if result.snapshot is not None:
-        facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(
-            str(result.snapshot), producer=PRODUCER
-        )
-    counts = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-        result.rows_written, result.bytes_written, result.files_written, producer=PRODUCER
-    )
-    return OutputDataset(*name_of(result.location), facets=facets, outputFacets={"outputStatistics": counts})
-
-
-_last: tuple[Result, Sequence[DatasetName], dict[str, DatasetFacet]] | None = None
-
-
-def _of_plan(result: Result, inputs: Sequence[DatasetName]) -> dict[str, DatasetFacet]:
-    """The facets that follow from the plan; micro-batches that bring nothing new share a plan, and these."""
-    global _last  # noqa: PLW0603  one thread makes all events
-    if _last is not None:
-        before, last_inputs, facets = _last
-        if before.route is result.route and before.changes is result.changes and last_inputs == inputs:
-            return facets
-    schema = apply(result.before, result.changes)
-    columns = [_column(field) for field in schema.struct.fields]
-    facets = {"schema": schema_dataset.SchemaDatasetFacet(columns, producer=PRODUCER)}
-    if inputs:
-        facets["columnLineage"] = column_lineage_dataset.ColumnLineageDatasetFacet(
-            _lineage(result.route, schema, inputs), producer=PRODUCER
-        )
-    _last = result, inputs, facets
-    return facets
 
 
 def _column(field: Field) -> schema_dataset.SchemaDatasetFacetFields:

@@ -21,7 +21,7 @@ from driftline.verify.difference import RowDifference, shown
 from driftline.verify.emptied import Listless
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.json_texts import MalformedText, parse
-from driftline.verify.left import ExtraRows, MissingRecords, apart, fewest, packed, unpacked
+from driftline.verify.match import ExtraRows, MissingRecords, apart, fewest, packed, unpacked
 from driftline.verify.matching_key import Meeting, Slot, exactly, key, loosely
 from driftline.verify.source_values import ValueSettings
 from driftline.verify.table_shape import TableStruct

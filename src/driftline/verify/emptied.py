@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.verify.difference import RowDifference
 from driftline.verify.files import Read, SourcePlace
-from driftline.verify.left import MissingRecords
+from driftline.verify.match import MissingRecords
 from driftline.verify.source_values import is_nothing
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from driftline.verify.changes import ChangeReader, NoChange, Order
 from driftline.verify.comparison import TEXTS, Comparison, allow_depth
 from driftline.verify.difference import shown
 from driftline.verify.files import Read, SourcePlace
-from driftline.verify.left import ExtraRows, MissingRecords, apart, listed, order, packed, unpacked
+from driftline.verify.match import ExtraRows, MissingRecords, apart, listed, order, packed, unpacked
 from driftline.verify.verdict import LISTED, Verdict
 
 if TYPE_CHECKING:

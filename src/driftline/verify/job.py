@@ -43,7 +43,7 @@ from driftline.verify.frames import rows, typed
 from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.json_texts import parse
-from driftline.verify.left import listed, nearest, not_quarantined, order, quarantined_again
+from driftline.verify.match import listed, nearest, not_quarantined, order, quarantined_again
 from driftline.verify.moments import moment
 from driftline.verify.source_values import Cell, ValueSettings
 from driftline.verify.typed_files import floats_in, read_columns, readable

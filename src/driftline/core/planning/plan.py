@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from driftline.core.changes import Change, RelaxColumn, RewriteColumn, apply
+from driftline.core.planning.contract import Contract
 from driftline.core.planning.field_plan import Context
 from driftline.core.planning.gc_pause import no_search
-from driftline.core.planning.lacking import lacking
 from driftline.core.planning.limits import Exceeding, beyond_limits
 from driftline.core.planning.map_hints import notes_of_maps
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.planner import Scope, plan_record
+from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.planning.rest import REST
-from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.routes import Conflict, Plan, Settings
 from driftline.core.planning.row_key import ORDERS_COLUMN, ORDERS_KIND, RowKey
-from driftline.core.planning.shape import Facet, RecordShape
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, RecordShape
 from driftline.core.planning.source_column import source_column
 from driftline.core.schema.definition import CHANGE, UNAVAILABLE
+from driftline.core.schema.place import Place
 from driftline.core.schema.types import Field, Path, Schema, Struct
 
 
@@ -107,3 +109,37 @@ def _column(path: Path, schema: Schema) -> Path:
     while (parent := schema.find(path[:-1])) is not None and not isinstance(parent.type, Struct):
         path = path[:-1]
     return path
+
+
+def lacking(shape: RecordShape, contract: Contract, parent: Path = ()) -> Iterator[Conflict]:
+    """The refusals of records that lack a key or an order. ``parent``: the path of the records.
+
+    A value of a wrong type is refused by its policy, except where a record should stand.
+    """
+    if not shape.fields:
+        return
+    for key, child in contract.fields.items():
+        if not child.needed:
+            continue
+        path, role = (*parent, key), _role(child)
+        field = shape.fields.get(key) or FieldShape(Place(), absent=True, missing=True)
+        if field.missing or field.empty_lists or field.empty_record or not field.facets:
+            # A field that has values somewhere has its place there.
+            place = field.place if not field.facets else Place()
+            yield Conflict(path, f"the {role}", None, f"{role}: no value", "", place, nan=True)
+        if child.role:
+            continue
+        for facet, profile in field.facets.items():
+            if facet == Facet(0, RECORD) and profile.record is not None:
+                yield from lacking(profile.record, child, path)
+            else:
+                yield Conflict(
+                    path, f"the {role}", facet, f"{role}: no object", profile.sample, profile.place
+                )
+
+
+def _role(contract: Contract) -> str:
+    """The role of the field, or of those below it."""
+    if contract.role:
+        return contract.role
+    return KEY if KEY in map(_role, contract.fields.values()) else ORDER

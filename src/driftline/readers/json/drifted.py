@@ -12,12 +12,12 @@ from driftline.convert import DriftedValues
 from driftline.convert.usual import Drifting
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.schema.types import Path
+from driftline.core.values.members import raw_members
 from driftline.core.values.parse import parse_values
 from driftline.observe.decoder import REFUSED, FieldDecoders
 from driftline.observe.json_lines import Looked
 from driftline.observe.screen import doubtful
 
-_split = json.Decoder(dict[str, Raw]).decode
 _OBJECT, _NULL = b"{n"
 
 Unusual: TypeAlias = "list[tuple[Path, bytes | Raw]]"  # values as text, each with the path that it stands at
@@ -90,7 +90,7 @@ def _without(
     text: bytes | Raw, drifting: Drifting, takes: FieldDecoders, path: Path, unusual: Unusual
 ) -> bytes:
     """The text of a record without the values that are not usual, which are added to ``unusual``."""
-    record: dict[str, bytes | Raw] = _split(text)  # type: ignore[assignment]
+    record: dict[str, bytes | Raw] = raw_members(text)  # type: ignore[assignment]
     for key in [key for key in record if key in drifting]:
         value, inside = record[key], drifting[key]
         try:
