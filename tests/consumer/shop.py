@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from driftline import (
@@ -31,6 +33,33 @@ from driftline import (
 )
 
 LOG = logging.getLogger("shop")
+
+
+@dataclass
+class Order:
+    """An order of the shop."""
+
+    id: int
+
+
+class Return(NamedTuple):
+    """An order that came back."""
+
+    id: int
+
+
+class Refund(msgspec.Struct):
+    """The money for it."""
+
+    id: int
+
+
+class Invoice:
+    """A model as Pydantic's are."""
+
+    def model_dump(self, *, mode: str = "python", exclude_none: bool = False) -> dict[str, Any]:
+        """Its fields."""
+        return {"id": 1, "mode": mode, "exclude_none": exclude_none}
 
 
 def session(master: str, warehouse: Path) -> SparkSession:
@@ -64,9 +93,34 @@ def take(orders: Table, day: list[dict[str, Any]]) -> int:
     return result.rows_quarantined
 
 
+def take_all(orders: Table, folder: Path, frame: DataFrame) -> None:
+    """Takes orders in every form that the shop has them."""
+
+    def lines() -> Iterator[dict[str, int]]:
+        """Orders one by one."""
+        yield {"id": 1}
+
+    orders.ingest(str(folder))
+    orders.ingest(folder)
+    orders.ingest([folder / "a.json", str(folder / "b.json")])
+    with (folder / "a.json").open() as text, (folder / "b.json").open("rb") as data:
+        orders.ingest(text)
+        orders.ingest(data)
+    orders.ingest(frame)
+    orders.ingest(frame.collect())
+    orders.ingest(lines())
+    orders.ingest({"id": i} for i in range(3))
+    for record in ({"id": 1}, Order(1), Return(1), Refund(1), Invoice()):
+        orders.ingest(record)
+    orders.ingest([Order(1), Order(2)])
+    orders.ingest([Return(1), Refund(1), {"id": 1, "tags": ["x"]}], metadata="batch", exclude=["tags"])
+
+
 def capture(orders: Table, folder: Path, seen: list[Batch]) -> None:
     """Takes what is new in a folder."""
-    query: CaptureQuery = orders.capture(folder, name="orders", on_batch=seen.append)
+    query: CaptureQuery = orders.capture(
+        folder, name="orders", on_batch=seen.append, policy="widen", hints={"price": "double"}
+    )
     query.awaitTermination()
 
 

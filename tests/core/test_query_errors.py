@@ -2,7 +2,7 @@
 
 import pytest
 
-from driftline.cli.rows import failure
+from driftline.runtime.query_errors import failure
 
 
 @pytest.mark.parametrize(

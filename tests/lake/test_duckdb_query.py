@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from driftline.cli.rows import DuckDBRows, QueryResult, SparkRows
-from driftline.errors import DataError, DriftlineError, UsageError
-from driftline.formats.open import in_duckdb
+from driftline.errors import DataError, DriftlineError, SetupError, UsageError
+from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake
 from driftline.operations.duckdb_query import query
+from driftline.runtime.duckdb import database as database_of_process
 from lake.formats import database
 from servers.machine import lacking
 
@@ -127,7 +128,7 @@ def where(lake: Lake) -> tuple[Path, str | None]:
 
 def by_duckdb(lake: Lake, sql: str) -> list[str]:
     folder, catalog = where(lake)
-    with query(in_duckdb(folder, catalog, sql), sql) as batches:
+    with query(EmbeddedLake(folder, catalog).in_duckdb(sql), sql) as batches:
         return lines(DuckDBRows(batches))
 
 
@@ -162,6 +163,7 @@ def test_ingested_tables(lake: Lake, table_name: str) -> None:
     for sql in (
         f"select * from {table_name} order by id nulls first",
         f"select who.zip as z from lake.{table_name} where m is null and id is null",
+        f"select o.id from {table_name} as o where o.id = 1",
     ):
         assert by_duckdb(lake, sql) == by_spark(lake, sql)
     twice = f"with x as (select * from {table_name}) select count(*) as n from x, {table_name} as y"
@@ -219,6 +221,29 @@ def test_a_ducklake_is_not_written(ducklake: Lake, table_name: str) -> None:
     with pytest.raises(UsageError, match="this is insert"):
         by_duckdb(ducklake, f"insert into {table_name} values (2)")
     assert ducklake.table(table_name).state().snapshot == before
+
+
+def test_without_duckdb(iceberg: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    database_of_process.cache_clear()
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(SetupError, match=r"DuckDB is not installed.\npip install 'driftline\[duckdb\]'"):
+        by_duckdb(iceberg, "select 1")
+
+
+HOLDER = """
+import sys, time, duckdb
+with duckdb.connect(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(1.5)
+"""
+
+
+def test_a_locked_ducklake_is_waited_for(ducklake: Lake, table_name: str) -> None:
+    ducklake.table(table_name).ingest([{"id": 1}])
+    code = [sys.executable, "-c", HOLDER, database(ducklake).target]
+    with subprocess.Popen(code, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        assert by_duckdb(ducklake, f"select * from {table_name}") == ['{"id":1}']
 
 
 def test_no_spark_is_loaded() -> None:

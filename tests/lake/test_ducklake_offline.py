@@ -8,7 +8,7 @@ from pathlib import Path
 
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.formats.ducklake.offline import OfflineDuckLakeTable
-from driftline.formats.open import names_in_ducklake
+from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake
 
 
@@ -34,9 +34,9 @@ def test_the_names_of_tables(ducklake: Lake, table_name: str, tmp_path: Path) ->
     ducklake.table("s.failed").ingest(tmp_path / "bad.jsonl")
     assert isinstance(ducklake.format, DuckLake)
     catalog = ducklake.format.catalog
-    names = names_in_ducklake(f"{catalog.kind}:{catalog.target}", Path(catalog.target).parent)
+    names = EmbeddedLake(Path(catalog.target).parent, f"{catalog.kind}:{catalog.target}").names()
     assert names == ["s.failed__quarantine", table_name] == sorted(ducklake.format.tables())
-    assert names_in_ducklake("duckdb", Path(catalog.target, "nothing")) is None
+    assert EmbeddedLake(Path(catalog.target, "nothing"), "duckdb").names() is None
 
 
 def test_spark_is_not_loaded() -> None:

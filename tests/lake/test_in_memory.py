@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.errors import UsageError
+from driftline.errors import SetupError, UsageError
 from driftline.lake import Lake
 
 
@@ -49,7 +50,9 @@ class Order:
     total: float | str
 
 
-def test_rows_come_back_as_arrow_pandas_and_polars(lake: Lake, table_name: str) -> None:
+def test_rows_come_back_as_arrow_pandas_and_polars(
+    lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = lake.table(table_name)
     far = 2**60 + 1  # which a double cannot hold
     table.ingest({"id": far, "total": 5, "customer": {"zip": "10115"}, "m.x": None})
@@ -60,7 +63,7 @@ def test_rows_come_back_as_arrow_pandas_and_polars(lake: Lake, table_name: str) 
     assert rows.num_rows == 3 and rows.schema.field("id").type == pa.int64()
     assert set(rows.column("total_string").to_pylist()) == {"5", "9 EUR", "7.5"} - {"5"} | {None}
     (row,) = table.to_arrow(["id", "customer.zip"], where="total is not null and id > 3").to_pylist()
-    assert row == {"id": far, "zip": "10115"}
+    assert row == {"id": far, "customer.zip": "10115"}
     frame = table.to_pandas(["id", "total"]).sort_values("id")
     assert frame["id"].tolist() == [2, 3, far] and frame["total"].dtype.pyarrow_dtype == pa.int64()
     assert table.to_polars(["id"]).sort("id")["id"].to_list() == [2, 3, far]
@@ -68,16 +71,25 @@ def test_rows_come_back_as_arrow_pandas_and_polars(lake: Lake, table_name: str) 
         table.to_arrow(["nowhere"])
     with pytest.raises(UsageError):
         table.to_arrow(where="id >")
+    for package in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(SetupError, match=f"{package} is not installed\npip install {package}"):
+            getattr(table, f"to_{package}")()
 
 
-def test_a_lake_is_closed_with_the_last(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+def test_a_lake_is_closed_with_the_last(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, tmp_path: Path
+) -> None:
     stopped: list[SparkSession] = []
     monkeypatch.setattr("driftline.lake.stop_session", stopped.append)
     monkeypatch.setattr("driftline.lake.open_session", lambda *_, **__: spark)
     monkeypatch.setattr(Lake, "_opened", WeakSet())
+    monkeypatch.chdir(tmp_path)
     with Lake.open("x") as first:
-        with Lake.open("y"):
-            pass
+        with Lake.open("y") as second:
+            assert first.spark is second.spark is spark
+        with Lake.open("z") as third:  # which needs no Spark
+            assert third.tables() == []
         assert not stopped
         Lake.attach(spark, "lake").close()
         assert not stopped

@@ -223,6 +223,10 @@ def test_a_capture_of_files_names_them(table: Table, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     write(folder / "a.jsonl", '{"id": 1}\n{"id": 2}\n')
-    table.capture(folder, name="c", metadata="file,line,batch").awaitTermination()
+    settings = {"metadata": "file"}  # an argument counts before it
+    table.capture(
+        folder, name="c", settings=settings, metadata="file,line,batch", hints={"total": "decimal(9,2)"}
+    ).awaitTermination()
 
+    assert str(table.state().schema.find(("total",)).type) == "decimal(9, 2)"
     assert places(table) == {1: ("a.jsonl", 1), 2: ("a.jsonl", 2)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driftline.errors import UsageError
+from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.lake import Lake
 from lake.formats import database
 
@@ -84,3 +84,21 @@ def test_sql_in_python(lake: Lake, table_name: str) -> None:
     with pytest.raises(UsageError, match="only reads, and this is 'delete from table'") as told:
         lake.sql(f"delete from {table_name} where a = 1")
     assert told.value.hint == "DuckDB runs it"
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "says", "hint"),
+    [
+        ("select * from T_none", DataError, r"SQL: The table or view .+ cannot be found.* \(line 1, column 15\)", "`driftline tables`"),
+        ("select b from T", DataError, r"SQL: A column.*`b` cannot be resolved.* \(line 1, column 8\)", None),
+        ("selec 1", UsageError, r"SQL: Syntax error at or near 'selec'.* \(line 1, column 1\)", None),
+        ("select nowhere(1)", DataError, r"SQL: Cannot resolve routine `nowhere`", None),
+    ],
+)  # fmt: skip
+def test_errors_of_sql_are_ours(
+    lake: Lake, table_name: str, sql: str, kind: type[DriftlineError], says: str, hint: str | None
+) -> None:
+    lake.table(table_name).ingest(lake.spark.sql("select 1 as a"))
+    with pytest.raises(kind, match=says) as told:
+        lake.sql(sql.replace("T", table_name))
+    assert "\n" not in told.value.message and (hint is None or hint in str(told.value.hint))

@@ -62,6 +62,15 @@ def test_a_chat_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
+def test_the_page_of_python_runs(tmp_path: Path) -> None:
+    lines = [text for page, _, text in examples("python") if page == "python.md"]
+    code = [sys.executable, "-W", "ignore", "-c", "\n".join(lines)]
+    done = subprocess.run(code, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "10115" in done.stdout
+    assert "cannot be found" in done.stdout and "`driftline tables`" in done.stdout
+
+
 def test_the_notebook_runs(tmp_path: Path) -> None:
     cells = json.loads((DOCS / "notebook.ipynb").read_text())["cells"]
     lines = ["def shown(value):", "    assert value is None or value._repr_html_()"]

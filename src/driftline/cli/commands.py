@@ -153,6 +153,7 @@ def query(
     """Run a SELECT statement; with --json one object per row."""
     from driftline.cli import rows
     from driftline.cli.terminal import Progress, out
+    from driftline.runtime.query_errors import query_errors  # late: the other commands do without
 
     shown = (limit or 0) if json or limit is not None else rows.LIMIT
     form = rows.Json if json else rows.Pages
@@ -160,7 +161,7 @@ def query(
         with context.obj.in_duckdb(sql) as batches:
             form(rows.DuckDBRows(batches), shown).show(out(width=rows.ENDLESS))
         return
-    with rows.query_errors():
+    with query_errors():
         with Progress() as progress:
             lake = context.obj.open(progress)
             progress.phase("running")

@@ -7,10 +7,8 @@ base64.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -21,9 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from driftline.core.schema.types import STRING, TIMESTAMP, TIMESTAMP_NTZ
-from driftline.errors import DataError, SetupError, UsageError
+from driftline.errors import UsageError
 from driftline.report.lines import Hanging, clean
-from driftline.runtime.failure import ASK_DOCTOR, explained, is_away
 from driftline.sql.casts import convert
 from driftline.sql.quoting import each, literal, name, variable
 
@@ -36,7 +33,6 @@ RowJson: TypeAlias = dict[str, Any]  # by column
 LIMIT = 100  # rows that a terminal gets unasked
 ENDLESS = 100_000  # characters of a line in a file or a pipe: nothing is cut there
 PAGE = 500  # rows that share their columns' widths
-_NOT_REACHED = ("java.net.", "org.apache.iceberg.exceptions.NotAuthorized")
 GAP = 3  # characters between columns
 NARROW = 8  # characters that a column needs at least, beside others
 
@@ -122,42 +118,6 @@ class Pages:
 def _with_first(rows: Iterator[str]) -> Iterator[str]:
     """Fetch the first row now, so that an error of the query comes before any output."""
     return chain(list(islice(rows, 1)), rows)
-
-
-@contextmanager
-def query_errors() -> Iterator[None]:
-    """Raise errors of Spark as errors of the query."""
-    try:
-        yield
-    except Exception as error:
-        if type(error).__module__.startswith(("pyspark.", "py4j.")):
-            raise failure(error) from error
-        raise
-
-
-def failure(error: Exception) -> DataError | UsageError | SetupError:
-    """The error of a query in Spark, in one line."""
-    from pyspark.errors import ParseException
-
-    text, hint = explained(error)
-    if any(is_away(name) or name.startswith(_NOT_REACHED) for name in _causes(error)):
-        return SetupError(f"the catalog does not respond: {text}", ASK_DOCTOR)
-    position = re.search(r"\bline (\d+),? pos(?:ition)? (\d+)", str(error))
-    where = f" (line {position[1]}, column {int(position[2]) + 1})" if position else ""
-    kind = UsageError if isinstance(error, ParseException) else DataError
-    if text == "Namespace does not exist:":  # Iceberg's, of SHOW VIEWS without one
-        text, hint = "no namespace is named", "write `show views in NAMESPACE`"
-    if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
-        hint = "`driftline tables` lists what is there"
-    return kind(f"SQL: {text}{where}", hint)
-
-
-def _causes(error: BaseException) -> Iterator[str]:
-    """The classes of a Java error and of its causes."""
-    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    while java is not None:
-        yield java.getClass().getName()
-        java = java.getCause()
 
 
 # Rows as JSON

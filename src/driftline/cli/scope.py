@@ -17,14 +17,7 @@ from driftline.cli.interrupt import Interrupt
 from driftline.core.schema.naming import caseless, nearest
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import UsageError
-from driftline.formats.open import (
-    in_duckdb,
-    located,
-    names_in_ducklake,
-    offline,
-    offline_in_ducklake,
-    table_names,
-)
+from driftline.formats.open import EmbeddedLake, located
 from driftline.observe.endings import is_packed
 from driftline.runtime.stores import configure
 
@@ -123,31 +116,28 @@ class Invocation:
         raise UsageError(f"there is no table {table} in {self.config.lake.absolute()}", hint)
 
     def _tables(self) -> list[str] | None:
-        """The names of the lake's tables; None if it takes Spark to know them."""
-        from driftline.runtime.session import is_embedded
-
+        """The names of the lake's tables and views; None if it takes Spark to know them."""
         configured = self.config
         if configured.ducklake is not None:
             return located("ducklake", configured.ducklake, configured.lake).tables()
-        return table_names(configured.lake, "lake") if is_embedded(configured.catalog) else None
+        embedded = self._embedded
+        return None if embedded is None else embedded.names(views=True)
+
+    @property
+    def _embedded(self) -> EmbeddedLake | None:
+        """The lake, to be read without Spark; None if only Spark knows its catalog."""
+        folder = self.folder
+        return None if folder is None else EmbeddedLake(folder, self.config.ducklake)
 
     def tables(self) -> list[str] | None:
         """The names of the lake's tables; None if there is no lake yet, or it takes Spark to know them."""
-        from driftline.runtime.session import is_embedded
-
-        configured = self.config
-        if configured.ducklake is not None:
-            return names_in_ducklake(configured.ducklake, configured.lake)
-        return table_names(configured.lake, "lake", views=False) if is_embedded(configured.catalog) else None
+        embedded = self._embedded
+        return None if embedded is None else embedded.names()
 
     def offline(self, table: str) -> OfflineTable | None:
         """The table read from its metadata, without Spark; None if only Spark knows its catalog."""
-        from driftline.runtime.session import is_embedded
-
-        configured = self.config
-        if configured.ducklake is not None:
-            return offline_in_ducklake(configured.ducklake, configured.lake, table)
-        return offline(configured.lake, "lake", table) if is_embedded(configured.catalog) else None
+        embedded = self._embedded
+        return None if embedded is None else embedded.table(table)
 
     @contextmanager
     def in_duckdb(self, sql: str) -> Iterator[pa.RecordBatchReader]:
@@ -157,14 +147,14 @@ class Invocation:
         """
         from driftline.operations.duckdb_query import query  # late: the other commands do without
 
-        configured = self.config
-        if self.folder is None:
+        embedded = self._embedded
+        if embedded is None:
             raise UsageError(
                 "DuckDB reads the lake of a folder and a DuckLake, and this one has a catalog of its own",
                 "leave out --engine duckdb: Spark reads it",
             )
         self._must_exist()
-        with query(in_duckdb(configured.lake, configured.ducklake, sql), sql) as batches:
+        with query(embedded.in_duckdb(sql), sql) as batches:
             yield batches
 
     def redact(self, text: str) -> str:
@@ -182,9 +172,11 @@ def _opened(configured: config.Config, progress: Progress) -> Lake:
         open_session(configured.lake, properties=configured.catalog, notify=progress.notice)
     from driftline.lake import Lake
 
-    return Lake.open(
+    lake = Lake.open(
         configured.lake, properties=configured.catalog, ducklake=configured.ducklake, notify=progress.notice
     )
+    progress.spark = lake.spark  # which starts with this
+    return lake
 
 
 def _elsewhere(work: Callable[[], T]) -> T:

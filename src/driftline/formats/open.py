@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from driftline.formats.lakes import Catalog, Location, OfflineTable
 
+CATALOG = "lake"  # the catalog of a lake in a folder
+
 
 def iceberg(spark: SparkSession, name: str) -> Catalog:
     """The Iceberg catalog that the session knows by this name."""
@@ -24,52 +27,48 @@ def iceberg(spark: SparkSession, name: str) -> Catalog:
     return IcebergCatalog(spark, name)
 
 
-def offline(folder: Path, catalog: str, name: str) -> OfflineTable | None:
-    """A table of an embedded Iceberg lake without Spark; None if that is impossible."""
-    from driftline.formats.iceberg.offline import OfflineIcebergTable
+@dataclass(frozen=True, slots=True)
+class EmbeddedLake:
+    """A lake in a folder of this machine, read without Spark.
 
-    return OfflineIcebergTable.of(folder, catalog, name)
-
-
-def offline_in_ducklake(catalog: str, folder: Path, name: str) -> OfflineTable | None:
-    """A table of a DuckLake without Spark; None if it does not exist."""
-    from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
-    from driftline.formats.ducklake.offline import OfflineDuckLakeTable
-
-    return OfflineDuckLakeTable.of(CatalogDatabase.of(catalog, folder), name)
-
-
-def names_in_ducklake(catalog: str, folder: Path) -> list[str] | None:
-    """The tables of a DuckLake, without Spark; None if it does not exist."""
-    from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
-    from driftline.formats.ducklake.offline import tables
-
-    database = CatalogDatabase.of(catalog, folder)
-    return [".".join(parts) for parts in tables(database)] if database.exists() else None
-
-
-def in_duckdb(
-    folder: Path, ducklake: str | None, sql: str
-) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    """DuckDB with the tables of a lake that the ``sql`` names. ``ducklake``: its catalog; None for the
-    embedded Iceberg.
+    ``ducklake``: its catalog, if it is a DuckLake; None for Iceberg.
     """
-    if ducklake is not None:
-        from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
 
-        return CatalogDatabase.of(ducklake, folder).queried()
-    from driftline.formats.iceberg.duckdb_views import queried
+    folder: Path
+    ducklake: str | None = None
 
-    return queried(folder, "lake", sql)
+    def table(self, name: str) -> OfflineTable | None:
+        """A table by ``namespace.table``; None if there is none, or if it takes Spark to read it."""
+        if self.ducklake is not None:
+            from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
+            from driftline.formats.ducklake.offline import OfflineDuckLakeTable
 
+            return OfflineDuckLakeTable.of(CatalogDatabase.of(self.ducklake, self.folder), name)
+        from driftline.formats.iceberg.offline import OfflineIcebergTable
 
-def table_names(folder: Path, catalog: str, *, views: bool = True) -> list[str] | None:
-    """The tables, and ``views``, of an embedded Iceberg lake, without Spark; None where its catalog is not
-    read.
-    """
-    from driftline.formats.iceberg.offline import table_names
+        return OfflineIcebergTable.of(self.folder, CATALOG, name)
 
-    return table_names(folder, catalog, views=views)
+    def names(self, *, views: bool = False) -> list[str] | None:
+        """Its tables, and Iceberg's ``views``; None if there is no lake yet, or it takes Spark to know."""
+        if self.ducklake is not None:
+            from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
+            from driftline.formats.ducklake.offline import tables
+
+            database = CatalogDatabase.of(self.ducklake, self.folder)
+            return [".".join(parts) for parts in tables(database)] if database.exists() else None
+        from driftline.formats.iceberg.offline import table_names
+
+        return table_names(self.folder, CATALOG, views=views)
+
+    def in_duckdb(self, sql: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """DuckDB with the tables that the ``sql`` names."""
+        if self.ducklake is not None:
+            from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
+
+            return CatalogDatabase.of(self.ducklake, self.folder).queried()
+        from driftline.formats.iceberg.duckdb_views import queried
+
+        return queried(self.folder, CATALOG, sql)
 
 
 def _ducklake(catalog: str, folder: Path) -> Location:

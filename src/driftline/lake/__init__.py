@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, ClassVar, Self
 from weakref import WeakSet
 
@@ -12,14 +14,15 @@ import driftline.report.shown  # noqa: F401  how results print
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import UsageError
 from driftline.formats.lakes import Catalog, Orphan
-from driftline.formats.open import iceberg, located
+from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located
 from driftline.ingest.recent import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.lake.view_follows import altered
 from driftline.operations.alter import Altered, AlterRequest, local_name
 from driftline.runtime.connect import must_be_classic
+from driftline.runtime.query_errors import query_errors
 from driftline.runtime.read_only import must_read
-from driftline.runtime.session import in_store, open_session, stop_session
+from driftline.runtime.session import in_store, is_embedded, make_lake, open_session, stop_session
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.spark_version import release_of
 from driftline.runtime.stores import is_stored
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DEFAULT = "lake"
+TIME_ZONE = "spark.sql.session.timeZone"  # by which Spark reads conditions, and DuckDB does not
 
 
 class Lake(Shown):
@@ -40,13 +44,25 @@ class Lake(Shown):
     A lake from `open` is closed by ``with``, or by `close`.
     """
 
-    _opened: ClassVar[WeakSet[Lake]] = WeakSet()
+    _opened: ClassVar[WeakSet[Lake]] = WeakSet()  # those that use the Spark that driftline started
+    _starting: ClassVar[RLock] = RLock()
 
     def __init__(self, spark: SparkSession, catalog: str, tables: Catalog | None = None) -> None:
-        self.spark = spark
+        self._set(catalog, lambda: (spark, iceberg(spark, catalog) if tables is None else tables))
+
+    def _set(
+        self,
+        catalog: str,
+        start: Callable[[], tuple[SparkSession, Catalog]],
+        embedded: EmbeddedLake | None = None,
+    ) -> None:
+        """``start``: gives the session, and the tables on it; ``embedded``: the lake as it is read without
+        Spark, if it can be.
+        """
         self.catalog = catalog
-        self.format = iceberg(spark, catalog) if tables is None else tables
+        self.embedded = embedded
         self.recent = RecentBatches()
+        self._start = start
 
     @classmethod
     def open(
@@ -60,6 +76,8 @@ class Lake(Shown):
         """Open the embedded lake in a folder, creating it if needed: Iceberg, with its catalog in a SQLite
         file.
 
+        Spark starts when something needs it, the first `Table.ingest` for example.
+
         Args:
             path: The folder, or a URI such as ``s3://bucket/lake``, which needs the catalog of
                 ``properties``.
@@ -69,19 +87,29 @@ class Lake(Shown):
             notify: Called with a line about each download.
 
         Raises:
-            SetupError: Java, the jars or the folder are not available.
+            SetupError: The folder is not available. Without Java or the jars, what needs Spark raises it.
         """
         if is_stored(str(path)):
             if ducklake is not None:
                 raise UsageError(f"{path}: a DuckLake of driftline's lies in a folder")
             path, properties = DEFAULT, in_store(str(path), properties or {})
-        if ducklake is not None:
-            location = located("ducklake", ducklake, Path(path))
-            session = open_session(Path(path), catalog=None, properties=properties, notify=notify)
-            lake = cls(session, "lake", location.open(session))
-        else:
-            lake = cls(open_session(Path(path), properties=properties, notify=notify), "lake")
-        cls._opened.add(lake)
+        given = dict(properties or {})
+        within = is_embedded(given)
+        if within:
+            make_lake(Path(path))
+        folder = Path(path).resolve()
+        location = None if ducklake is None else located("ducklake", ducklake, folder)
+
+        def start() -> tuple[SparkSession, Catalog]:
+            """Open the session; the lake is then one of those that keep Spark running."""
+            catalog = CATALOG if location is None else None
+            spark = open_session(folder, catalog=catalog, properties=given, notify=notify)
+            cls._opened.add(lake)
+            return spark, iceberg(spark, CATALOG) if location is None else location.open(spark)
+
+        alike = (within or location is not None) and TIME_ZONE not in given
+        lake = cls.__new__(cls)
+        lake._set(CATALOG, start, EmbeddedLake(folder, ducklake) if alike else None)
         return lake
 
     @classmethod
@@ -94,8 +122,26 @@ class Lake(Shown):
         release_of(spark.version)
         return cls(spark, catalog)
 
+    @cached_property
+    def _engine(self) -> tuple[SparkSession, Catalog]:
+        with self._starting:
+            return self._start()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, which starts now if it has not yet.
+
+        Raises SetupError: Java or the jars are not available.
+        """
+        return self._engine[0]
+
+    @property
+    def format(self) -> Catalog:
+        """The catalog of the tables, on the Spark session."""
+        return self._engine[1]
+
     def close(self) -> None:
-        """Stop Spark, once no other lake that `open` gave is in use. A session of your own goes on."""
+        """Stop Spark, once no other lake that `open` gave uses it. A session of your own goes on."""
         if self in self._opened:
             self._opened.discard(self)
             if not self._opened:
@@ -114,11 +160,13 @@ class Lake(Shown):
     @property
     def warehouse(self) -> str | None:
         """The folder of the lake's files; None if the catalog names none."""
-        return self.format.folder
+        return self.format.folder if self.embedded is None else str(self.embedded.folder)
 
     def tables(self) -> list[Table]:
         """The lake's tables by name, without their quarantines."""
-        return [self.table(name) for name in sorted(self.format.tables()) if not name.endswith(QUARANTINE)]
+        names = self.embedded.names() if self.embedded else None
+        names = self.format.tables() if names is None else names
+        return [self.table(name) for name in sorted(names) if not name.endswith(QUARANTINE)]
 
     def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> LakeStats:
         """The statistics of all tables: their contents, their recent drift, their waiting records.
@@ -155,9 +203,12 @@ class Lake(Shown):
     def sql(self, query: str) -> DataFrame:
         """Run any SQL statement of Spark's; on a DuckLake, which Spark's SQL cannot write, one that reads.
 
-        Raises UsageError for another statement on a DuckLake, and Spark's own errors.
+        Raises UsageError for what Spark does not parse, and for another statement on a DuckLake; DataError
+        for a table or column that is not there, among others; SetupError if the catalog does not respond.
+        Spark reads the rows of the DataFrame later, and raises its own errors then.
         """
-        return self.format.sql(query)
+        with query_errors():
+            return self.format.sql(query)
 
     def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:
         """Delete files that no snapshot has, left by batches that died; returns them.

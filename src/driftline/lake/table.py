@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -14,17 +15,19 @@ from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.core.changes import TableChange
 from driftline.core.schema.definition import ENVELOPE_PROPERTY
+from driftline.core.schema.naming import caseless
 from driftline.core.schema.schema_json import SchemaJson, to_json
-from driftline.core.schema.table_name import must_take_records
+from driftline.core.schema.table_name import must_take_records, table_parts
 from driftline.core.schema.types import Schema
-from driftline.errors import no_table
-from driftline.formats.base import State
+from driftline.errors import SetupError, no_table
+from driftline.formats.base import CatalogTable, State
+from driftline.formats.lakes import OfflineTable
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
-from driftline.lake.arrow_rows import rows_in_arrow
 from driftline.lake.check import checked
 from driftline.lake.view_follows import altered, view_note
 from driftline.operations.alter import Altered, AlterRequest
+from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
 from driftline.operations.history import History, history
 from driftline.operations.layout import Layout, layout
 from driftline.operations.promote import Promoted, promote
@@ -39,8 +42,10 @@ from driftline.report.notice import Notice
 from driftline.runtime import notebook
 from driftline.runtime.shown import Shown, shows
 from driftline.settings import SettingArguments
+from driftline.sources.data import Data
+from driftline.sources.frames import core_struct
 from driftline.sources.given import given_paths, is_table
-from driftline.sources.opening import Data, Messages, opened
+from driftline.sources.opening import Messages, opened
 from driftline.stats import Stats, stats
 from driftline.verify import Verdict
 
@@ -57,9 +62,28 @@ class Table(Shown):
     """One table of a lake."""
 
     def __init__(self, lake: Lake, name: str) -> None:
+        table_parts(name)
         self.lake = lake
         self.name = name
-        self.format = lake.format.table(name)
+
+    @cached_property
+    def format(self) -> CatalogTable:
+        """The table in its catalog, on the lake's Spark session."""
+        return self.lake.format.table(self.name)
+
+    def _offline(self) -> OfflineTable | None:
+        """The table read from its metadata, without Spark; None if that is impossible, as of a view.
+
+        Raises UsageError if it does not exist, as far as that is known without Spark.
+        """
+        embedded = self.lake.embedded
+        if embedded is None:
+            return None
+        table = embedded.table(self.name)
+        names = embedded.names(views=True) if table is None else None
+        if names is not None and caseless(self.name) not in map(caseless, names):
+            raise no_table(self.name)
+        return table
 
     def ingest(
         self,
@@ -100,7 +124,7 @@ class Table(Shown):
                 the batch is in.
         """
         must_take_records(self.name)
-        chosen: dict[str, Any] = {**(settings or {}), **options}
+        chosen = _settings(settings, options)
         spark, shared = self.lake.spark, self.lake.warehouse
         with opened(
             spark,
@@ -150,7 +174,6 @@ class Table(Shown):
         start: str | datetime = "earliest",
         value_format: str = "json",
         registry: str | Mapping[str, str] | None = None,
-        metadata: str | bool | None = None,
         kafka_metadata: bool = False,
         max_records: int | None = None,
         skip_lost: bool = False,
@@ -158,6 +181,7 @@ class Table(Shown):
         progress: Callable[[str], None] = lambda _: None,
         on_batch: Callable[[Batch], None] = lambda _: None,
         on_change: str | None = None,
+        **options: Unpack[SettingArguments],
     ) -> CaptureQuery:
         """Capture a stream into the table, each record once; returns Spark's StreamingQuery.
 
@@ -180,7 +204,6 @@ class Table(Shown):
             value_format: ``json``, ``avro``, ``protobuf`` or ``json-schema``; the latter three with ids of
                 schemas in a ``registry``.
             registry: Its URL, or settings as confluent-kafka's client takes them.
-            metadata: The setting: ``file,line,batch``. True, as earlier, is ``kafka_metadata``.
             kafka_metadata: Add key, topic, partition, offset, timestamp and headers of each Kafka record as
                 column ``_kafka``.
             max_records: The number of records in one micro-batch.
@@ -190,12 +213,13 @@ class Table(Shown):
             progress: Called with the name of each step.
             on_batch: Called with each micro-batch, in another thread.
             on_change: As for `ingest`.
+            options: The same settings as arguments, as for `ingest`.
 
         Raises:
             UsageError, DataError, SetupError: Also raised by the query's `awaitTermination`.
         """
         must_take_records(self.name)
-        own, registry = kafka_metadata or metadata is True, _with_url(registry)
+        own, registry = kafka_metadata or _is_switch(options), _with_url(registry)
         topics = TopicReading(kafka or {}, start, own, max_records, skip_lost, value_format, registry)
         reading = StreamOptions(format, json_column, strings, max_files, topics, notify, list_every)
         request = CaptureRequest(
@@ -203,7 +227,7 @@ class Table(Shown):
             name,
             checkpoint,
             every,
-            _with_metadata(settings, None if isinstance(metadata, bool) else metadata),
+            _settings(settings, options),
             progress,
             _noticed(on_change, on_batch),
             listeners(data, name),
@@ -215,7 +239,7 @@ class Table(Shown):
 
         Raises UsageError.
         """
-        return history(self.format)
+        return history(self._offline() or self.format)
 
     def layout(self) -> Layout:
         """The data files by the partitioning they follow. Raises UsageError."""
@@ -327,7 +351,7 @@ class Table(Shown):
 
         Raises UsageError if it does not exist.
         """
-        state: State = self.format.load()
+        state = (self._offline() or self.format).load()
         if not state.exists:
             raise no_table(self.name)
         return state
@@ -337,35 +361,50 @@ class Table(Shown):
 
         Raises UsageError if it does not exist, DataError if it has a column that Spark cannot read.
         """
-        frame: DataFrame = self.format.read()
-        return frame
+        return self.format.read()
 
     def to_arrow(self, columns: Sequence[str] | None = None, *, where: str | None = None) -> pa.Table:
         """Return the table's rows as an Arrow table, in this process's memory.
 
+        DuckDB reads a lake in a folder, without Java: `pip install 'driftline[duckdb]'`. Spark reads the
+        rest: other catalogs, a VARIANT, a condition that calculates. Rows and types are the same.
+
         Args:
-            columns: Columns by name, nested ones by path (``customer.zip``); None: all of them.
-            where: A condition in SQL (``total > 5``); None: all rows.
+            columns: Columns by name, nested ones by path (``customer.zip``), under which they come; None: all
+                of them.
+            where: A condition in Spark's SQL (``total > 5``); None: all rows. Times without a zone are UTC.
 
         Raises:
             UsageError: The table does not exist, or has no such column.
             DataError: It has a column that Spark or Arrow cannot read.
         """
-        return rows_in_arrow(self.read(), columns, where)
+        embedded, offline = self.lake.embedded, self._offline()
+        if embedded and offline:
+            rows = by_duckdb(embedded, ChosenRows.of(self.name, offline.load().schema, columns, where))
+            if rows is not None:
+                return rows
+        frame, state = self.read(), self.format.load()
+        schema = state.schema if state.exists else Schema(core_struct(frame.schema))  # of a view
+        return by_spark(frame, ChosenRows.of(self.name, schema, columns, where))
 
     def to_pandas(self, columns: Sequence[str] | None = None, *, where: str | None = None) -> pd.DataFrame:
         """Return the rows as `to_arrow` does, as a pandas DataFrame of Arrow's types.
 
-        Integers beside nulls stay integers, decimals keep their digits.
+        Integers beside nulls stay integers, decimals keep their digits, timestamps may be in any year.
+        Raises SetupError without pandas.
         """
-        import pandas as pd
-
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise _not_installed("pandas") from error
         return self.to_arrow(columns, where=where).to_pandas(types_mapper=pd.ArrowDtype)
 
     def to_polars(self, columns: Sequence[str] | None = None, *, where: str | None = None) -> pl.DataFrame:
-        """Return the rows as `to_arrow` does, as a Polars DataFrame."""
-        import polars as pl
-
+        """Return the rows as `to_arrow` does, as a Polars DataFrame. Raises SetupError without Polars."""
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise _not_installed("polars") from error
         frame = pl.from_arrow(self.to_arrow(columns, where=where))
         assert isinstance(frame, pl.DataFrame)
         return frame
@@ -380,9 +419,24 @@ class Table(Shown):
         return checked(self.format, self.lake.warehouse, data, format, exactly=exactly)
 
 
-def _with_metadata(settings: Mapping[str, str] | None, metadata: str | None) -> Mapping[str, str]:
-    """The settings, with that of the column `_source` if it is given."""
-    return (settings or {}) if metadata is None else {**(settings or {}), "metadata": metadata}
+def _settings(settings: Mapping[str, str] | None, arguments: SettingArguments) -> dict[str, Any]:
+    """Settings of a table given as a mapping, and those given as arguments, which count before them.
+
+    One that is None is not given.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if _is_switch(arguments):
+        del given["metadata"]
+    return {**(settings or {}), **given}
+
+
+def _is_switch(arguments: Mapping[str, object]) -> bool:
+    """True for ``metadata=True``, as `Table.capture` had its ``kafka_metadata`` before."""
+    return arguments.get("metadata") is True
+
+
+def _not_installed(package: str) -> SetupError:
+    return SetupError(f"{package} is not installed", f"pip install {package}; `to_arrow` does without")
 
 
 def _with_url(registry: str | Mapping[str, str] | None) -> Mapping[str, str]:

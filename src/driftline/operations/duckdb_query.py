@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import DataError, UsageError
+from driftline.runtime.duckdb import database
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,12 +37,14 @@ _ROWS = 2_000  # of a batch
 
 @contextmanager
 def query(
-    lake: AbstractContextManager[duckdb.DuckDBPyConnection], sql: str
+    lake: AbstractContextManager[duckdb.DuckDBPyConnection], sql: str, rows: int = _ROWS
 ) -> Iterator[pa.RecordBatchReader]:
-    """The rows of a SELECT statement on a ``lake``, as they come.
+    """The rows of a SELECT statement on a ``lake``, as they come, so many ``rows`` in a batch.
 
-    Raises UsageError for another statement, or one that DuckDB does not parse; DataError where it fails.
+    Raises UsageError for another statement, or one that DuckDB does not parse; DataError where it fails;
+    SetupError where DuckDB is not installed.
     """
+    database()
     import duckdb
 
     try:
@@ -55,7 +58,7 @@ def query(
                         f"SQL: column {name!r} of the result has DuckDB's type {type_}",
                         _AS_TEXT.format(name, name),
                     )
-            yield result.to_arrow_reader(_ROWS)
+            yield result.to_arrow_reader(rows)
     except duckdb.Error as error:
         raise failure(error) from error
     except OSError as error:  # of Arrow, which has DuckDB's text

@@ -16,13 +16,16 @@ from driftline.errors import SetupError
 if TYPE_CHECKING:
     import duckdb
 
-HINT = "pip install 'driftline[ducklake]'"
+HINT = "pip install 'driftline[duckdb]', or 'driftline[ducklake]' for a DuckLake"
 _BRINGS = {"avro": "duckdb", "iceberg": "duckdb"}  # the extra that brings an extension, if not `ducklake`
 # No network: extensions come out of their wheels.
 _OFFLINE: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
+
+_PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')  # of a name
+_NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^." ]+|\.)+')  # what DuckDB leaves without quotes has no blank
 
 _lock = RLock()
 
@@ -113,10 +116,11 @@ def identifier(text: str) -> str:
 
 
 def parts_of(name: str) -> list[str]:
-    """The parts of a table's name as DuckDB writes it.
+    """The parts of a table's name as DuckDB writes it, without an alias behind it.
 
-    >>> parts_of('lake."a.b"."say ""x"" now"')
-    ['lake', 'a.b', 'say "x" now']
+    >>> parts_of('lake."a.b"."say ""x"" now"'), parts_of('shop."AS AS" AS o')
+    (['lake', 'a.b', 'say "x" now'], ['shop', 'AS AS'])
     """
-    parts = re.findall(r'"((?:[^"]|"")*)"|([^."]+)', name)
+    written = _NAME.match(name)
+    parts = _PART.findall(written[0] if written else name)
     return [quoted.replace('""', '"') if quoted else plain for quoted, plain in parts]

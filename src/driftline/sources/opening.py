@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -18,6 +18,7 @@ from driftline.runtime.failure import WHOLE, explained
 from driftline.runtime.spark_conf import FILES, configured, literally
 from driftline.sources.base import Source
 from driftline.sources.column_files import ColumnFiles
+from driftline.sources.data import Data
 from driftline.sources.files import Stamp, expand, stamps
 from driftline.sources.frames import TypedFrames, with_texts
 from driftline.sources.given import is_pandas, is_table, paths_or_rows
@@ -32,22 +33,18 @@ from driftline.sources.web import is_url
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Paths and open files; DataFrames of Spark, pandas and Polars; Arrow's tables and readers, and all that has
-# `__arrow_c_stream__`; a record, or an iterable of them: dicts, dataclasses, models, structs, named tuples.
-Data: TypeAlias = Any
-
 
 @dataclass(frozen=True, slots=True)
 class Messages:
     """Records of Python that are messages in an envelope: they are read as texts of JSON."""
 
-    data: Data
+    data: Any
 
 
 @contextmanager
 def opened(
     spark: SparkSession,
-    data: Data,
+    data: Data | Messages,
     *,
     format: str | None = None,  # noqa: A002
     json_column: str | None = None,
@@ -61,10 +58,10 @@ def opened(
     """
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
-        yield open_source(spark, data, json_column=json_column)
+        yield open_source(spark, cast("DataFrame", data), json_column=json_column)
         return
     messages = isinstance(data, Messages)
-    paths, rows = paths_or_rows(data.data if messages else data)
+    paths, rows = paths_or_rows(data.data if isinstance(data, Messages) else data)
     room = place_of(spark, shared)
     if rows is not None and messages and not (is_pandas(rows) or is_table(rows)):
         with told_where(spark, room), written_as_text(rows, room) as file:

@@ -11,7 +11,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -116,9 +116,13 @@ class CatalogDatabase:
 
     @contextmanager
     def queried(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """DuckDB's own view of the lake, to be read with SQL: its tables are ``namespace.table``, too."""
+        """DuckDB's own view of the lake, to be read with SQL: its tables are ``namespace.table``, too.
+
+        Raises SetupError if the catalog does not open.
+        """
         options = "" if self._has_journal() else ", READ_ONLY"
-        with self._attached("lake", options) as connection:
+        with ExitStack() as stack:
+            connection = self._retried(lambda: stack.enter_context(self._attached("lake", options)))
             connection.execute("USE lake")
             try:
                 yield connection

@@ -40,15 +40,15 @@ def queried(lake: Path, catalog: str, sql: str) -> Iterator[duckdb.DuckDBPyConne
         connection.execute("ATTACH ':memory:' AS lake")
         connection.execute("USE lake")
         existing = set(table_names(lake, catalog) or ())
-        for written in sorted(connection.get_table_names(sql, qualified=True)):
-            parts = parts_of(written)
-            parts = parts[1:] if len(parts) > 2 and parts[0] == "lake" else parts
+        # A table stands there once for each alias.
+        named = {tuple(parts_of(written)) for written in connection.get_table_names(sql, qualified=True)}
+        for parts in sorted({p[1:] if len(p) > 2 and p[0] == "lake" else p for p in named}):
             if (name := ".".join(parts)) in existing:
                 _add(connection, parts, _scan(lake, catalog, name))
         yield connection
 
 
-def _add(connection: duckdb.DuckDBPyConnection, parts: list[str], scan: str) -> None:
+def _add(connection: duckdb.DuckDBPyConnection, parts: tuple[str, ...], scan: str) -> None:
     if len(parts) != 2:
         raise UsageError(f"{'.'.join(parts)}: DuckDB has no namespaces in namespaces", WITHOUT)
     namespace, table = map(identifier, parts)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import UnsupportedOperationException
+from pyspark.errors import AnalysisException, UnsupportedOperationException
 
 from driftline.core.changelog.record import LEDGER
 from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import Schema
-from driftline.errors import SetupError, UsageError
+from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.base import State
 from driftline.formats.iceberg.gateway import java_class, java_type, schema_of, short, strings, text_map
 from driftline.formats.iceberg.ledger import read_ledger
@@ -126,7 +126,7 @@ class IcebergReader:
     def read(self, snapshot: int | None = None) -> DataFrame:
         """The table's rows, as they are now or were at a snapshot.
 
-        Raises DataError where Spark cannot read a column's type.
+        Raises UsageError if there is no such table, DataError where Spark cannot read a column's type.
         """
         try:
             if snapshot is not None:
@@ -134,6 +134,10 @@ class IcebergReader:
             return self.spark.table(self.full_name)
         except UnsupportedOperationException as error:
             raise unreadable(self.name, self.load().schema) or error from error
+        except AnalysisException as error:
+            if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
+                raise no_table(self.name) from error
+            raise
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
         """The rows that a snapshot appended; None if it did more than that, or if Spark cannot read all

@@ -1,0 +1,247 @@
+"""The rows of a table as one Arrow table in this process: without Spark where DuckDB reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driftline.core.planning.contract import parse_path, spelled_path
+from driftline.core.schema.naming import caseless, nearest
+from driftline.core.schema.types import (
+    BINARY,
+    STRING,
+    UUID,
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    dotted,
+)
+from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.runtime.failure import explained
+from driftline.runtime.spark_version import as_arrow
+from driftline.sql.quoting import name as quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from driftline.formats.open import EmbeddedLake
+
+_ROWS = 65_536  # of a batch
+# Types whose values both engines hand over as the same, or as what can be cast to it.
+_OF_BOTH = frozenset(
+    [
+        *("boolean", "int", "long", "float", "double", "decimal", "string", "uuid", "binary", "fixed"),
+        *("date", "time", "timestamp", "timestamp_ntz"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRows:
+    """Columns of a table, and a condition for its rows.
+
+    ``table``: its name; ``struct``: all of its columns; ``fields``: those chosen, by their paths; ``where``:
+    a condition in Spark's SQL.
+    """
+
+    table: str
+    struct: Struct
+    fields: tuple[tuple[Path, Field], ...]
+    where: str | None
+
+    @classmethod
+    def of(
+        cls, table: str, schema: Schema, columns: Sequence[str] | str | None, where: str | None
+    ) -> ChosenRows:
+        """Select columns by name or path; None: all of them. Raises UsageError for one that is not there."""
+        struct = schema.struct
+        if columns is None:
+            return cls(table, struct, tuple(((f.name,), f) for f in struct.fields), where)
+        chosen = [columns] if isinstance(columns, str) else columns
+        if not chosen:
+            raise UsageError(f"{table}: no column is chosen", "leave the columns out to read all of them")
+        return cls(table, struct, tuple(_chosen(table, struct, column) for column in chosen), where)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the chosen columns: their paths, as the table spells them."""
+        return [dotted(path) for path, _ in self.fields]
+
+    def schema(self) -> pa.Schema | None:
+        """The Arrow types of the columns; None if they have one that is known to the engine alone."""
+        from driftline.convert.types import arrow_schema  # late: Arrow
+
+        fields = [Field(name, _as_read(f.type)) for name, (_, f) in zip(self.names, self.fields, strict=True)]
+        return arrow_schema(Struct(tuple(fields))) if all(_of_both(f.type) for f in fields) else None
+
+
+def by_duckdb(lake: EmbeddedLake, selection: ChosenRows) -> pa.Table | None:
+    """Read the selection without Spark; None if it takes Spark, or if Spark knows better what is wrong."""
+    import pyarrow as pa
+
+    from driftline.operations.duckdb_query import query  # late: Spark's rows do without
+
+    target, sql = selection.schema(), duckdb_sql(selection)
+    if target is None or sql is None:
+        return None
+    try:
+        with query(lake.in_duckdb(sql), sql, _ROWS) as batches:
+            return pa.Table.from_batches((batch.cast(target) for batch in batches), target)
+    except (DriftlineError, pa.ArrowException):
+        return None
+
+
+def duckdb_sql(selection: ChosenRows) -> str | None:
+    """The selection in DuckDB's SQL; None if the condition may mean something else there."""
+    from driftline.runtime.duckdb import identifier, literal  # late: Spark's rows do without
+
+    rows = "t"
+    while any(caseless(f.name) == rows for f in selection.struct.fields):
+        rows += "_"
+
+    def column(path: Path) -> str:
+        """The SQL of a column; qualified, as a table may have the name of a column."""
+        sql = f"{rows}.{identifier(path[0])}"
+        for step in path[1:]:
+            sql = f"struct_extract({sql}, {literal(step)})"
+        return sql
+
+    def found(written: Path) -> tuple[str, Type] | None:
+        """The column that a condition names."""
+        if len(written) > 1 and caseless(written[0]) in _qualifiers(selection.table):
+            return None  # Spark takes it for the table
+        match = _found(selection.struct, written)
+        return match and (column(match[0]), match[1].type)
+
+    listed = ", ".join(f"{column(path)} AS {identifier(dotted(path))}" for path, _ in selection.fields)
+    table = ".".join(map(identifier, selection.table.split(".")))
+    statement = f"SELECT {listed} FROM {table} AS {rows}"
+    if selection.where is None:
+        return statement
+    from driftline.operations.duckdb_condition import duckdb_condition  # late: brings sqlglot
+
+    condition = duckdb_condition(selection.where, found)
+    return condition and f"{statement} WHERE {condition}"
+
+
+def by_spark(frame: DataFrame, selection: ChosenRows) -> pa.Table:
+    """Collect the selection of the table's rows, which are ``frame``.
+
+    Raises UsageError if the condition is no SQL, DataError if Arrow has no type for a column.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+    from pyspark.sql import functions as F
+
+    try:
+        rows = frame if selection.where is None else frame.where(selection.where)
+        columns = []
+        for path, _ in selection.fields:
+            column = F.col(quoted(path[0]))
+            for step in path[1:]:
+                column = column.getField(step)
+            columns.append(column.alias(dotted(path)))
+        table, target = _with_offsets(as_arrow(rows.select(columns))), selection.schema()
+        return table if target is None else table.cast(target)
+    except (AnalysisException, ParseException) as error:
+        message, hint = explained(error)
+        raise UsageError(f"{selection.table}: {message}", hint) from error
+    except (PySparkException, Py4JError) as error:
+        message, hint = explained(error)
+        raise DataError(f"{selection.table}: {message}", hint) from error
+
+
+def _with_offsets(table: pa.Table) -> pa.Table:
+    """The table, with Arrow's first offset where all lists or maps are empty: Spark leaves it out, and Polars
+    does not read that.
+    """
+    import pyarrow as pa
+
+    if not any(pa.types.is_nested(f.type) for f in table.schema):
+        return table
+    return pa.concat_tables([table, table.slice(0, 0)]).combine_chunks()
+
+
+def _qualifiers(table: str) -> set[str]:
+    from driftline.formats.open import CATALOG  # late: only conditions need it
+
+    return {caseless(part) for part in (CATALOG, *table.split("."))}
+
+
+def _chosen(table: str, struct: Struct, written: str) -> tuple[Path, Field]:
+    """The column of this name, or at this path. Raises UsageError if there is none."""
+    if (whole := _found(struct, (written,))) is not None:  # a name may hold dots
+        return whole
+    try:
+        path = parse_path(written)
+    except ValueError as error:
+        raise UsageError(f"{table}: {error}", "a name with dots or blanks stands in backticks") from error
+    if (found := _found(struct, path)) is not None:
+        return found
+    for length in range(len(path) - 1, 0, -1):
+        inside = _found(struct, path[:length])
+        if inside is not None and not isinstance(inside[1].type, Struct):
+            kind = f"{spelled_path(inside[0])} is a {inside[1].type}"
+            raise UsageError(f"{table} has no column {written}: {kind}", f"choose {spelled_path(inside[0])}")
+    spelled = [spelled_path(path) for path in _paths(struct, ())]
+    hint = nearest(written, spelled) or f"it has {', '.join(f.name for f in struct.fields[:8])}"
+    raise UsageError(f"{table} has no column {written}", hint)
+
+
+def _found(struct: Struct, written: Path) -> tuple[Path, Field] | None:
+    """The field at a path, in whatever case it is written; None if there is none, or several."""
+    inside: Struct = struct
+    path: Path = ()
+    for number, step in enumerate(written):
+        fields = [f for f in inside.fields if caseless(f.name) == caseless(step)]
+        exact = [f for f in fields if f.name == step] or fields
+        if len(exact) != 1:
+            return None
+        field, path = exact[0], (*path, exact[0].name)
+        if number == len(written) - 1:
+            return path, field
+        if not isinstance(field.type, Struct):
+            return None
+        inside = field.type
+    return None
+
+
+def _paths(struct: Struct, above: Path) -> Iterator[Path]:
+    for f in struct.fields:
+        yield (*above, f.name)
+        if isinstance(f.type, Struct):
+            yield from _paths(f.type, (*above, f.name))
+
+
+def _as_read(type_: Type) -> Type:
+    """The type in which the engines hand values over: uuids as text, nothing required, without ids."""
+    match type_:
+        case Struct(fields):
+            return Struct(tuple(Field(f.name, _as_read(f.type)) for f in fields))
+        case List(element):
+            return List(_as_read(element))
+        case Map(key, value):
+            return Map(_as_read(key), _as_read(value))
+        case Primitive("fixed"):
+            return BINARY
+        case _:
+            return STRING if type_ == UUID else type_
+
+
+def _of_both(type_: Type) -> bool:
+    match type_:
+        case Struct(fields):
+            return all(_of_both(f.type) for f in fields)
+        case List(element):
+            return _of_both(element)
+        case Map(key, value):
+            return _of_both(key) and _of_both(value)
+        case Primitive(name):
+            return name in _OF_BOTH
