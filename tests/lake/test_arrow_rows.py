@@ -266,6 +266,7 @@ from driftline import Lake, UsageError
 lake = Lake.open(sys.argv[1], ducklake=sys.argv[2] or None)
 table = lake.table(sys.argv[3])
 print(lake.tables() and lake, table, table.schema().to_dict()["type"], len(table.history().entries))
+assert table.stats().records == 2
 assert table.to_arrow(where="id > 1").to_pydict() == {"id": [2]}
 assert table.to_pandas()["id"].tolist() == [1, 2] and table.to_polars(["id"]).height == 2
 for wrong in (lambda: table.to_arrow(["nothing"]), lake.table("no.such").to_arrow, lake.table("no.such").schema):

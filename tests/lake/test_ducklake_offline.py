@@ -36,7 +36,7 @@ def test_the_names_of_tables(ducklake: Lake, table_name: str, tmp_path: Path) ->
     catalog = ducklake.format.catalog
     names = EmbeddedLake(Path(catalog.target).parent, f"{catalog.kind}:{catalog.target}").names()
     assert names == ["s.failed__quarantine", table_name] == sorted(ducklake.format.tables())
-    assert EmbeddedLake(Path(catalog.target, "nothing"), "duckdb").names() is None
+    assert EmbeddedLake(Path(catalog.target, "nothing"), "duckdb").names() == []
 
 
 def test_spark_is_not_loaded() -> None:

@@ -90,6 +90,9 @@ def test_a_lake_is_closed_with_the_last(
             assert first.spark is second.spark is spark
         with Lake.open("z") as third:  # which needs no Spark
             assert third.tables() == []
+            with pytest.raises(UsageError, match=r"there is no table a\.b"):
+                third.table("a.b").to_arrow()
+            assert third not in Lake._opened
         assert not stopped
         Lake.attach(spark, "lake").close()
         assert not stopped

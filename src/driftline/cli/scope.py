@@ -132,7 +132,7 @@ class Invocation:
     def tables(self) -> list[str] | None:
         """The names of the lake's tables; None if there is no lake yet, or it takes Spark to know them."""
         embedded = self._embedded
-        return None if embedded is None else embedded.names()
+        return None if embedded is None or not embedded.exists() else embedded.names()
 
     def offline(self, table: str) -> OfflineTable | None:
         """The table read from its metadata, without Spark; None if only Spark knows its catalog."""

@@ -49,16 +49,25 @@ class EmbeddedLake:
         return OfflineIcebergTable.of(self.folder, CATALOG, name)
 
     def names(self, *, views: bool = False) -> list[str] | None:
-        """Its tables, and Iceberg's ``views``; None if there is no lake yet, or it takes Spark to know."""
+        """Its tables, and Iceberg's ``views``; none if it has no catalog. None if it takes Spark to know."""
+        if not self.exists():
+            return []
         if self.ducklake is not None:
             from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
             from driftline.formats.ducklake.offline import tables
 
-            database = CatalogDatabase.of(self.ducklake, self.folder)
-            return [".".join(parts) for parts in tables(database)] if database.exists() else None
+            return [".".join(parts) for parts in tables(CatalogDatabase.of(self.ducklake, self.folder))]
         from driftline.formats.iceberg.offline import table_names
 
         return table_names(self.folder, CATALOG, views=views)
+
+    def exists(self) -> bool:
+        """True if there is a catalog; a server's is not asked."""
+        if self.ducklake is not None:
+            from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
+
+            return CatalogDatabase.of(self.ducklake, self.folder).exists()
+        return (self.folder / "catalog.db").is_file()
 
     def in_duckdb(self, sql: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """DuckDB with the tables that the ``sql`` names."""

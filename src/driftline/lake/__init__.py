@@ -164,9 +164,12 @@ class Lake(Shown):
 
     def tables(self) -> list[Table]:
         """The lake's tables by name, without their quarantines."""
+        return [self.table(name) for name in sorted(self._names()) if not name.endswith(QUARANTINE)]
+
+    def _names(self) -> list[str]:
+        """The names of all tables, without Spark if that is possible."""
         names = self.embedded.names() if self.embedded else None
-        names = self.format.tables() if names is None else names
-        return [self.table(name) for name in sorted(names) if not name.endswith(QUARANTINE)]
+        return self.format.tables() if names is None else names
 
     def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> LakeStats:
         """The statistics of all tables: their contents, their recent drift, their waiting records.
@@ -174,7 +177,7 @@ class Lake(Shown):
         From metadata, or ``exact`` by scans. A table all of whose records wait does not exist yet, but its
         numbers are among them. ``progress`` is called with the name of each step.
         """
-        names = {name.removesuffix(QUARANTINE) for name in self.format.tables()}
+        names = {name.removesuffix(QUARANTINE) for name in self._names()}
         stats = (
             self.table(name).stats(exact=exact, progress=_about(name, progress)) for name in sorted(names)
         )

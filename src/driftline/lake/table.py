@@ -47,6 +47,7 @@ from driftline.sources.frames import core_struct
 from driftline.sources.given import given_paths, is_table
 from driftline.sources.opening import Messages, opened
 from driftline.stats import Stats, stats
+from driftline.stats.offline import stats as offline_stats
 from driftline.verify import Verdict
 
 if TYPE_CHECKING:
@@ -340,7 +341,9 @@ class Table(Shown):
 
         ``progress`` is called with the name of each step. Raises UsageError if the table does not exist.
         """
-        return stats(self.format, exact=exact, progress=progress)
+        offline = self.lake.embedded.table(self.name) if self.lake.embedded and not exact else None
+        measured = offline_stats(offline) if offline else None
+        return stats(self.format, exact=exact, progress=progress) if measured is None else measured
 
     def schema(self) -> TableSchema:
         """The schema: ids, types, docs. Raises UsageError if the table does not exist."""
