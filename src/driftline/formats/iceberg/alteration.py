@@ -17,7 +17,7 @@ from driftline.core.schema.definition import Definition, forgets_deletes
 from driftline.core.schema.partitioning import TIMES, PartitionField, SortField, SortKey, Transform
 from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
-from driftline.errors import DataError, no_table
+from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import LastBatch
+    from driftline.formats.iceberg.alterable import AlterableIcebergTable
     from driftline.formats.iceberg.reader import IcebergReader
 
 
@@ -129,7 +130,7 @@ def nulls(table: IcebergReader, java: Any, column: Field) -> NullCount:
 
     Remembered deletes are no rows. All branches are read with the table's schema.
     """
-    jvm: Any = table.spark._jvm
+    jvm = table.jvm
     metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
     refs = metadata.get("refs", {}).items()
     heads = {ref["snapshot-id"] for name, ref in refs if ref["type"] == "branch" and name != DELETES_BRANCH}
@@ -177,18 +178,15 @@ def _ids(schema: Any) -> Iterable[int]:
 class IcebergAlteration:
     """One change of a table, from the version that was loaded. ``before`` is what that was."""
 
-    def __init__(self, table: IcebergReader) -> None:
+    def __init__(self, table: AlterableIcebergTable) -> None:
         self.table = table
-        self._jvm: Any = table.spark._jvm
-        java = table.java()
-        if java is None:
-            raise no_table(table.name)
-        self._java = java
+        self._jvm = table.jvm
+        self._java = java = table.existing()
         self.before: Definition = definition(self._jvm, java.operations().current())
 
     def nulls(self, _: Path, column: Field) -> NullCount:
         """The number of nulls in the column of the loaded table; the commit fails if it has changed."""
-        return nulls(self.table, self._java, column)
+        return nulls(self.table.with_rows(), self._java, column)
 
     def change(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
         """Draft the table by ``after``, in one metadata version with ``record`` among its last changes.
@@ -312,7 +310,12 @@ class IcebergDraft:
     """
 
     def __init__(
-        self, table: IcebergReader, java: Any, transaction: Any, definition: Definition, before: Definition
+        self,
+        table: AlterableIcebergTable,
+        java: Any,
+        transaction: Any,
+        definition: Definition,
+        before: Definition,
     ) -> None:
         self.table = table
         self.definition = definition
@@ -329,11 +332,11 @@ class IcebergDraft:
 
     def read(self) -> DataFrame:
         """The present rows, as they would read."""
-        jvm: Any = self.table.spark._jvm
-        view = jvm.org.apache.iceberg.BaseTable(self._draft, self.table.name)
-        if unreadable(self.table.name, self.definition.schema) is not None:
-            return partial(self.table.spark, view, self.table.name, self.definition.schema)
-        return frame_of(self.table.spark, view)
+        table = self.table.with_rows()
+        view = table.jvm.org.apache.iceberg.BaseTable(self._draft, table.name)
+        if unreadable(table.name, self.definition.schema) is not None:
+            return partial(table.spark, view, table.name, self.definition.schema)
+        return frame_of(table.spark, view)
 
     def commit(self) -> None:
         """Make the draft the table. Raises CommitConflict if the definition was changed by another writer."""
@@ -345,8 +348,10 @@ class IcebergDraft:
         if self.snapshot is not None:
             current = now.currentSnapshot()
             return current is not None and int(current.snapshotId()) == self.snapshot
-        jvm: Any = self.table.spark._jvm
-        present, properties = definition(jvm, now.operations().current()), self.definition.properties
+        present, properties = (
+            definition(self.table.jvm, now.operations().current()),
+            self.definition.properties,
+        )
         new = self._before.properties.get(last_changes.PROPERTY) != properties.get(last_changes.PROPERTY)
         return present == self.definition or (new and last_changes.is_among(present.properties, properties))
 
