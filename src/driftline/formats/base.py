@@ -43,10 +43,6 @@ class Moved(CommitConflict):
     """A conflict by which the plan or the rows are no longer right: plan again."""
 
 
-class NeedsSpark(Exception):
-    """A table that was opened without Spark is asked for what only Spark can do."""
-
-
 class UnknownError(SetupError):
     """A commit with an unknown outcome: its files may be the table's, and must stay."""
 

@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from driftline.core.schema.types import Schema
-from driftline.errors import DataError, no_table
-from driftline.formats.base import NeedsSpark
+from driftline.errors import DataError, NeedsSpark, no_table
 from driftline.formats.ducklake.alteration import DuckLakeAlteration
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
 from driftline.formats.ducklake.commit import landed, rename

@@ -10,8 +10,8 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import Schema
-from driftline.errors import DataError, SetupError, UsageError, no_table
-from driftline.formats.base import NeedsSpark, State
+from driftline.errors import DataError, NeedsSpark, SetupError, UsageError, no_table
+from driftline.formats.base import State
 from driftline.formats.iceberg.alteration import IcebergAlteration
 from driftline.formats.iceberg.definition import definition
 from driftline.formats.iceberg.gateway import java_class, java_type, schema_of, short, strings, text_map

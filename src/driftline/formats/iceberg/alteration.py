@@ -21,7 +21,6 @@ from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
-from driftline.formats.iceberg.deletes_branch import remembered_file
 from driftline.formats.iceberg.gateway import short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
@@ -216,6 +215,8 @@ class IcebergAlteration:
                 f"{self.table.name}: batch {batch.id} cannot be undone: the snapshot before it has expired",
                 "ingest corrected records instead",
             )
+        from driftline.formats.iceberg.deletes_branch import remembered_file
+
         deletes = remembered_file(self._java, snapshot)
 
         def roll_back(transaction: Any) -> None:

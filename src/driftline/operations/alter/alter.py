@@ -33,7 +33,6 @@ from driftline.formats.base import AlterableTable
 from driftline.formats.retry import Retry
 from driftline.operations.alter.request import AlterRequest
 from driftline.operations.key_change import KeyChange
-from driftline.operations.keyed import check_definition
 from driftline.runtime.shown import Shown
 from driftline.settings import PREFIX, from_properties
 
@@ -175,7 +174,10 @@ def _alter(table: AlterableTable, request: AlterRequest, *, upgrade: bool) -> Al
     after = key.applied(after)
     if after.properties != before.properties:
         from_properties(after.properties)  # that later batches can read them
-    check_definition(table.name, before, after)
+    if before.known_by.key:
+        from driftline.operations.keyed import check_definition
+
+        check_definition(table.name, before, after)
     if after == before:
         return Altered(table.name, (), schema=before.schema.id, format_version=before.format_version)
     recorded, warnings = record.of_statements(request.text), list[str]()
