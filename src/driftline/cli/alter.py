@@ -26,18 +26,17 @@ def alter(
     RENAME TO must be the only change.
     """
     from driftline.cli.terminal import Progress, put, show
-    from driftline.operations.alter import AlterRequest, local_name
-    from driftline.operations.alter import alter as alter_table
+    from driftline.operations import alter as altering  # late: the other commands do without
     from driftline.report import evolution
 
-    request = AlterRequest.of_sql(sql)  # what cannot be read is said before Java starts
-    name = local_name(request.table, "lake")
+    request = altering.AlterRequest.of_sql(sql)  # what cannot be read is said before Java starts
+    name = altering.local_name(request.table, "lake")
     named(context, name)
     with Progress() as progress:
         try:
             progress.phase("altering")
             with context.obj.alterable(name, renames=request.new_name is not None) as table:
-                altered = alter_table(table, request, catalog="lake", upgrade=upgrade)
+                altered = altering.alter(table, request, catalog="lake", upgrade=upgrade)
         except NeedsSpark:
             lake = context.obj.open(progress, must_exist=True, brief=True)
             progress.phase("altering")

@@ -1,57 +1,32 @@
-"""One table of a DuckLake without Spark: loaded, altered, renamed by SQL on its catalog."""
+"""One table of a DuckLake, altered and renamed by SQL on its catalog, without Spark."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from driftline.core.schema.types import Schema
 from driftline.errors import DataError, NeedsSpark, no_table
 from driftline.formats.ducklake.alteration import DuckLakeAlteration
-from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
 from driftline.formats.ducklake.commit import landed, rename
-from driftline.formats.ducklake.layout import CatalogLayout, layout
+from driftline.formats.ducklake.layout import CatalogLayout
+from driftline.formats.ducklake.loader import DuckLakeLoader
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage
-from driftline.formats.ducklake.snapshot import LakeState, load, split
+from driftline.formats.ducklake.snapshot import split
 from driftline.formats.ducklake.sorting import parts_of
 
 if TYPE_CHECKING:
     from driftline.core.schema.definition import Definition
-    from driftline.formats.ducklake.table import DuckLakeTable
+    from driftline.formats.base import CatalogTable
 
 
-class AlterableDuckLakeTable:
-    """One table of one DuckLake, by ``name``, ``namespace.table``."""
+class AlterableDuckLakeTable(DuckLakeLoader):
+    """One table of one DuckLake, with changes of its definition and its name."""
 
     parts_of = staticmethod(parts_of)
 
-    def __init__(self, catalog: CatalogDatabase, name: str) -> None:
-        split(name)
-        self.catalog = catalog
-        self.name = name
-
-    def with_rows(self) -> DuckLakeTable:
+    def with_rows(self) -> CatalogTable:
         """The table with its rows, which take Spark. Raises NeedsSpark."""
-        raise NeedsSpark(self.name)
-
-    def load(self, snapshot: int | None = None) -> LakeState:
-        """Load the table as it is now, or was at a snapshot; its schema is empty if it does not exist."""
-        nothing = LakeState(Schema(), {}, None, False)
-        if not self.catalog.exists():
-            return nothing
-        try:
-            return self.catalog.read(lambda connection: load(connection, self.name, snapshot))
-        except NoLakeError:
-            if self.catalog.kind != "postgres":
-                raise
-            return nothing  # a database that is yet to become a lake
-
-    def with_layout(self, connection: Connection) -> tuple[LakeState, CatalogLayout]:
-        """The table as it is now, and the layout of its files."""
-        state = load(connection, self.name)
-        if state.table is None or state.snapshot is None:
-            return state, CatalogLayout()
-        return state, layout(connection, state.table.id, state.snapshot, state.schema)
+        raise NeedsSpark(f"the rows of {self.name}")
 
     def alteration(self) -> DuckLakeAlteration:
         """A change of the table's definition, from what it is now."""

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import LastBatch
-    from driftline.formats.ducklake.alterable import AlterableDuckLakeTable
     from driftline.formats.ducklake.files import DeleteFile, ReturningFile
+    from driftline.formats.ducklake.loader import DuckLakeLoader
 
 
 def nulls(connection: Connection, table: int, snapshot: int, column: Field) -> NullCount:
@@ -64,7 +64,7 @@ def nulls(connection: Connection, table: int, snapshot: int, column: Field) -> N
 class DuckLakeAlteration:
     """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
 
-    def __init__(self, table: AlterableDuckLakeTable, state: LakeState, layout_: CatalogLayout) -> None:
+    def __init__(self, table: DuckLakeLoader, state: LakeState, layout_: CatalogLayout) -> None:
         self.table = table
         self.state = state
         self.layout = layout_
@@ -131,7 +131,7 @@ class DuckLakeDraft:
 
     def read(self) -> DataFrame:
         """The rows that there are, as they would read."""
-        return self.table.with_rows().read_as(self.definition.schema)
+        return self.table.read_as(self.definition.schema)
 
     def commit(self) -> None:
         """Commit the draft. Raises CommitConflict if someone else changed the table meanwhile."""

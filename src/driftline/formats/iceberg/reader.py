@@ -12,12 +12,15 @@ from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.iceberg.alterable import AlterableIcebergTable
 from driftline.formats.iceberg.gateway import short
 from driftline.formats.iceberg.ledger import read_ledger
-from driftline.formats.iceberg.unread import partial, readable, unreadable
+from driftline.formats.iceberg.null_counts import nulls
+from driftline.formats.iceberg.unread import frame_of, partial, readable, unreadable
 from driftline.runtime.spark_conf import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.core.changes import NullCount
+    from driftline.core.schema.types import Field, Schema
     from driftline.formats.base import State
 
 # With these set, Iceberg writes rows that are not visible yet, to be audited first.
@@ -86,6 +89,16 @@ class IcebergReader(AlterableIcebergTable):
             if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
                 raise no_table(self.name) from error
             raise
+
+    def nulls(self, java: Any, column: Field) -> NullCount:
+        """The number of nulls in a column of the loaded table, over main and every other branch."""
+        return nulls(self.spark, self.full_name, java, column)
+
+    def read_as(self, java: Any, schema: Schema) -> DataFrame:
+        """The rows as another Java table of the same files has them, of this schema."""
+        if unreadable(self.name, schema) is not None:
+            return partial(self.spark, java, self.name, schema)
+        return frame_of(self.spark, java)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
         """The rows that a snapshot appended; None if it did more than that, or if Spark cannot read all
