@@ -43,7 +43,7 @@ def alter(change: str, *flags: str) -> list[str]:
 def columns(lake: Path) -> list[str]:
     told = call(lake, "-m", "driftline", "schema", T, "--json")
     assert told.code == 0, told.err
-    return [field["name"] for field in json.loads(told.out)["columns"]]
+    return [field["name"] for field in json.loads(told.out)["fields"]]
 
 
 def several(lake: Path, *commands: list[str]) -> list[Done]:

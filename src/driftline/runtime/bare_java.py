@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +25,15 @@ from driftline.runtime.java import default_memory, find_java
 _OURS = ("org.apache.iceberg_iceberg-spark-runtime-", "org.xerial_sqlite-jdbc-")
 _SPARKS = ("py4j-", "hadoop-client-", "slf4j-api-", "jcl-over-slf4j-", "commons-logging-", "jackson-")
 _LOGGING = ("log4j-",)
-_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+# Its own warnings go to standard error: standard output begins with the port.
+_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-XX:+DisplayVMOutputToStderr",
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
+)
 _SERVER = ("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0")
 _LAST = 5.0  # seconds from the end of Java's connections to its own
 
@@ -83,8 +92,7 @@ class BareJava:
         quiet_py4j()
         port, token = (self._out.readline().strip() for _ in range(2))
         if not port.isdecimal():
-            if self.archive is not None:  # Java does not check its contents: it may be why
-                self.archive.remove()
+            self._remove_archive()
             raise NeedsSpark("Java did not start")
         # Java's objects go when it ends, which is soon.
         parameters = GatewayParameters(
@@ -106,9 +114,17 @@ class BareJava:
             if is_cut_off(error):
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(_LAST)
-            if self._process.poll() is not None:
-                raise SetupError("Java, in which Iceberg runs, stopped unexpectedly", lost) from error
-            raise
+            code = self._process.poll()
+            if code is None:
+                raise
+            if code == -signal.SIGABRT:  # it crashed
+                self._remove_archive()
+            raise SetupError("Java, in which Iceberg runs, stopped unexpectedly", lost) from error
+
+    def _remove_archive(self) -> None:
+        """Have the next Java do without the archive, whose contents Java does not check."""
+        if self.archive is not None:
+            self.archive.remove()
 
     def end(self) -> int:
         """Have it end in order; returns its exit code."""
