@@ -14,7 +14,7 @@ from driftline.errors import SetupError, UsageError
 from driftline.runtime import class_data, file_io, stores
 from driftline.runtime.bare_java import quiet_py4j
 from driftline.runtime.jars import bundles, cache_folder, find_jars
-from driftline.runtime.java import Java, default_memory, find_java, launcher_home
+from driftline.runtime.java import QUICK, Java, default_memory, find_java, launcher_home
 from driftline.runtime.spark_conf import activate
 from driftline.runtime.spark_version import quiet_errors, release_of
 
@@ -251,6 +251,8 @@ def prepare_environment() -> Java:
     quiet_py4j()
     java = find_java()
     os.environ["JAVA_HOME"] = str(launcher_home(java, cache_folder()))
+    # The Java that only says how Spark's is to be started ends before its better compiler pays.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"{QUICK} -XX:+UseSerialGC")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a cluster of many machines needs another

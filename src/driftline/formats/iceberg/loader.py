@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
@@ -13,6 +14,8 @@ from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark, SetupError, UsageError, no_table
 from driftline.formats.base import State
 from driftline.formats.iceberg.gateway import java_class, java_type, schema_of, short, strings, text_map
+from driftline.formats.iceberg.manifest_files import entries_of
+from driftline.formats.iceberg.null_counts import FileNulls, by_entries, null_count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -89,12 +92,25 @@ class IcebergLoader:
             str(metadata.metadataFileLocation()),
         )
 
-    def nulls(self, java: Any, column: Field) -> NullCount:
-        """The number of nulls in a column of the loaded table, over main and every other branch.
+    def metadata(self, java: Any) -> Any:
+        """The metadata of a loaded Java table, in JSON form."""
+        parser = java_type(self.jvm, "org.apache.iceberg.TableMetadataParser")
+        return json.loads(parser.toJson(java.operations().current()))
 
-        Raises NeedsSpark without Spark, which reads the manifests.
+    def nulls(self, java: Any, column: Field) -> NullCount:
+        """The number of nulls in a column of the loaded table, over main and every other branch."""
+        metadata = self.metadata(java)
+        return null_count(metadata, column, lambda head: self.file_nulls(metadata, head, column.id))
+
+    def file_nulls(self, metadata: Mapping[str, Any], snapshot: int, column: int) -> Iterable[FileNulls]:
+        """The nulls of a column, by its id, in the data files of a snapshot of the table with this metadata.
+
+        Raises NeedsSpark where only Spark reads the manifests.
         """
-        raise NeedsSpark(f"the nulls of {column.name}")
+        try:
+            return list(by_entries(entries_of(metadata, snapshot), column))
+        except Exception as error:  # whatever is wrong with a file, Spark reports it
+            raise NeedsSpark(f"the manifests of {self.name}") from error
 
     def read_as(self, java: Any, schema: Schema) -> DataFrame:
         """The rows as another Java table of the same files has them, of this schema. Raises NeedsSpark."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from driftline.core.changelog import last_changes
 from driftline.core.changelog.retention import DELETES_BRANCH
@@ -15,35 +14,58 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from driftline.core.schema.types import Field
+    from driftline.formats.iceberg.manifests import ManifestEntry
 
 
-def nulls(spark: SparkSession, full_name: str, java: Any, column: Field) -> NullCount:
-    """The number of nulls in a column of a loaded Java table, ``full_name`` in Spark's SQL, over main and
-    every other branch.
+class FileNulls(NamedTuple):
+    """The nulls of a column in files of one commit. ``unknown``: records of files that do not count them."""
 
-    Remembered deletes are no rows. All branches are read with the table's schema.
+    snapshot: int | None
+    sequence: int | None
+    nulls: int
+    unknown: int
+
+
+def null_count(
+    metadata: Mapping[str, Any], column: Field, files_of: Callable[[int], Iterable[FileNulls]]
+) -> NullCount:
+    """The number of nulls in a column of a table, over main and every other branch.
+
+    ``metadata``: in JSON form; ``files_of``: the data files of a snapshot by its id. Remembered deletes are
+    no rows. All branches are read with the table's schema.
     """
-    jvm: Any = spark._jvm
-    metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
     refs = metadata.get("refs", {}).items()
     heads = {ref["snapshot-id"] for name, ref in refs if ref["type"] == "branch" and name != DELETES_BRANCH}
     written_with = _Schemas(metadata)
     count = NullCount()
     for head in sorted(heads):
-        rows = spark.sql(
-            f"""select snapshot_id, file_sequence_number, sum(data_file.record_count) as records,
-            sum(data_file.null_value_counts[{column.id}]) as nulls,
-            sum(if(data_file.null_value_counts[{column.id}] is null, data_file.record_count, 0)) as unknown
-            from {full_name}.entries version as of {head}
-            where status <> 2 and data_file.content = 0 group by all"""
-        ).collect()
-        for row in rows:
-            count += NullCount(row.nulls or 0)
-            if written_with.lacks(column.id, row):
-                count += NullCount(row.unknown if column.initial_default is None else 0)
+        for files in files_of(head):
+            count += NullCount(files.nulls)
+            if written_with.lacks(column.id, files):
+                count += NullCount(files.unknown if column.initial_default is None else 0)
             else:
-                count += NullCount(unknown=row.unknown)
+                count += NullCount(unknown=files.unknown)
     return count
+
+
+def by_spark(spark: SparkSession, table: str, column: int, snapshot: int) -> list[FileNulls]:
+    """The nulls in the data files of a snapshot of a ``table`` by its name in Spark's SQL."""
+    rows = spark.sql(
+        f"""select snapshot_id, file_sequence_number,
+        coalesce(sum(data_file.null_value_counts[{column}]), 0) as nulls,
+        sum(if(data_file.null_value_counts[{column}] is null, data_file.record_count, 0)) as unknown
+        from {table}.entries version as of {snapshot}
+        where status <> 2 and data_file.content = 0 group by all"""
+    )
+    return [FileNulls(*row) for row in rows.collect()]
+
+
+def by_entries(entries: Iterable[ManifestEntry], column: int) -> Iterator[FileNulls]:
+    """The nulls in the data files among the entries of manifests."""
+    for entry in entries:
+        if entry.is_data:
+            nulls = entry.nulls.get(column)
+            yield FileNulls(entry.snapshot, entry.sequence, nulls or 0, entry.records if nulls is None else 0)
 
 
 class _Schemas:
@@ -55,11 +77,11 @@ class _Schemas:
         changes = last_changes.read(metadata.get("properties", {}))
         self._since = last_changes.written_with(changes, metadata["current-schema-id"])[::-1]
 
-    def lacks(self, column: int, row: Any) -> bool:
+    def lacks(self, column: int, files: FileNulls) -> bool:
         """True if files of a commit certainly lack the column."""
-        schema = self._by_snapshot.get(row.snapshot_id)
+        schema = self._by_snapshot.get(files.snapshot)
         if schema is None:
-            sequence = row.file_sequence_number or 0
+            sequence = files.sequence or 0
             schema = next((schema for since, schema in self._since if sequence >= since), None)
         return schema in self._ids and column not in self._ids[schema]
 

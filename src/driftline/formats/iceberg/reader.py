@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, UnsupportedOperationException
@@ -12,15 +12,14 @@ from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.iceberg.alterable import AlterableIcebergTable
 from driftline.formats.iceberg.gateway import short
 from driftline.formats.iceberg.ledger import read_ledger
-from driftline.formats.iceberg.null_counts import nulls
+from driftline.formats.iceberg.null_counts import FileNulls, by_spark
 from driftline.formats.iceberg.unread import frame_of, partial, readable, unreadable
 from driftline.runtime.spark_conf import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.core.changes import NullCount
-    from driftline.core.schema.types import Field, Schema
+    from driftline.core.schema.types import Schema
     from driftline.formats.base import State
 
 # With these set, Iceberg writes rows that are not visible yet, to be audited first.
@@ -90,9 +89,9 @@ class IcebergReader(AlterableIcebergTable):
                 raise no_table(self.name) from error
             raise
 
-    def nulls(self, java: Any, column: Field) -> NullCount:
-        """The number of nulls in a column of the loaded table, over main and every other branch."""
-        return nulls(self.spark, self.full_name, java, column)
+    def file_nulls(self, metadata: Mapping[str, Any], snapshot: int, column: int) -> Iterable[FileNulls]:
+        """The nulls of a column, by its id, in the data files of a snapshot."""
+        return by_spark(self.spark, self.full_name, column, snapshot)
 
     def read_as(self, java: Any, schema: Schema) -> DataFrame:
         """The rows as another Java table of the same files has them, of this schema."""
