@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, Self
 
 from driftline.errors import NeedsSpark, SetupError
-from driftline.runtime import class_data
+from driftline.runtime.class_data import FOLDERS, Archive, flags
 from driftline.runtime.failure import is_cut_off
 from driftline.runtime.jars import cache_folder, cached_jars
 from driftline.runtime.java import default_memory, find_java
@@ -43,7 +43,7 @@ def class_path() -> list[Path]:
     spark, cached = find_spec("pyspark"), cached_jars()
     if spark is None or spark.origin is None or not cached:
         raise NeedsSpark("the jars are yet to be downloaded")
-    if any(os.environ.get(name) for name in class_data.FOLDERS):
+    if any(os.environ.get(name) for name in FOLDERS):
         raise NeedsSpark("settings of Hadoop's may say where files are")
     names = (*_SPARKS, *(_LOGGING if _debugs() else ()))
     sparks = sorted(Path(spark.origin).with_name("jars").glob("*.jar"))
@@ -53,9 +53,9 @@ def class_path() -> list[Path]:
     ]
 
 
-def archive() -> class_data.Archive | None:
+def archive() -> Archive | None:
     """The archive of the classes; None if Java cannot use one. Raises NeedsSpark, as `class_path` does."""
-    return class_data.Archive.of(cache_folder(), find_java(), class_path())
+    return Archive.of(cache_folder(), find_java(), class_path())
 
 
 class BareJava:
@@ -66,13 +66,13 @@ class BareJava:
 
     def __init__(self, options: Sequence[str] | None = None) -> None:
         """Start it, without waiting for it. ``options``: of Java, by default those to use its archive."""
-        jars = class_path()
-        self.archive = archive()
-        taken = class_data.flags(self.archive) if options is None else options
+        jars, java = class_path(), find_java()
+        self.archive = Archive.of(cache_folder(), java, jars)
+        taken = flags(self.archive) if options is None else options
         # Java leaves nothing there when it is killed, and SQLite's library is unpacked there.
         self._temporary = TemporaryDirectory(prefix="driftline-java-")
         argv = [
-            str(find_java().home / "bin" / "java"),
+            str(java.home / "bin" / "java"),
             *("-cp", os.pathsep.join(map(str, jars)), f"-Xmx{default_memory()}"),
             *(f"-Djava.io.tmpdir={self._temporary.name}", *_OPTIONS, *_log_options(), *taken, *_SERVER),
         ]
