@@ -106,9 +106,12 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def is_cut_off(error: BaseException) -> bool:
-    """True if an error, or one behind it, may come of a lost connection to Java."""
+    """True if an error, or one behind it, may come of a lost connection to Java. An error of Java's own is an
+    answer.
+    """
     return any(
-        isinstance(link, ConnectionError) or type(link).__module__.startswith("py4j.")
+        isinstance(link, ConnectionError)
+        or (type(link).__module__.startswith("py4j.") and type(link).__name__ != "Py4JJavaError")
         for link in _chain(error)
     )
 
