@@ -69,11 +69,12 @@ def test_it_loads_no_spark(lake: Path, change: str, report: str) -> None:
 
 
 def test_what_it_says_of_mistakes(lake: Path) -> None:
-    unread, unknown, absent, skipped = several(
+    unread, unknown, absent, moved, skipped = several(
         lake,
         ["alter", f"ALTER TABLE {T} FROB x"],
         alter("DROP COLUMN whoo"),
         ["alter", "ALTER TABLE s.other DROP COLUMN n"],
+        alter("RENAME TO away.t"),
         ["alter", "ALTER TABLE IF EXISTS s.other DROP COLUMN n"],
     )
 
@@ -87,6 +88,9 @@ def test_what_it_says_of_mistakes(lake: Path) -> None:
     )
     assert absent.code == 2
     assert absent.err.startswith("error: there is no table s.other\n")
+    assert moved.code == 1
+    assert moved.err.startswith(f"error: table {T} cannot be renamed to away.t: ")
+    assert "\n  keep the namespace, " in moved.err
     assert skipped == Done(0, "s.other  nothing to change\n", "")
 
 

@@ -48,6 +48,11 @@ class AlterableIcebergTable(IcebergLoader):
                 raise no_table(self.name) from error
             if "AlreadyExists" in kind:
                 raise DataError(f"there is a table {name} already") from error
+            if "NoSuchNamespace" in kind:
+                raise DataError(
+                    f"table {self.name} cannot be renamed to {name}: there is no namespace {name.rpartition('.')[0]}",
+                    "keep the namespace, or ingest a first table into the other, which creates it",
+                ) from error
             raise DataError(f"table {self.name} cannot be renamed to {name}: {short(error)}") from error
 
     def sibling(self, name: str) -> Self:
