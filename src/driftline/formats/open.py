@@ -64,7 +64,9 @@ class EmbeddedLake:
     def alterable(self, name: str) -> AbstractContextManager[AlterableTable]:
         """A table by ``namespace.table``, to be altered. Raises NeedsSpark where that takes Spark."""
         if self.ducklake is not None:
-            from driftline.formats.ducklake.alterable import AlterableDuckLakeTable  # late: as all of a format
+            from driftline.formats.ducklake.alterable import (
+                AlterableDuckLakeTable,  # late: as all of a format
+            )
             from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
 
             database = CatalogDatabase.of(self.ducklake, self.folder)
