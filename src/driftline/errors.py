@@ -36,6 +36,10 @@ class SetupError(DriftlineError):
     exit_code: ClassVar[int] = 3
 
 
+class NeedsSpark(Exception):
+    """What was begun without Spark takes it: nothing has been done, and it is to be done with Spark."""
+
+
 def no_table(name: str) -> UsageError:
     """The error for a table that does not exist."""
     return UsageError(

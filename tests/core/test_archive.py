@@ -17,7 +17,7 @@ from driftline.runtime.java import Java
 @pytest.fixture
 def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Java, list[Path], Path]:
     """A cache, a Java 17, a jar and a Spark with another."""
-    for name in class_data._FOLDERS:
+    for name in class_data.FOLDERS:
         monkeypatch.delenv(name, raising=False)
     base = tmp_path / "java" / "lib" / "server" / "classes.jsa"
     jar, spark = tmp_path / "cache" / "jars" / "a.jar", tmp_path / "spark"
@@ -41,10 +41,10 @@ def made(draft: Path, lake: Path) -> bool:
 
 
 def test_made_once_and_used_from_then_on(one):
-    assert (one.options(), one.wanted()) == ("", True)
+    assert (one.flags(), one.wanted()) == ([], True)
     one.make(made)
     file = one.folder / f"{one.key}-7.jsa"
-    assert f'"-XX:SharedArchiveFile={file}"' in one.options()
+    assert f"-XX:SharedArchiveFile={file}" in one.flags()
     assert not one.wanted()
     one.make(lambda *_: pytest.fail("made twice"))
     assert {f.name for f in one.folder.iterdir()} == {file.name, "lock"}
@@ -54,7 +54,7 @@ def test_made_once_and_used_from_then_on(one):
 def test_a_file_of_another_size_is_not_used_and_is_made_anew(one, text):
     one.folder.mkdir()
     (one.folder / f"{one.key}-7.jsa").write_text(text)
-    assert (one.options(), one.wanted()) == ("", True)
+    assert (one.flags(), one.wanted()) == ([], True)
     one.make(made)
     assert one.file().read_text() == "classes"
 
@@ -123,6 +123,6 @@ def test_only_what_was_missed_is_made_soon(parts, one, monkeypatch):
     monkeypatch.setattr(class_data.subprocess, "Popen", lambda argv, **more: started.append(more))
     class_data.make_soon()
     assert started == []
-    assert class_data.options(Archive.of(*parts)) == ""
+    assert class_data.flags(Archive.of(*parts)) == []
     class_data.make_soon()
     assert [(s["cwd"], s["env"]["JAVA_HOME"]) for s in started] == [(one.folder, str(parts[1].home))]

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 
 from driftline.errors import DataError, SetupError
 from driftline.ingest import pipeline
-from driftline.runtime.failure import WHOLE, explained, java_ended, of_text
+from driftline.runtime.failure import WHOLE, explained, is_cut_off, java_ended, of_text
 
 JOB = (
     "An error occurred while calling o82.load.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 "
@@ -185,3 +185,14 @@ def test_a_java_that_has_ended_is_the_reason_of_what_was_raised(monkeypatch: pyt
     assert ended is not None
     assert (ended.exit_code, ended.__cause__) == (3, error)
     assert ended.message == "Java, in which Spark runs, stopped unexpectedly"
+
+
+def test_an_answer_of_java_s_is_no_lost_connection() -> None:
+    answer, lost = (
+        type(name, (Exception,), {"__module__": "py4j.protocol"})()
+        for name in ("Py4JJavaError", "Py4JNetworkError")
+    )
+    for cause, cut_off in ((answer, False), (lost, True), (ConnectionResetError(), True)):
+        error = DataError("the table refused the change")
+        error.__cause__ = cause
+        assert is_cut_off(error) is cut_off

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -51,6 +52,17 @@ def test_in_the_commit(interrupt: Interrupt, then: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         phase(then)
     assert phases == ["committing", "committed"]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_without_spark_java_s_answer_comes_first(interrupt: Interrupt, number: signal.Signals) -> None:
+    def call() -> str:
+        os.kill(os.getpid(), number)
+        return "committed"
+
+    asks_java = FunctionType(call.__code__, {**globals(), "__name__": "py4j.x"}, closure=call.__closure__)
+    assert asks_java() == "committed"
+    assert (interrupt.asked, interrupt.cancels, interrupt.code) == (True, False, 128 + number)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -51,10 +51,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     # Ended behind its commit with a report, or by typer, which knows Ctrl-C alone.
     if scope.interrupt.asked and code in (0, EXIT_CODE):
         code = scope.interrupt.code
-    if code == 0 and scope.interrupt.spark is not None:
-        from driftline.runtime.class_data import make_soon  # late: few commands come so far
-
-        make_soon()  # for the next command
+    if code == 0 and (class_data := sys.modules.get("driftline.runtime.class_data")):
+        class_data.make_soon()  # for the next command that starts Java
     sys.exit(code)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from driftline.cli.options import Json, named
+from driftline.errors import NeedsSpark
 
 
 def alter(
@@ -25,13 +26,19 @@ def alter(
     RENAME TO must be the only change.
     """
     from driftline.cli.terminal import Progress, put, show
-    from driftline.operations.alter import AlterRequest
+    from driftline.operations import alter as altering  # late: the other commands do without
     from driftline.report import evolution
 
-    name = AlterRequest.of_sql(sql).table  # what cannot be read is said before Spark starts
-    named(context, name.removeprefix("lake.") if name.count(".") > 1 else name)
+    request = altering.AlterRequest.of_sql(sql)  # what cannot be read is said before Java starts
+    name = altering.local_name(request.table, "lake")
+    named(context, name)
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True, brief=True)
-        progress.phase("altering")
-        altered = lake.alter(sql, upgrade=upgrade)
+        try:
+            progress.phase("altering")
+            with context.obj.alterable(name, renames=request.new_name is not None) as table:
+                altered = altering.alter(table, request, catalog="lake", upgrade=upgrade)
+        except NeedsSpark:
+            lake = context.obj.open(progress, must_exist=True, brief=True)
+            progress.phase("altering")
+            altered = lake.alter(sql, upgrade=upgrade)
     put(altered.to_dict()) if json else show(evolution.altered(altered))

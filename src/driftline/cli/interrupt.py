@@ -89,8 +89,10 @@ class Interrupt:
         self.asked, self.code = True, 128 + number
         if self._commits:
             return
-        if self.spark is None or not _asks_java(frame):
+        if not _asks_java(frame):
             raise KeyboardInterrupt
+        if self.spark is None:  # Iceberg's own classes are at it: they answer soon, and the command ends then
+            return
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[2Kstopping; Ctrl-C once more ends at once\n")
         self.cancels = True

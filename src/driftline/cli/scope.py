@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from driftline import config
 from driftline.cli.interrupt import Interrupt
 from driftline.core.schema.naming import caseless, nearest
-from driftline.core.schema.table_name import QUARANTINE
-from driftline.errors import UsageError
+from driftline.core.schema.table_name import QUARANTINE, VIEW_SUFFIX
+from driftline.errors import NeedsSpark, UsageError
 from driftline.formats.open import EmbeddedLake, located
 from driftline.observe.endings import is_packed
 from driftline.runtime.stores import configure
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from driftline.cli.terminal import Progress
+    from driftline.formats.base import AlterableTable
     from driftline.formats.lakes import OfflineTable
     from driftline.lake import Lake
 
@@ -138,6 +139,20 @@ class Invocation:
         """The table read from its metadata, without Spark; None if only Spark knows its catalog."""
         embedded = self._embedded
         return None if embedded is None else embedded.table(table)
+
+    def alterable(self, table: str, *, renames: bool) -> AbstractContextManager[AlterableTable]:
+        """The table, to be altered without Spark. ``renames``: its name changes, which its view follows.
+
+        Raises UsageError if there is no lake, NeedsSpark if only Spark knows its catalog, or makes the view.
+        """
+        self._must_exist()
+        embedded, has_settings = self._embedded, bool(self.config.catalog)
+        if embedded is None or (embedded.ducklake is None and has_settings):
+            raise NeedsSpark("the catalog has settings of its own")
+        names = embedded.names(views=True) if renames else []
+        if names is None or f"{table}{VIEW_SUFFIX}" in names:
+            raise NeedsSpark("its view is made anew")
+        return embedded.alterable(table)
 
     @contextmanager
     def in_duckdb(self, sql: str) -> Iterator[pa.RecordBatchReader]:

@@ -361,11 +361,49 @@ class Alteration(Protocol):
         ...
 
 
-class CatalogTable(Protocol):
+class AlterableTable(Protocol):
+    """One table of one catalog, as far as changes of its definition go, which need no Spark."""
+
+    name: str
+
+    @property
+    def parts_of(self) -> PartsOf | None:
+        """The function that parses a sort expression; None if the format has none."""
+        ...
+
+    def with_rows(self) -> CatalogTable:
+        """The table with its rows. Raises NeedsSpark if it was opened without Spark."""
+        ...
+
+    def load(self) -> State:
+        """The present state of the table; its schema is empty if it does not exist."""
+        ...
+
+    def definition(self) -> Definition:
+        """The table's present definition. Raises UsageError if there is no table."""
+        ...
+
+    def alteration(self) -> Alteration:
+        """A change of the table's definition. Raises UsageError if there is no table."""
+        ...
+
+    def rename(self, name: str) -> None:
+        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
+        ...
+
+    def sibling(self, name: str) -> Self:
+        """Another table of the same catalog."""
+        ...
+
+
+class CatalogTable(AlterableTable, Protocol):
     """One table of one catalog. Nothing is created before the first commit."""
 
     spark: SparkSession
-    name: str
+
+    def with_rows(self) -> CatalogTable:
+        """The table itself."""
+        return self
 
     @property
     def blank(self) -> Definition:
@@ -377,25 +415,12 @@ class CatalogTable(Protocol):
         """The types of values for which the format has no columns: they become text."""
         ...
 
-    @property
-    def parts_of(self) -> PartsOf | None:
-        """The function that parses a sort expression; None if the format has none."""
-        ...
-
-    def load(self) -> State:
-        """The present state of the table; its schema is empty if it does not exist."""
-        ...
-
     def taken(self, state: State, files: Collection[int]) -> Collection[int]:
         """The source files among these, by fingerprint, that are of the last `REMEMBERED` the table has
         taken.
 
         Files of a batch that was rolled back are not among them.
         """
-        ...
-
-    def definition(self) -> Definition:
-        """The table's present definition. Raises UsageError if there is no table."""
         ...
 
     def read(self, snapshot: int | None = None) -> DataFrame:
@@ -435,10 +460,6 @@ class CatalogTable(Protocol):
         """
         ...
 
-    def alteration(self) -> Alteration:
-        """A change of the table's definition. Raises UsageError if there is no table."""
-        ...
-
     def versions(self) -> Versions:
         """The known past of the table. Raises UsageError if there is no table."""
         ...
@@ -457,10 +478,6 @@ class CatalogTable(Protocol):
 
     def laid(self) -> Sequence[Laid]:
         """The table's data files, by the partition spec that they follow."""
-        ...
-
-    def rename(self, name: str) -> None:
-        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
         ...
 
     def statistics(self, schema: Schema) -> TableStatistics:
@@ -484,8 +501,4 @@ class CatalogTable(Protocol):
 
     def delete(self, column: str, value: str) -> None:
         """Delete the rows whose ``column`` holds this text."""
-        ...
-
-    def sibling(self, name: str) -> Self:
-        """Another table of the same catalog."""
         ...

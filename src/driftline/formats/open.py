@@ -5,8 +5,8 @@ Each is imported when a lake of it is opened: DuckDB need not be installed for I
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import SparkSession
 
+    from driftline.formats.base import AlterableTable
     from driftline.formats.lakes import Catalog, Location, OfflineTable
 
 CATALOG = "lake"  # the catalog of a lake in a folder
@@ -69,6 +70,20 @@ class EmbeddedLake:
             return CatalogDatabase.of(self.ducklake, self.folder).exists()
         return (self.folder / "catalog.db").is_file()
 
+    def alterable(self, name: str) -> AbstractContextManager[AlterableTable]:
+        """A table by ``namespace.table``, to be altered. Raises NeedsSpark where that takes Spark."""
+        if self.ducklake is not None:
+            from driftline.formats.ducklake.alterable import (
+                AlterableDuckLakeTable,  # late: as all of a format
+            )
+            from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
+
+            database = CatalogDatabase.of(self.ducklake, self.folder)
+            return nullcontext(AlterableDuckLakeTable(database, name))
+        from driftline.formats.iceberg.bare import alterable
+
+        return alterable(self.folder, CATALOG, name)
+
     def in_duckdb(self, sql: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """DuckDB with the tables that the ``sql`` names."""
         if self.ducklake is not None:
@@ -78,6 +93,13 @@ class EmbeddedLake:
         from driftline.formats.iceberg.duckdb_views import queried
 
         return queried(self.folder, CATALOG, sql)
+
+
+def rehearsed(folder: Path, options: Sequence[str]) -> AbstractContextManager[AlterableTable]:
+    """A new table of a new embedded Iceberg lake, in a Java without Spark that has these options."""
+    from driftline.formats.iceberg.bare import rehearsed
+
+    return rehearsed(folder, options)
 
 
 def _ducklake(catalog: str, folder: Path) -> Location:

@@ -194,8 +194,6 @@ class Lake(Shown):
         """
         request = AlterRequest.of_sql(sql)
         table = self.table(local_name(request.table, self.catalog))
-        if request.if_exists and not table.format.load().exists:
-            return Altered(table.name, ())
         return altered(self.format, self.catalog, table.format, request, upgrade=upgrade)
 
     def query(self, sql: str) -> DataFrame:

@@ -24,23 +24,19 @@ from driftline.core.planning.policies.by_kind import MOMENTS, order_kind
 from driftline.core.planning.row_key import (
     DELETED_KIND,
     ORDER_KIND,
-    ORDERS_KIND,
     RowKey,
-    check_stays,
     table_property,
 )
 from driftline.core.schema.definition import (
     DELETES_PROPERTY,
     KEY_PROPERTY,
-    ORDER_PROPERTY,
-    ROW_KEY,
     SOFT,
     Definition,
 )
 from driftline.core.schema.naming import Names
 from driftline.core.schema.types import Path, Primitive, Schema, Struct
 from driftline.core.values.counted import counted
-from driftline.errors import DataError, UsageError
+from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, CommitConflict, Draft
 from driftline.formats.rewriting import Rewrite
 from driftline.ingest.rewrite import check_readable
@@ -49,6 +45,7 @@ from driftline.keys.identity import FieldColumns
 from driftline.keys.memory import key_texts
 from driftline.keys.order import orders
 from driftline.operations.explaining import explaining
+from driftline.operations.key_change import KeyChange, key_of
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import from_properties
 from driftline.sql.quoting import any_value, name
@@ -59,72 +56,6 @@ if TYPE_CHECKING:
 
 _EXAMPLES = 3
 _REMOVES_ROWS = 2  # the version of Iceberg's format since which that is possible
-
-
-@dataclass(frozen=True, slots=True)
-class KeyChange:
-    """A change of the settings by which a table knows its rows; None: each record is a row."""
-
-    table: str
-    before: RowKey | None
-    after: RowKey | None
-
-    @classmethod
-    def of(cls, table: str, before: Definition, after: Definition) -> KeyChange:
-        """The change from one definition to another. Raises DataError for one that is not possible."""
-        change = cls(table, _known(before), _known(after))
-        was, now = change.before, change.after
-        check_stays(table, was, now)
-        if was is None or now is None:
-            return change
-        for property_, old, new in (
-            (KEY_PROPERTY, was.key, now.key),
-            (ORDER_PROPERTY, was.order_by, now.order_by),
-        ):
-            if old and new and old != new:
-                role = "key" if property_ == KEY_PROPERTY else "order"
-                raise DataError(
-                    f"{table} has the {role} {', '.join(map(spelled_path, old))} already",
-                    f"take it away first, and with it what is remembered of orders and deletes: "
-                    f"driftline alter {table_property(table, property_, '')}",
-                )
-        return change
-
-    @property
-    def looks_at_rows(self) -> bool:
-        """True if the table's rows must be looked at, or get values."""
-        was, now = self.before, self.after
-        if now is None:
-            return False
-        return was is None or was.soft != now.soft or (not was.order_by and bool(now.order_by))
-
-    def applied(self, after: Definition) -> Definition:
-        """The definition without what goes with the key, or with the order.
-
-        Raises DataError where something else needs the column of orders.
-        """
-        was, now = self.before, self.after
-        if was is not None and now is None:
-            properties = {key: value for key, value in after.properties.items() if key not in ROW_KEY}
-            after = replace(after, properties=properties)
-        if was is None or not was.order_by or (now is not None and now.order_by):
-            return after
-        columns = [own_column(after.schema.struct, kind) for kind in (ORDER_KIND, ORDERS_KIND)]
-        for column in columns:
-            if column is not None and (use := after.use_of(column)) is not None:
-                raise DataError(
-                    f"{self.table}: {column.name} cannot be dropped: {use.why}", f"{use.way_out} first"
-                )
-        fields = tuple(f for f in after.schema.struct.fields if f not in columns)
-        return replace(after, schema=replace(after.schema, struct=Struct(fields)))
-
-
-def _known(definition: Definition) -> RowKey | None:
-    known_by = definition.known_by
-    try:
-        return RowKey.of(known_by._asdict()) if known_by.key else None
-    except ValueError as error:
-        raise UsageError(str(error)) from error
 
 
 def rekey(
@@ -365,7 +296,7 @@ def check_restored(
 
     ``rows``: reads them as they are, ``draft`` as they would read.
     """
-    was, now = _known(before), _known(after)
+    was, now = key_of(before), key_of(after)
     struct = before.schema.struct
     if own_column(after.schema.struct, DELETED_KIND) is None and own_column(struct, DELETED_KIND) is not None:
         check_unmarked(table, rows(), struct, None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from driftline.core.columns.siblings import DriftedColumns, FieldMerger, MergedField
 from driftline.core.planning.contract import parse_path
 from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.table_name import VIEW_SUFFIX
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Type, dotted
 from driftline.errors import DataError, UsageError, no_table
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from driftline.formats.base import CatalogTable
     from driftline.formats.lakes import Catalog
 
-SUFFIX = "_settled"
 _OF, _TYPES = "driftline.view-of", "driftline.view-types"
 _NO_VIEWS = ("not supported by catalog", "without view support", "ability.views", "does not support views")
 
@@ -97,8 +97,8 @@ def view(
 ) -> View:
     """Create, or recreate, the view of a table.
 
-    ``view_name``: by default the table's name with `SUFFIX`; ``types``: of fields, by path; ``make`` False:
-    only the statement is made. Raises UsageError, DataError.
+    ``view_name``: by default the table's name with `VIEW_SUFFIX`; ``types``: of fields, by path; ``make``
+    False: only the statement is made. Raises UsageError, DataError.
     """
     state = table.load()
     if not state.exists:
@@ -108,7 +108,7 @@ def view(
     one = settling.record([state.schema.struct])
     for path in settling.requested_types.keys() - settling.met:
         raise UsageError(f"{table.name} has no field {dotted(path)}", f"see driftline schema {table.name}")
-    at = view_name or table.name + SUFFIX
+    at = view_name or table.name + VIEW_SUFFIX
     if at.count(".") != table.name.count("."):
         raise UsageError(f"{at!r} is not a view name", "use namespace.view, as in shop.orders_settled")
     fold = Fold(settings.mark, near=True)
@@ -162,7 +162,7 @@ def moved(catalog: Catalog, before: CatalogTable, table: CatalogTable) -> View |
     if types is None:
         return None
     moved_view = view(catalog, table, types=types)
-    table.spark.sql(f"drop view {catalog.sql_name(before.name + SUFFIX)}")
+    table.spark.sql(f"drop view {catalog.sql_name(before.name + VIEW_SUFFIX)}")
     return moved_view
 
 
@@ -171,7 +171,7 @@ def _types_of_view(catalog: Catalog, table: CatalogTable) -> dict[str, str] | No
     if not catalog.has_views:
         return None
     with configured(table.spark, PLAIN):
-        properties = _properties(table.spark, catalog.sql_name(table.name + SUFFIX))
+        properties = _properties(table.spark, catalog.sql_name(table.name + VIEW_SUFFIX))
     if properties.get(_OF) != table.name:
         return None
     types: dict[str, str] = json.loads(properties.get(_TYPES, "{}"))

@@ -1,6 +1,7 @@
-"""An archive of Spark's classes as Java has loaded them. With it, Java starts in half the time.
+"""An archive of classes as Java has loaded them. With it, Java starts in half the time.
 
-A background process makes it once for each Java, pyspark and set of jars; it takes 190 MB of the cache.
+There is one of Spark's, which takes 190 MB of the cache, and one of Iceberg's alone, which takes 20. A
+background process makes them once for each Java, pyspark and set of jars.
 Without it everything works, only slower. Java crashes on a truncated archive, so its size is part of its
 name.
 """
@@ -26,7 +27,7 @@ SPACE = 2**30  # bytes that are to be free for making one
 DAY = 24 * 3600  # seconds
 UNUSED = 7 * DAY  # after which an archive is removed
 # These put folders on the class path, of which Java makes no archive.
-_FOLDERS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+FOLDERS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,15 @@ class Archive:
     java: Path
 
     @classmethod
-    def of(cls, cache: Path, java: Java, jars: Sequence[Path], spark: Path) -> Archive | None:
-        """The archive for the ``jars`` and those of ``spark``, its home; None if Java cannot use one."""
+    def of(cls, cache: Path, java: Java, jars: Sequence[Path], spark: Path | None = None) -> Archive | None:
+        """The archive for the ``jars``, and those of ``spark``, its home; None if Java cannot use one."""
         folder = cache / "classes"
-        if java.major not in JAVAS or any(os.environ.get(name) for name in _FOLDERS):
+        if java.major not in JAVAS or any(os.environ.get(name) for name in FOLDERS):
             return None
         if not (java.home / "lib" / "server" / "classes.jsa").is_file() or set(str(folder)) & set(':"\\'):
             return None
-        files = [java.home / "release", *jars, *sorted((spark / "jars").glob("*.jar"))]
+        sparks = sorted((spark / "jars").glob("*.jar")) if spark is not None else []
+        files = [java.home / "release", *jars, *sparks]
         # Java looks at just these, and passes over an archive of others.
         stamps = [(str(file), (s := file.stat()).st_size, s.st_mtime_ns) for file in files if file.is_file()]
         return cls(folder, sha256(repr(stamps).encode()).hexdigest()[:16], java.home)
@@ -58,16 +60,21 @@ class Archive:
                     return file
         return None
 
-    def options(self) -> str:
+    def flags(self) -> list[str]:
         """The options with which Java uses it; empty if there is none."""
         file = self.file()
         if file is None:
-            return ""
+            return []
         with suppress(OSError):
             os.utime(file)  # a sign of use
         # Java's crash report belongs here, not in the user's working directory.
         crash = self.folder / "crash.log"
-        return f'"-XX:SharedArchiveFile={file}" "-XX:ErrorFile={crash}" -Xlog:cds=off -Xlog:cds+dynamic=off'
+        return [
+            f"-XX:SharedArchiveFile={file}",
+            f"-XX:ErrorFile={crash}",
+            "-Xlog:cds=off",
+            "-Xlog:cds+dynamic=off",
+        ]
 
     def wanted(self) -> bool:
         """True if it should be made: not if it exists, was tried today, or has no room."""
@@ -132,17 +139,17 @@ class Archive:
 _missing: list[Archive] = []  # those that this process's Java could have used
 
 
-def options(archive: Archive | None) -> str:
+def flags(archive: Archive | None) -> list[str]:
     """The options with which Java uses the archive; empty if there is none."""
-    flags = "" if archive is None else archive.options()
-    if archive is not None and not flags:
+    options = [] if archive is None else archive.flags()
+    if archive is not None and not options:
         _missing.append(archive)
-    return flags
+    return options
 
 
 def make_soon() -> None:
-    """Start a process in the background that makes the missing archive."""
-    for archive in _missing:
+    """Start a process in the background that makes the missing archives."""
+    for archive in _missing[:1]:  # it makes all of them
         if archive.wanted():
             with suppress(OSError):
                 subprocess.Popen(

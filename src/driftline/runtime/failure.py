@@ -92,7 +92,7 @@ def java_ended(error: BaseException) -> SetupError | None:
     if process is None:
         return None
     with suppress(TimeoutExpired):
-        process.wait(_CLOSING if any(map(_is_cut_off, _chain(error))) else 0)
+        process.wait(_CLOSING if is_cut_off(error) else 0)
         ended = SetupError(_ENDED, _SHARE)
         ended.__cause__ = error
         return ended
@@ -105,8 +105,15 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _is_cut_off(error: BaseException) -> bool:
-    return isinstance(error, ConnectionError) or type(error).__module__.startswith("py4j.")
+def is_cut_off(error: BaseException) -> bool:
+    """True if an error, or one behind it, may come of a lost connection to Java. An error of Java's own is an
+    answer.
+    """
+    return any(
+        isinstance(link, ConnectionError)
+        or (type(link).__module__.startswith("py4j.") and type(link).__name__ != "Py4JJavaError")
+        for link in _chain(error)
+    )
 
 
 def of_text(text: str) -> tuple[str, str | None]:

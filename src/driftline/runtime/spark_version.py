@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -115,9 +116,8 @@ def installed_release() -> Release:
 @cache
 def _running_release() -> Release:
     """The release of the pyspark of this process: a session's own version costs a call to Java."""
-    import pyspark
-
-    return release_of(pyspark.__version__)
+    pyspark = sys.modules.get("pyspark")
+    return installed_release() if pyspark is None else release_of(pyspark.__version__)
 
 
 def unknown_types() -> tuple[str, ...]:

@@ -6,8 +6,9 @@ import re
 
 from driftline.errors import UsageError
 
-# Behind a table's name: its quarantine.
+# Behind a table's name: its quarantine,
 QUARANTINE = "__quarantine"
+VIEW_SUFFIX = "_settled"  # and its view, if it has no other name
 
 # What Iceberg's Spark catalog takes, behind a table's name, for a part of its history.
 _SELECTORS = {

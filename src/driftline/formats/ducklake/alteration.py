@@ -26,10 +26,9 @@ from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.reverting import copies, replaced
-from driftline.formats.ducklake.rows import CommitMessage, TableCommit
+from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import LakeState, TableRow
 from driftline.formats.ducklake.sorting import check
-from driftline.formats.ducklake.transaction import AUTHOR
 from driftline.formats.ducklake.versions import definition
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import LastBatch
     from driftline.formats.ducklake.files import DeleteFile, ReturningFile
-    from driftline.formats.ducklake.read import DuckLakeReader
+    from driftline.formats.ducklake.loader import DuckLakeLoader
 
 
 def nulls(connection: Connection, table: int, snapshot: int, column: Field) -> NullCount:
@@ -65,7 +64,7 @@ def nulls(connection: Connection, table: int, snapshot: int, column: Field) -> N
 class DuckLakeAlteration:
     """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
 
-    def __init__(self, table: DuckLakeReader, state: LakeState, layout_: CatalogLayout) -> None:
+    def __init__(self, table: DuckLakeLoader, state: LakeState, layout_: CatalogLayout) -> None:
         self.table = table
         self.state = state
         self.layout = layout_

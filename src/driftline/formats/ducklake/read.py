@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, children
 from driftline.errors import DataError, no_table
 from driftline.formats.base import State
-from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
+from driftline.formats.ducklake.alterable import AlterableDuckLakeTable
+from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.defaults import to_sql
 from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.hive import hive_values
 from driftline.formats.ducklake.inlined import InlinedRows
-from driftline.formats.ducklake.layout import CatalogLayout, layout
 from driftline.formats.ducklake.scan import MapRow, Scan, ScanGroup, scan
-from driftline.formats.ducklake.snapshot import LakeState, load, split
+from driftline.formats.ducklake.snapshot import load
 from driftline.formats.ducklake.types import read_type, readable, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
 from driftline.runtime.spark_conf import PLAIN, configured, literally
@@ -410,33 +410,12 @@ def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
     return said
 
 
-class DuckLakeReader:
+class DuckLakeReader(AlterableDuckLakeTable):
     """Loads and reads one table of one DuckLake, by ``name``, ``namespace.table``."""
 
     def __init__(self, spark: SparkSession, catalog: CatalogDatabase, name: str) -> None:
-        split(name)
+        super().__init__(catalog, name)
         self.spark = spark
-        self.catalog = catalog
-        self.name = name
-
-    def load(self, snapshot: int | None = None) -> LakeState:
-        """Load the table as it is now, or was at a snapshot; its schema is empty if it does not exist."""
-        nothing = LakeState(Schema(), {}, None, False)
-        if not self.catalog.exists():
-            return nothing
-        try:
-            return self.catalog.read(lambda connection: load(connection, self.name, snapshot))
-        except NoLakeError:
-            if self.catalog.kind != "postgres":
-                raise
-            return nothing  # a database that is yet to become a lake
-
-    def with_layout(self, connection: Connection) -> tuple[LakeState, CatalogLayout]:
-        """The table as it is now, and the layout of its files."""
-        state = load(connection, self.name)
-        if state.table is None or state.snapshot is None:
-            return state, CatalogLayout()
-        return state, layout(connection, state.table.id, state.snapshot, state.schema)
 
     def read(self, snapshot: int | None = None) -> DataFrame:
         """The table's rows, as they are now or were at a snapshot."""

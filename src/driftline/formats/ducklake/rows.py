@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
     from driftline.keys.worn import WornFile
 
+AUTHOR = "driftline"  # of snapshots, in their changes
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from driftline.core.changelog.entries import Snapshot, Versions
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import UUID, Primitive, Schema
 from driftline.core.schema.words import quoted
-from driftline.errors import DataError, no_table
+from driftline.errors import no_table
 from driftline.formats.base import LastBatch, State
-from driftline.formats.ducklake.alteration import DuckLakeAlteration, new_layout
+from driftline.formats.ducklake.alteration import new_layout
 from driftline.formats.ducklake.catalog import Connection
-from driftline.formats.ducklake.commit import folder_of, landed, rename
+from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.defaults import defaults_ever
-from driftline.formats.ducklake.layout import CatalogLayout, laid
+from driftline.formats.ducklake.layout import laid
 from driftline.formats.ducklake.ledger import taken
 from driftline.formats.ducklake.read import DuckLakeReader
 from driftline.formats.ducklake.reverting import last_batch
-from driftline.formats.ducklake.rows import CommitMessage
 from driftline.formats.ducklake.snapshot import LakeState, load, split
-from driftline.formats.ducklake.sorting import parts_of
 from driftline.formats.ducklake.table_statistics import table_statistics
-from driftline.formats.ducklake.transaction import AUTHOR, DuckLakeTransaction
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.ducklake.types import readable
 from driftline.formats.ducklake.versions import FORMAT, versions_of
 
@@ -39,11 +36,14 @@ class DuckLakeTable(DuckLakeReader):
     """One table of one DuckLake, by ``name``, ``namespace.table``; nothing is created before a commit."""
 
     blank = Definition(format_version=FORMAT)
-    parts_of = staticmethod(parts_of)
 
-    def sibling(self, name: str) -> DuckLakeTable:
+    def with_rows(self) -> DuckLakeTable:
+        """The table itself."""
+        return self
+
+    def sibling(self, name: str) -> Self:
         """Another table of the same lake."""
-        return DuckLakeTable(self.spark, self.catalog, name)
+        return type(self)(self.spark, self.catalog, name)
 
     def taken(self, state: State, files: Collection[int]) -> set[int]:
         """The source files among these, by their fingerprints, that the table has taken."""
@@ -63,19 +63,6 @@ class DuckLakeTable(DuckLakeReader):
         self.catalog.make()
         folder = self.catalog.read(lambda connection: folder_of(connection, self.name))
         return DuckLakeTransaction(self, None, made_as.schema, folder, keys)
-
-    def alteration(self) -> DuckLakeAlteration:
-        """A change of the table's definition, from what it is now."""
-        state, keys = (
-            self.catalog.read(self.with_layout) if self.catalog.exists() else (self.load(), CatalogLayout())
-        )
-        if not state.exists:
-            raise no_table(self.name)
-        return DuckLakeAlteration(self, state, keys)
-
-    def definition(self) -> Definition:
-        """The table's present definition. Raises UsageError if there is no table."""
-        return self.alteration().before
 
     def versions(self) -> Versions:
         """The versions of the table's definition, which the catalog keeps as long as their snapshots.
@@ -140,19 +127,6 @@ class DuckLakeTable(DuckLakeReader):
             return laid(connection, state.table.id, state.snapshot, state.schema)
 
         return self.catalog.read(look)
-
-    def rename(self, name: str) -> None:
-        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
-        namespace, _ = split(name)
-        if namespace != split(self.name)[0]:
-            raise DataError(
-                f"table {self.name} cannot be renamed to {name}: DuckLake moves no table to another namespace",
-                hint="keep the namespace, and change the table's own name",
-            )
-        message = CommitMessage(AUTHOR, f"renames {self.name} to {name}", {})
-        self.catalog.write(
-            lambda connection: rename(connection, self.name, name, message), partial(landed, message=message)
-        )
 
     @property
     def as_text(self) -> frozenset[Primitive]:

@@ -43,7 +43,7 @@ from driftline.formats.ducklake.deletes_table import DeletesTable
 from driftline.formats.ducklake.files import DataFile, describe, local, removed
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder
-from driftline.formats.ducklake.rows import CommitMessage, TableCommit
+from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState
 from driftline.formats.ducklake.sorting import top_column
 from driftline.formats.ducklake.types import duckdb_name, write_type
@@ -220,9 +220,6 @@ def with_values(schema: Schema, values: dict[int, Default]) -> Schema:
         return schema
     fields = (replace(f, write_default=values[f.id]) if f.id in values else f for f in schema.struct.fields)
     return replace(schema, struct=Struct(tuple(fields)))
-
-
-AUTHOR = "driftline"
 
 
 class DuckLakeTransaction:

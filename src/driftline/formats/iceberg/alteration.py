@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,24 +15,23 @@ from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition, forgets_deletes
 from driftline.core.schema.partitioning import TIMES, PartitionField, SortField, SortKey, Transform
-from driftline.core.schema.schema_json import from_json, to_json
+from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
-from driftline.errors import DataError, no_table
+from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
-from driftline.formats.iceberg.deletes_branch import remembered_file
 from driftline.formats.iceberg.gateway import short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
-from driftline.formats.iceberg.unread import check_variants, frame_of, partial, unreadable, warnings
+from driftline.formats.iceberg.unread import check_variants, warnings
 from driftline.formats.iceberg.upkeep import upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import LastBatch
-    from driftline.formats.iceberg.reader import IcebergReader
+    from driftline.formats.iceberg.loader import IcebergLoader
 
 
 def update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition) -> Definition:
@@ -124,71 +123,18 @@ def _term(jvm: Any, transform: Transform, column: str) -> Any:
             return getattr(expressions, name)(column)
 
 
-def nulls(table: IcebergReader, java: Any, column: Field) -> NullCount:
-    """The number of nulls in a column of the loaded table, over main and every other branch.
-
-    Remembered deletes are no rows. All branches are read with the table's schema.
-    """
-    jvm: Any = table.spark._jvm
-    metadata = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(java.operations().current()))
-    refs = metadata.get("refs", {}).items()
-    heads = {ref["snapshot-id"] for name, ref in refs if ref["type"] == "branch" and name != DELETES_BRANCH}
-    written_with = _Schemas(metadata)
-    count = NullCount()
-    for head in sorted(heads):
-        rows = table.spark.sql(
-            f"""select snapshot_id, file_sequence_number, sum(data_file.record_count) as records,
-            sum(data_file.null_value_counts[{column.id}]) as nulls,
-            sum(if(data_file.null_value_counts[{column.id}] is null, data_file.record_count, 0)) as unknown
-            from {table.full_name}.entries version as of {head}
-            where status <> 2 and data_file.content = 0 group by all"""
-        ).collect()
-        for row in rows:
-            count += NullCount(row.nulls or 0)
-            if written_with.lacks(column.id, row):
-                count += NullCount(row.unknown if column.initial_default is None else 0)
-            else:
-                count += NullCount(unknown=row.unknown)
-    return count
-
-
-class _Schemas:
-    """Which columns files were written with: by their commits, or by the changes that the table remembers."""
-
-    def __init__(self, metadata: Mapping[str, Any]) -> None:
-        self._ids = {s["schema-id"]: _ids(s) for s in metadata["schemas"]}
-        self._by_snapshot = {s["snapshot-id"]: s.get("schema-id") for s in metadata.get("snapshots", ())}
-        changes = last_changes.read(metadata.get("properties", {}))
-        self._since = last_changes.written_with(changes, metadata["current-schema-id"])[::-1]
-
-    def lacks(self, column: int, row: Any) -> bool:
-        """True if files of a commit certainly lack the column."""
-        schema = self._by_snapshot.get(row.snapshot_id)
-        if schema is None:
-            sequence = row.file_sequence_number or 0
-            schema = next((schema for since, schema in self._since if sequence >= since), None)
-        return schema in self._ids and column not in self._ids[schema]
-
-
-def _ids(schema: Any) -> Iterable[int]:
-    return frozenset(f.id for _, f in from_json(schema).walk())
-
-
 class IcebergAlteration:
     """One change of a table, from the version that was loaded. ``before`` is what that was."""
 
-    def __init__(self, table: IcebergReader) -> None:
+    def __init__(self, table: IcebergLoader) -> None:
         self.table = table
-        self._jvm: Any = table.spark._jvm
-        java = table.java()
-        if java is None:
-            raise no_table(table.name)
-        self._java = java
+        self._jvm = table.jvm
+        self._java = java = table.existing()
         self.before: Definition = definition(self._jvm, java.operations().current())
 
     def nulls(self, _: Path, column: Field) -> NullCount:
         """The number of nulls in the column of the loaded table; the commit fails if it has changed."""
-        return nulls(self.table, self._java, column)
+        return self.table.nulls(self._java, column)
 
     def change(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
         """Draft the table by ``after``, in one metadata version with ``record`` among its last changes.
@@ -218,6 +164,8 @@ class IcebergAlteration:
                 f"{self.table.name}: batch {batch.id} cannot be undone: the snapshot before it has expired",
                 "ingest corrected records instead",
             )
+        from driftline.formats.iceberg.deletes_branch import remembered_file
+
         deletes = remembered_file(self._java, snapshot)
 
         def roll_back(transaction: Any) -> None:
@@ -312,7 +260,12 @@ class IcebergDraft:
     """
 
     def __init__(
-        self, table: IcebergReader, java: Any, transaction: Any, definition: Definition, before: Definition
+        self,
+        table: IcebergLoader,
+        java: Any,
+        transaction: Any,
+        definition: Definition,
+        before: Definition,
     ) -> None:
         self.table = table
         self.definition = definition
@@ -329,11 +282,8 @@ class IcebergDraft:
 
     def read(self) -> DataFrame:
         """The present rows, as they would read."""
-        jvm: Any = self.table.spark._jvm
-        view = jvm.org.apache.iceberg.BaseTable(self._draft, self.table.name)
-        if unreadable(self.table.name, self.definition.schema) is not None:
-            return partial(self.table.spark, view, self.table.name, self.definition.schema)
-        return frame_of(self.table.spark, view)
+        view = self.table.jvm.org.apache.iceberg.BaseTable(self._draft, self.table.name)
+        return self.table.read_as(view, self.definition.schema)
 
     def commit(self) -> None:
         """Make the draft the table. Raises CommitConflict if the definition was changed by another writer."""
@@ -345,8 +295,10 @@ class IcebergDraft:
         if self.snapshot is not None:
             current = now.currentSnapshot()
             return current is not None and int(current.snapshotId()) == self.snapshot
-        jvm: Any = self.table.spark._jvm
-        present, properties = definition(jvm, now.operations().current()), self.definition.properties
+        present, properties = (
+            definition(self.table.jvm, now.operations().current()),
+            self.definition.properties,
+        )
         new = self._before.properties.get(last_changes.PROPERTY) != properties.get(last_changes.PROPERTY)
         return present == self.definition or (new and last_changes.is_among(present.properties, properties))
 

@@ -19,13 +19,13 @@ from driftline.formats.iceberg.gateway import failure, items, java_class, short
 from driftline.formats.iceberg.unread import telling
 
 if TYPE_CHECKING:
-    from driftline.formats.iceberg.reader import IcebergReader
+    from driftline.formats.iceberg.loader import IcebergLoader
 
 # REST's errors that are no answers of the server; answers have classes of their own.
 _UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureException", "InterruptedException")
 
 
-def begin(table: IcebergReader, java: Any) -> Any:
+def begin(table: IcebergLoader, java: Any) -> Any:
     """A Java transaction on a Java table, which is loaded anew for it.
 
     Raises CommitConflict if the table is gone, SetupError if its catalog does not answer.
@@ -36,7 +36,7 @@ def begin(table: IcebergReader, java: Any) -> Any:
         raise _not_loaded(table, error) from error
 
 
-def commit(table: IcebergReader, java: Any, has: Callable[[Any], bool]) -> None:
+def commit(table: IcebergLoader, java: Any, has: Callable[[Any], bool]) -> None:
     """Commit a Java transaction to the very version of the table that it began on.
 
     ``has``: true if the Java table, as it is after an error, has the transaction. Raises CommitConflict if
@@ -49,7 +49,7 @@ def commit(table: IcebergReader, java: Any, has: Callable[[Any], bool]) -> None:
 
 
 def replace_metadata(
-    table: IcebergReader, operations: Any, base: Any, metadata: Any, has: Callable[[Any], bool]
+    table: IcebergLoader, operations: Any, base: Any, metadata: Any, has: Callable[[Any], bool]
 ) -> None:
     """Commit ``metadata`` in place of ``base``, as `commit` does; ``base`` None: the table is created."""
     if base is not None:
@@ -61,7 +61,7 @@ def replace_metadata(
             raise failure(error, table.name) from error
 
 
-def _check_unchanged(table: IcebergReader, operations: Any, base: Any) -> None:
+def _check_unchanged(table: IcebergLoader, operations: Any, base: Any) -> None:
     """Raise CommitConflict if the table is no longer ``base``: a REST catalog compares only parts of it."""
     try:
         now = operations.refresh()
@@ -71,14 +71,14 @@ def _check_unchanged(table: IcebergReader, operations: Any, base: Any) -> None:
         raise CommitConflict(f"{table.name} was changed by another writer")
 
 
-def _not_loaded(table: IcebergReader, error: Py4JJavaError) -> Exception:
+def _not_loaded(table: IcebergLoader, error: Py4JJavaError) -> Exception:
     refusal = failure(error, table.name)
     if isinstance(refusal, CommitConflict):
         return refusal
     return SetupError(f"table {table.name} cannot be loaded: {short(error)}")
 
 
-def _landed(table: IcebergReader, error: Py4JJavaError, has: Callable[[Any], bool]) -> bool:
+def _landed(table: IcebergLoader, error: Py4JJavaError, has: Callable[[Any], bool]) -> bool:
     """True if a commit that ended in an error is in the table all the same.
 
     Raises UnknownError if that cannot be found out: its files must then stay.

@@ -65,9 +65,8 @@ def session_conf(spark: SparkSession) -> dict[str, str]:
     return text_map(spark._jvm, settings_of(spark))
 
 
-def strings(spark: SparkSession, parts: list[str]) -> Any:
+def strings(gateway: Any, parts: list[str]) -> Any:
     """A Java array of strings."""
-    gateway: Any = spark.sparkContext._gateway
     array = gateway.new_array(gateway.jvm.java.lang.String, len(parts))
     for i, part in enumerate(parts):
         array[i] = part

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from driftline.core.changelog.entries import Versions
 from driftline.core.columns.statistics import TableStatistics
@@ -17,6 +16,7 @@ from driftline.core.schema.types import Schema
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.log import Metadata
+from driftline.formats.iceberg.manifest_files import entries_of, local_path
 from driftline.formats.iceberg.manifests import ManifestEntry
 from driftline.formats.iceberg.table_statistics import table_statistics
 from driftline.formats.iceberg.versions import current_snapshot, past
@@ -28,8 +28,6 @@ where catalog_name = ? and table_namespace = ? and table_name = ? and coalesce(i
 _NAMES = "select table_namespace || '.' || table_name from iceberg_tables where catalog_name = ?"
 _NO_VIEWS = " and coalesce(iceberg_type, 'TABLE') = 'TABLE'"
 _BUSY = 20.0  # seconds to wait for a process that writes
-_MANIFESTS = 8 * 2**20  # bytes, of more than which Spark makes shorter work
-_DELETED = 2
 
 
 class OfflineIcebergTable:
@@ -83,10 +81,9 @@ class OfflineIcebergTable:
         """The files of the current snapshot, delete files too; None if there are too many manifests, or
         bad ones.
         """
-        current = self._metadata.get("current-snapshot-id")
-        snapshot = next((s for s in self._metadata.get("snapshots", ()) if s["snapshot-id"] == current), None)
+        current = current_snapshot(self._metadata)
         try:
-            return [] if snapshot is None else list(_entries(snapshot["manifest-list"]))
+            return [] if current is None else list(entries_of(self._metadata, current))
         except Exception:  # whatever is wrong with a file, Spark reports it
             return None
 
@@ -104,39 +101,6 @@ class OfflineIcebergTable:
         if entries is None or not all(entry.is_data for entry in entries):
             return None
         return sum(entry.records for entry in entries)
-
-
-def _entries(manifests: str) -> Iterator[ManifestEntry]:
-    listed = _avro(manifests)
-    if sum(manifest["manifest_length"] for manifest in listed) > _MANIFESTS:
-        raise ValueError("too large")
-    for manifest in listed:
-        for entry in _avro(manifest["manifest_path"]):
-            if entry["status"] != _DELETED:
-                # What was not known when the manifest was written is the same for all of it.
-                snapshot, sequence = entry["snapshot_id"], entry.get("file_sequence_number")
-                yield _manifest_entry(
-                    manifest["added_snapshot_id"] if snapshot is None else snapshot,
-                    manifest.get("sequence_number", 0) if sequence is None else sequence,
-                    entry["data_file"],
-                )
-
-
-def _manifest_entry(snapshot: int, sequence: int, file: Mapping[str, Any]) -> ManifestEntry:
-    # Avro has no maps with numbers as keys.
-    values, nulls, lows, highs = (
-        {pair["key"]: pair["value"] for pair in file.get(name) or ()}
-        for name in ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
-    )
-    is_data = file.get("content", 0) == 0
-    return ManifestEntry(snapshot, sequence, file["record_count"], values, nulls, lows, highs, is_data)
-
-
-def _avro(location: str) -> list[Any]:
-    from fastavro import reader
-
-    with _path(location).open("rb") as file:
-        return list(reader(file))
 
 
 def table_names(lake: Path, catalog: str, *, views: bool = True) -> list[str] | None:
@@ -163,21 +127,12 @@ def _located(lake: Path, catalog: str, name: str) -> str | None:
     return row[0] if row else None
 
 
-def _path(location: str) -> Path:
-    """A location as a file of this machine. ValueError: it is elsewhere."""
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
-        raise ValueError(location)
-    # Hadoop writes paths as they are, without escapes.
-    return Path(location.removeprefix("file:")) if parts.scheme else Path(location)
-
-
 def _read(location: str) -> Any:
     """A metadata file; None where it is gone, or not of this machine, or of a
     form older than the table's schemas have.
     """
     try:
-        path = _path(location)
+        path = local_path(location)
         text = path.read_bytes()
         metadata = json.loads(gzip.decompress(text) if ".gz" in path.suffixes else text)
     except (OSError, ValueError, EOFError):

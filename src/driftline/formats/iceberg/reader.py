@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import is_instance_of
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, UnsupportedOperationException
 
 from driftline.core.changelog.record import LEDGER
-from driftline.core.schema.table_name import table_parts
-from driftline.core.schema.types import Schema
 from driftline.errors import SetupError, UsageError, no_table
-from driftline.formats.base import State
-from driftline.formats.iceberg.gateway import java_class, java_type, schema_of, short, strings, text_map
+from driftline.formats.iceberg.alterable import AlterableIcebergTable
+from driftline.formats.iceberg.gateway import short
 from driftline.formats.iceberg.ledger import read_ledger
-from driftline.formats.iceberg.unread import partial, readable, unreadable
+from driftline.formats.iceberg.null_counts import FileNulls, by_spark
+from driftline.formats.iceberg.unread import frame_of, partial, readable, unreadable
 from driftline.runtime.spark_conf import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.core.schema.types import Schema
+    from driftline.formats.base import State
+
 # With these set, Iceberg writes rows that are not visible yet, to be audited first.
 _UNSEEN = ("spark.wap.id", "spark.wap.branch")
 
-_OF_METADATA = "org.apache.iceberg.BaseMetadataTable"
 
-
-class IcebergReader:
+class IcebergReader(AlterableIcebergTable):
     """Loads and reads one table of one catalog, by ``name``, ``namespace.table``."""
 
     def __init__(self, spark: SparkSession, catalog: str, name: str) -> None:
+        gateway: Any = spark.sparkContext._gateway
+        super().__init__(gateway, self._iceberg_catalog, name)
         self.spark = spark
         self.catalog = catalog
-        self.name = name
-        parts = table_parts(name)
-        jvm: Any = spark._jvm
-        self._jvm = jvm
-        self.identifier: Any = java_type(jvm, "org.apache.iceberg.catalog.TableIdentifier").of(
-            strings(spark, parts)
-        )
-        self._parsed: tuple[Any, Schema] | None = None
         self._ledger: tuple[str, dict[int, int]] = ("", {})
 
     @property
@@ -69,33 +61,8 @@ class IcebergReader:
             ) from error
         return plugin
 
-    @property
-    def java_catalog(self) -> Any:
-        """Java's object for the catalog."""
+    def _iceberg_catalog(self) -> Any:
         return self.plugin.icebergCatalog()
-
-    def load(self) -> State:
-        """The present state of the table; its schema is empty if it does not exist."""
-        table = self.java()
-        if table is None:
-            return State(Schema(), {}, None, False)
-        return self.state(table.operations().current())
-
-    def state(self, metadata: Any) -> State:
-        """The state of the table as Java's metadata have it."""
-        snapshot = metadata.currentSnapshot()
-        uuid, schema = str(metadata.uuid()), int(metadata.currentSchemaId())
-        if self._parsed is None or self._parsed[0] != (uuid, schema):  # a wide one takes its time
-            self._parsed = (uuid, schema), schema_of(self._jvm, metadata)
-        return State(
-            self._parsed[1],
-            text_map(self._jvm, metadata.properties()),
-            None if snapshot is None else int(snapshot.snapshotId()),
-            True,
-            uuid,
-            int(metadata.lastColumnId()),
-            str(metadata.metadataFileLocation()),
-        )
 
     def ledger(self, properties: Mapping[str, str]) -> dict[int, int]:
         """The snapshot that took each source file, by the file's fingerprint, as the properties have it."""
@@ -105,23 +72,6 @@ class IcebergReader:
         if self._ledger[0] != path:
             self._ledger = path, read_ledger(path, lambda: self.java().io())
         return self._ledger[1]
-
-    def java(self) -> Any:
-        """Iceberg's own table, freshly loaded; None if there is none."""
-        try:
-            table = self.java_catalog.loadTable(self.identifier)
-            table.refresh()  # a catalog may cache
-        except Py4JJavaError as error:
-            if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
-                return None
-            raise SetupError(f"table {self.name} cannot be loaded: {short(error)}") from error
-        gateway: Any = self.spark.sparkContext._gateway
-        if self.name.count(".") > 1 and is_instance_of(gateway, table, _OF_METADATA):
-            raise UsageError(
-                f"{self.name} is what Iceberg tells of {self.name.rpartition('.')[0]}, no table of its own",
-                hint="`driftline query` reads it",
-            )
-        return table
 
     def read(self, snapshot: int | None = None) -> DataFrame:
         """The table's rows, as they are now or were at a snapshot.
@@ -138,6 +88,16 @@ class IcebergReader:
             if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
                 raise no_table(self.name) from error
             raise
+
+    def file_nulls(self, metadata: Mapping[str, Any], snapshot: int, column: int) -> Iterable[FileNulls]:
+        """The nulls of a column, by its id, in the data files of a snapshot."""
+        return by_spark(self.spark, self.full_name, column, snapshot)
+
+    def read_as(self, java: Any, schema: Schema) -> DataFrame:
+        """The rows as another Java table of the same files has them, of this schema."""
+        if unreadable(self.name, schema) is not None:
+            return partial(self.spark, java, self.name, schema)
+        return frame_of(self.spark, java)
 
     def read_appended(self, after: int, snapshot: int) -> DataFrame | None:
         """The rows that a snapshot appended; None if it did more than that, or if Spark cannot read all

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -19,14 +19,12 @@ from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import Laid
 from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import Primitive, Schema
-from driftline.errors import DataError, SetupError, no_table
+from driftline.errors import DataError, SetupError
 from driftline.formats.base import LastBatch, State
-from driftline.formats.iceberg.alteration import IcebergAlteration
-from driftline.formats.iceberg.definition import definition, order_json, partition_fields, spec_json
+from driftline.formats.iceberg.definition import order_json, partition_fields, spec_json
 from driftline.formats.iceberg.gateway import (
     failure,
     items,
-    java_class,
     java_type,
     short,
     strings,
@@ -64,7 +62,6 @@ class IcebergTable(IcebergReader):
     """One table of one catalog, by ``name``, ``namespace.table``; nothing is created before a commit."""
 
     blank = Definition(format_version=2)
-    parts_of = None  # an Iceberg table is sorted by no expressions
 
     def taken(self, state: State, files: Collection[int]) -> set[int]:
         """Which of these source files the table has taken, in snapshots that were not rolled back."""
@@ -73,32 +70,17 @@ class IcebergTable(IcebergReader):
         if not entries:
             return set()
         table = self.java()
-        return entries.keys() - (undone(self._jvm, table, entries) if table is not None else entries.keys())
-
-    def definition(self) -> Definition:
-        """The table's present definition. Raises UsageError if there is no table."""
-        return definition(self._jvm, self._existing().operations().current())
-
-    def _existing(self) -> Any:
-        """Iceberg's own table. Raises UsageError if there is none."""
-        java = self.java()
-        if java is None:
-            raise no_table(self.name)
-        return java
+        return entries.keys() - (undone(self.jvm, table, entries) if table is not None else entries.keys())
 
     def delete(self, column: str, value: str) -> None:
         """Delete the rows whose ``column`` holds this text."""
         self.check_seen()
         self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
 
-    def alteration(self) -> IcebergAlteration:
-        """A change of the table's present definition. Raises UsageError if there is no table."""
-        return IcebergAlteration(self)
-
     def versions(self) -> Versions:
         """The versions of the table, by its log. Raises UsageError if there is no table."""
-        java = self._existing()
-        parser = java_type(self._jvm, "org.apache.iceberg.TableMetadataParser")
+        java = self.existing()
+        parser = java_type(self.jvm, "org.apache.iceberg.TableMetadataParser")
 
         def read(location: str) -> Any:
             """Read a metadata file; None if it was cleaned away."""
@@ -111,8 +93,8 @@ class IcebergTable(IcebergReader):
 
     def last_batch(self) -> LastBatch | None:
         """The batch that made the current snapshot; None if it wrote rows anew, or another did."""
-        snapshot = self._existing().currentSnapshot()
-        summary = {} if snapshot is None else text_map(self._jvm, snapshot.summary())
+        snapshot = self.existing().currentSnapshot()
+        summary = {} if snapshot is None else text_map(self.jvm, snapshot.summary())
         if BATCH not in summary or (MOVED not in summary and int(summary.get("deleted-data-files", 0))):
             return None
         added, gone, deleted, removed, moved = (
@@ -140,8 +122,8 @@ class IcebergTable(IcebergReader):
 
     def statistics(self, schema: Schema) -> TableStatistics:
         """The statistics of the columns of ``schema``, by metadata. Raises UsageError without a table."""
-        parser = self._jvm.org.apache.iceberg.TableMetadataParser
-        metadata = json.loads(parser.toJson(self._existing().operations().current()))
+        parser = self.jvm.org.apache.iceberg.TableMetadataParser
+        metadata = json.loads(parser.toJson(self.existing().operations().current()))
         with configured(self.spark, SMALL):
             entries = self.metadata_table("entries")
             return table_statistics(metadata, schema, partial(sums_by_spark, entries=entries))
@@ -149,7 +131,7 @@ class IcebergTable(IcebergReader):
     def defaults(self) -> dict[int, frozenset[Any]]:
         """The known defaults that columns have had, by column id."""
         metadata = self.java().operations().current()
-        return {} if metadata.formatVersion() < 3 else defaults_of(schemas(self._jvm, metadata).values())
+        return {} if metadata.formatVersion() < 3 else defaults_of(schemas(self.jvm, metadata).values())
 
     def branches(self) -> dict[str, set[int]]:
         """The branches beside main that are not driftline's own, each with the ids of the columns that it was
@@ -161,7 +143,7 @@ class IcebergTable(IcebergReader):
             ref = java.refs().get(ref_name)
             if ref.isBranch() and ref_name not in ("main", DELETES_BRANCH):
                 schema = java.schemas().get(java.snapshot(ref.snapshotId()).schemaId()) or java.schema()
-                parsed = from_json(json.loads(self._jvm.org.apache.iceberg.SchemaParser.toJson(schema)))
+                parsed = from_json(json.loads(self.jvm.org.apache.iceberg.SchemaParser.toJson(schema)))
                 out[str(ref_name)] = {f.id for _, f in parsed.walk()}
         return out
 
@@ -190,32 +172,20 @@ class IcebergTable(IcebergReader):
 
     def _partition_specs(self, java: Any) -> dict[int, tuple[PartitionField, ...]]:
         """All partition specs by id."""
-        parse = self._jvm.org.apache.iceberg.PartitionSpecParser.toJson
+        parse = self.jvm.org.apache.iceberg.PartitionSpecParser.toJson
         version = int(java.operations().current().formatVersion())
         return {
             int(spec.specId()): partition_fields(json.loads(parse(spec)), version)
             for spec in list(java.specs().values())
         }
 
-    def rename(self, name: str) -> None:
-        """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
-        renamed, before = self.sibling(name), self._existing()
-        try:
-            self.java_catalog.renameTable(self.identifier, renamed.identifier)
-        except Py4JJavaError as error:
-            now = renamed.java()
-            if now is not None and now.uuid() == before.uuid():  # its answer was lost
-                return
-            kind = java_class(error)
-            if "NoSuchTable" in kind:
-                raise no_table(self.name) from error
-            if "AlreadyExists" in kind:
-                raise DataError(f"there is a table {name} already") from error
-            raise DataError(f"table {self.name} cannot be renamed to {name}: {short(error)}") from error
+    def with_rows(self) -> IcebergTable:
+        """The table itself."""
+        return self
 
-    def sibling(self, name: str) -> IcebergTable:
+    def sibling(self, name: str) -> Self:
         """Another table of the same catalog."""
-        return IcebergTable(self.spark, self.catalog, name)
+        return type(self)(self.spark, self.catalog, name)
 
     @property
     def as_text(self) -> frozenset[Primitive]:
@@ -267,7 +237,7 @@ class IcebergTable(IcebergReader):
 
     def _made(self, definition: Definition) -> Any:
         """A Java transaction that makes the table."""
-        iceberg, schema = self._jvm.org.apache.iceberg, definition.schema
+        iceberg, schema = self.jvm.org.apache.iceberg, definition.schema
         java_schema = iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
         spec, order = json.dumps(spec_json(definition)), json.dumps(order_json(definition))
         properties = {VERSION: str(definition.format_version), **_NEW_TABLE, **metrics_of_all(schema, {})}
@@ -286,10 +256,10 @@ class IcebergTable(IcebergReader):
         for outer in (self.sibling(".".join(parts[:n])) for n in range(2, len(parts))):
             if (java := outer.java()) is not None and _inside(location, str(java.location())):
                 raise self._would_lie(f"in the folder of {outer.name}")
-        namespace = strings(self.spark, parts)
+        namespace = strings(self.gateway, parts)
         if not self.plugin.namespaceExists(namespace):
             return
-        names = java_type(self._jvm, "org.apache.iceberg.catalog.Namespace").of(namespace)
+        names = java_type(self.jvm, "org.apache.iceberg.catalog.Namespace").of(namespace)
         for identifier in items(self.java_catalog.listTables(names)):
             java = self.java_catalog.loadTable(identifier)
             if _inside(str(java.location()), location):
@@ -302,13 +272,13 @@ class IcebergTable(IcebergReader):
         )
 
     def _make_namespace(self) -> None:
-        namespace = strings(self.spark, self.name.split(".")[:-1])
+        namespace = strings(self.gateway, self.name.split(".")[:-1])
         plugin = self.plugin
         try:
             if plugin.namespaceExists(namespace):
                 return
             try:
-                plugin.createNamespace(namespace, self._jvm.java.util.HashMap())
+                plugin.createNamespace(namespace, self.jvm.java.util.HashMap())
             except (Py4JJavaError, PySparkException):
                 # Somebody else may have created it meanwhile; each catalog has its own error for that.
                 if not plugin.namespaceExists(namespace):

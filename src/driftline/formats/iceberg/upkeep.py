@@ -21,7 +21,7 @@ from driftline.core.schema.schema_json import from_json
 from driftline.formats.iceberg.gateway import items, java_type
 
 if TYPE_CHECKING:
-    from driftline.formats.iceberg.reader import IcebergReader
+    from driftline.formats.iceberg.loader import IcebergLoader
 
 SCHEMAS = 100
 _MANY_COLUMNS = 50_000  # over all schemas that are kept
@@ -36,7 +36,7 @@ class Dispensable:
     schemas: tuple[int, ...] = ()
 
 
-def upkeep(table: IcebergReader, current: Any) -> None:
+def upkeep(table: IcebergLoader, current: Any) -> None:
     """Remove dispensable snapshots and schemas if there are enough to be worth a commit. Never fails.
 
     ``current``: Java's metadata of the table after a commit. If the removal meets a concurrent commit, a
@@ -111,8 +111,8 @@ def _may_be_due(metadata: Any) -> bool:
     return many or int(metadata.schemas().size()) > 2 * _allowed(int(metadata.lastColumnId()))
 
 
-def _let_go(table: IcebergReader) -> None:
-    jvm = table.spark._jvm
+def _let_go(table: IcebergLoader) -> None:
+    jvm = table.jvm
     operations = table.java().operations()
     base = operations.current()
     metadata = json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(base))

@@ -26,14 +26,13 @@ from driftline.core.schema.definition import ROW_KEY, Definition
 from driftline.core.schema.naming import MARK, data_key, is_metadata, marked_key
 from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.table_name import QUARANTINE
 from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primitive, Schema, Struct, dotted
 from driftline.errors import DriftlineError, UsageError
-from driftline.formats.base import CatalogTable
+from driftline.formats.base import AlterableTable
 from driftline.formats.retry import Retry
 from driftline.operations.alter.request import AlterRequest
-from driftline.operations.keyed import check_definition
-from driftline.operations.rekeying import KeyChange, rekey
-from driftline.quarantine import table as quarantine
+from driftline.operations.key_change import KeyChange
 from driftline.runtime.shown import Shown
 from driftline.settings import PREFIX, from_properties
 
@@ -141,18 +140,23 @@ def local_name(name: str, catalog: str) -> str:
     return name.removeprefix(f"{catalog}.") if name.count(".") > 1 else name
 
 
-def alter(table: CatalogTable, request: AlterRequest, *, catalog: str = "", upgrade: bool = False) -> Altered:
+def alter(
+    table: AlterableTable, request: AlterRequest, *, catalog: str = "", upgrade: bool = False
+) -> Altered:
     """Make the changes in one commit, or none of them.
 
     ``upgrade``: also to format v3, which cannot be undone. ``catalog``: the name that may precede a new name
-    of the table. Raises UsageError, DataError; the table is then unchanged.
+    of the table. Raises UsageError, DataError, and NeedsSpark where a table that was opened without Spark
+    would have its rows looked at; it is then unchanged.
     """
+    if request.if_exists and not table.load().exists:
+        return Altered(table.name, ())
     if (name := request.new_name) is not None:
         return _renamed(table, request, name, catalog)
     return Retry(table.name).run(lambda: _alter(table, request, upgrade=upgrade))
 
 
-def _alter(table: CatalogTable, request: AlterRequest, *, upgrade: bool) -> Altered:
+def _alter(table: AlterableTable, request: AlterRequest, *, upgrade: bool) -> Altered:
     alteration = table.alteration()
     before = alteration.before
     try:
@@ -170,13 +174,18 @@ def _alter(table: CatalogTable, request: AlterRequest, *, upgrade: bool) -> Alte
     after = key.applied(after)
     if after.properties != before.properties:
         from_properties(after.properties)  # that later batches can read them
-    check_definition(table.name, before, after)
+    if before.known_by.key:
+        from driftline.operations.keyed import check_definition
+
+        check_definition(table.name, before, after)
     if after == before:
         return Altered(table.name, (), schema=before.schema.id, format_version=before.format_version)
     recorded, warnings = record.of_statements(request.text), list[str]()
     if key.looks_at_rows:
         _only_settings(table.name, before, after)
-        rekey(table, key, before, after, recorded)
+        from driftline.operations.rekeying import rekey
+
+        rekey(table.with_rows(), key, before, after, recorded)
         altered = table.definition()
     else:
         draft = alteration.change(after, recorded)
@@ -200,14 +209,14 @@ def _of_any_record(definition: Definition) -> Settings:
     return from_properties({key: value for key, value in definition.properties.items() if key not in ROW_KEY})
 
 
-def _renamed(table: CatalogTable, request: AlterRequest, name: str, catalog: str) -> Altered:
+def _renamed(table: AlterableTable, request: AlterRequest, name: str, catalog: str) -> Altered:
     """The table under another name, with its quarantine."""
     namespace = table.name.rpartition(".")[0]
     to = local_name(name, catalog) if "." in name else f"{namespace}.{name}"
     if to == table.name:
         raise UsageError(f"{to} is its name already")
-    quarantined = quarantine.of(table)
-    beside = quarantine.of(table.sibling(to))
+    quarantined = table.sibling(table.name + QUARANTINE)
+    beside = table.sibling(to + QUARANTINE)
     moved = quarantined.load().exists
     if moved:  # first: without the table's name, nobody would look for it there
         quarantined.rename(beside.name)

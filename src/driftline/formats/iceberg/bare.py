@@ -1,0 +1,72 @@
+"""A table of the embedded lake in a Java without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from driftline.core.schema.schema_json import to_json
+from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
+from driftline.errors import NeedsSpark
+from driftline.runtime.bare_java import BareJava
+from driftline.runtime.session import embedded_catalog, make_lake
+
+if TYPE_CHECKING:
+    from driftline.formats.iceberg.alterable import AlterableIcebergTable
+
+
+@contextmanager
+def alterable(lake: Path, catalog: str, name: str) -> Iterator[AlterableIcebergTable]:
+    """A table of the lake in a folder, by its name. Raises NeedsSpark where Spark is to open it."""
+    with BareJava() as java:
+        from driftline.formats.iceberg.alterable import AlterableIcebergTable  # while Java starts
+
+        gateway = java.gateway()
+        with java.watched(
+            f"see the system log for the cause; `driftline history {name}` tells if it took place"
+        ):
+            yield AlterableIcebergTable(gateway, _opened(gateway, lake, catalog), name)
+
+
+@contextmanager
+def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[AlterableIcebergTable]:
+    """A new table of a new lake, in a Java with these options, which ends in order: for its archive."""
+    with BareJava(options) as java:
+        from driftline.formats.iceberg.alterable import AlterableIcebergTable
+
+        make_lake(lake)
+        gateway = java.gateway()
+        table = AlterableIcebergTable(gateway, _opened(gateway, lake, "lake"), "a.b")
+        row = Struct((Field("id", LONG, 1), Field("who", Struct((Field("name", STRING, 3),)), 2)))
+        schema = gateway.jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(Schema(row))))
+        table.java_catalog.createNamespace(table.identifier.namespace())
+        table.java_catalog.createTable(table.identifier, schema)
+        yield table
+        java.end()
+
+
+def _opened(gateway: Any, lake: Path, name: str) -> Callable[[], Any]:
+    """What gives Java's object for the catalog of a lake, the same each time."""
+
+    @cache
+    def opened() -> Any:
+        """Open the catalog. Raises NeedsSpark if it does not open, which Spark's errors explain."""
+        from py4j.protocol import Py4JJavaError
+
+        iceberg = gateway.jvm.org.apache.iceberg
+        configuration = gateway.jvm.org.apache.hadoop.conf.Configuration()
+        properties = embedded_catalog(lake)
+        try:
+            try:
+                return iceberg.CatalogUtil.buildIcebergCatalog(name, properties, configuration)
+            except Py4JJavaError:
+                # JdbcCatalog adds a column to a new catalog without a lock: of two that do, one fails.
+                return iceberg.CatalogUtil.buildIcebergCatalog(name, properties, configuration)
+        except Py4JJavaError as error:
+            raise NeedsSpark("the catalog does not open") from error
+
+    return opened

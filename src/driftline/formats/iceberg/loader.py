@@ -1,0 +1,117 @@
+"""One Iceberg table as Iceberg's own Java loads it, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
+
+from driftline.core.schema.table_name import table_parts
+from driftline.core.schema.types import Schema
+from driftline.errors import NeedsSpark, SetupError, UsageError, no_table
+from driftline.formats.base import State
+from driftline.formats.iceberg.gateway import java_class, java_type, schema_of, short, strings, text_map
+from driftline.formats.iceberg.manifest_files import entries_of
+from driftline.formats.iceberg.null_counts import FileNulls, by_entries, null_count
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from driftline.core.changes import NullCount
+    from driftline.core.schema.types import Field
+
+_OF_METADATA = "org.apache.iceberg.BaseMetadataTable"
+
+
+class IcebergLoader:
+    """Loads one table of one catalog, by ``name``, ``namespace.table``.
+
+    ``gateway``: py4j's, to the Java that has the catalog; ``catalog_of``: gives Iceberg's object for it.
+    """
+
+    def __init__(self, gateway: Any, catalog_of: Callable[[], Any], name: str) -> None:
+        self.gateway = gateway
+        self.name = name
+        self.jvm: Any = gateway.jvm
+        parts = strings(gateway, table_parts(name))
+        self.identifier: Any = java_type(self.jvm, "org.apache.iceberg.catalog.TableIdentifier").of(parts)
+        self._catalog_of = catalog_of
+        self._parsed: tuple[Any, Schema] | None = None
+
+    @property
+    def java_catalog(self) -> Any:
+        """Java's object for the catalog. Raises SetupError if the catalog does not respond."""
+        return self._catalog_of()
+
+    def java(self) -> Any:
+        """Iceberg's own table, freshly loaded; None if there is none."""
+        try:
+            table = self.java_catalog.loadTable(self.identifier)
+            table.refresh()  # a catalog may cache
+        except Py4JJavaError as error:
+            if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
+                return None
+            raise SetupError(f"table {self.name} cannot be loaded: {short(error)}") from error
+        if self.name.count(".") > 1 and is_instance_of(self.gateway, table, _OF_METADATA):
+            raise UsageError(
+                f"{self.name} is what Iceberg tells of {self.name.rpartition('.')[0]}, no table of its own",
+                hint="`driftline query` reads it",
+            )
+        return table
+
+    def existing(self) -> Any:
+        """Iceberg's own table. Raises UsageError if there is none."""
+        java = self.java()
+        if java is None:
+            raise no_table(self.name)
+        return java
+
+    def load(self) -> State:
+        """The present state of the table; its schema is empty if it does not exist."""
+        table = self.java()
+        if table is None:
+            return State(Schema(), {}, None, False)
+        return self.state(table.operations().current())
+
+    def state(self, metadata: Any) -> State:
+        """The state of the table as Java's metadata have it."""
+        snapshot = metadata.currentSnapshot()
+        uuid, schema = str(metadata.uuid()), int(metadata.currentSchemaId())
+        if self._parsed is None or self._parsed[0] != (uuid, schema):  # a wide one takes its time
+            self._parsed = (uuid, schema), schema_of(self.jvm, metadata)
+        return State(
+            self._parsed[1],
+            text_map(self.jvm, metadata.properties()),
+            None if snapshot is None else int(snapshot.snapshotId()),
+            True,
+            uuid,
+            int(metadata.lastColumnId()),
+            str(metadata.metadataFileLocation()),
+        )
+
+    def metadata(self, java: Any) -> Any:
+        """The metadata of a loaded Java table, in JSON form."""
+        parser = java_type(self.jvm, "org.apache.iceberg.TableMetadataParser")
+        return json.loads(parser.toJson(java.operations().current()))
+
+    def nulls(self, java: Any, column: Field) -> NullCount:
+        """The number of nulls in a column of the loaded table, over main and every other branch."""
+        metadata = self.metadata(java)
+        return null_count(metadata, column, lambda head: self.file_nulls(metadata, head, column.id))
+
+    def file_nulls(self, metadata: Mapping[str, Any], snapshot: int, column: int) -> Iterable[FileNulls]:
+        """The nulls of a column, by its id, in the data files of a snapshot of the table with this metadata.
+
+        Raises NeedsSpark where only Spark reads the manifests.
+        """
+        try:
+            return list(by_entries(entries_of(metadata, snapshot), column))
+        except Exception as error:  # whatever is wrong with a file, Spark reports it
+            raise NeedsSpark(f"the manifests of {self.name}") from error
+
+    def read_as(self, java: Any, schema: Schema) -> DataFrame:
+        """The rows as another Java table of the same files has them, of this schema. Raises NeedsSpark."""
+        raise NeedsSpark(f"the rows of {self.name}")

@@ -1,0 +1,181 @@
+"""`alter` from the shell, which starts no Spark: what it takes, what falls back to Spark, and what dies or meets others."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from system.test_cli import SEVERAL, Done, call
+
+RECORDS = '{"id": 1, "who": {"name": "Ann"}, "n": 1}\n{"id": 2, "who": {"name": "Bo"}, "n": null}\n'
+T = "s.t"
+# Runs a command, and says which libraries it has loaded.
+LOADED = """
+import json, sys
+from driftline.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    json.dump([end.code, *({"pyspark", "py4j", "numpy"} & set(sys.modules))], sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module", params=["iceberg", "ducklake"])
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the settings of a lake and a table in it."""
+    folder: Path = tmp_path_factory.mktemp(request.param)
+    (folder / "driftline.toml").write_text(f'format = "{request.param}"\n')
+    (folder / "in.jsonl").write_text(RECORDS)
+    made = call(folder, "-m", "driftline", "ingest", "in.jsonl", "--into", T, DRIFTLINE_DRIVER_MEMORY="1g")
+    assert made.code == 0, made.err
+    return folder
+
+
+def alter(change: str, *flags: str) -> list[str]:
+    return ["alter", f"ALTER TABLE {T} {change}", *flags]
+
+
+def columns(lake: Path) -> list[str]:
+    told = call(lake, "-m", "driftline", "schema", T, "--json")
+    assert told.code == 0, told.err
+    return [field["name"] for field in json.loads(told.out)["fields"]]
+
+
+def several(lake: Path, *commands: list[str]) -> list[Done]:
+    ran = call(lake, "-c", SEVERAL, given=json.dumps(commands), DRIFTLINE_DRIVER_MEMORY="1g")
+    assert ran.code == 0, ran.err
+    return [Done(*one) for one in json.loads(ran.out)]
+
+
+@pytest.mark.parametrize(
+    ("change", "report"),
+    [("ADD COLUMN alone int", "new alone int"), ("ALTER COLUMN id SET NOT NULL", "id is now required")],
+)
+def test_it_loads_no_spark(lake: Path, change: str, report: str) -> None:
+    done = call(lake, "-c", LOADED, *alter(change))
+
+    code, *loaded = json.loads(done.err)
+    assert code == 0
+    assert done.out.endswith(f"\n  {report}\n")
+    assert "pyspark" not in loaded
+    assert ("py4j" in loaded) == (
+        lake / "lake" / "catalog.db"
+    ).exists()  # Iceberg's Java; a DuckLake needs none
+
+
+def test_what_it_says_of_mistakes(lake: Path) -> None:
+    unread, unknown, absent, moved, skipped = several(
+        lake,
+        ["alter", f"ALTER TABLE {T} FROB x"],
+        alter("DROP COLUMN whoo"),
+        ["alter", "ALTER TABLE s.other DROP COLUMN n"],
+        alter("RENAME TO away.t"),
+        ["alter", "ALTER TABLE IF EXISTS s.other DROP COLUMN n"],
+    )
+
+    assert unread.code == 2
+    assert "FROB" in unread.err
+    assert unknown == Done(
+        2,
+        "",
+        f"error: there is no column whoo\n  ALTER TABLE {T} DROP COLUMN whoo\n"
+        f"  {' ' * 28}^^^^\n  did you mean who?\n",
+    )
+    assert absent.code == 2
+    assert absent.err.startswith("error: there is no table s.other\n")
+    assert moved.code == 1
+    assert moved.err.startswith(f"error: table {T} cannot be renamed to away.t: ")
+    assert "\n  keep the namespace, " in moved.err
+    assert skipped == Done(0, "s.other  nothing to change\n", "")
+
+
+def test_what_rows_are_looked_at_for_takes_spark(lake: Path) -> None:
+    null, keyed, gone = several(
+        lake,
+        alter("ALTER COLUMN n SET NOT NULL"),
+        alter("SET TBLPROPERTIES ('driftline.key' = 'id')"),
+        alter("DROP COLUMN id"),
+    )
+
+    assert null.code == 1
+    assert "n is optional, and cannot become required: it is null in 1 row" in null.err
+    assert (keyed.code, keyed.err) == (0, "")
+    assert gone.code == 1
+    assert "the table knows its rows by id" in gone.err
+
+
+def test_a_view_follows_a_new_name(lake: Path) -> None:
+    if not (lake / "lake" / "catalog.db").exists():
+        pytest.skip("a DuckLake keeps no views of Spark's")
+    viewed, renamed, back = several(
+        lake, ["view", T], alter("RENAME TO u"), ["alter", "ALTER TABLE s.u RENAME TO t"]
+    )
+
+    assert viewed.code == 0, viewed.err
+    assert "its view is s.u_settled now" in renamed.out
+    assert "its view is s.t_settled now" in back.out
+
+
+def test_all_of_several_at_once_come_in(lake: Path) -> None:
+    names = [f"c{i}" for i in range(3)]
+    argv = [sys.executable, "-m", "driftline"]
+    running = [
+        subprocess.Popen(
+            [*argv, *alter(f"ADD COLUMN {name} int")],
+            cwd=lake,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for name in names
+    ]
+    for process in running:
+        out, err = process.communicate(timeout=300)
+        assert (process.returncode, err) == (0, b""), out
+
+    assert set(names) <= set(columns(lake))
+
+
+@pytest.mark.parametrize(("moment", "landed"), [("before", False), ("after", True)])
+def test_a_death_at_the_commit_leaves_the_table_as_it_was_or_as_it_was_to_be(
+    lake: Path, moment: str, landed: bool
+) -> None:
+    name, dies = f"d_{moment}", str(Path(__file__).with_name("alter_dies.py"))
+
+    died = call(lake, dies, "python", moment, *alter(f"ADD COLUMN {name} int"))
+
+    assert died.code == -signal.SIGKILL
+    assert (name in columns(lake)) == landed
+    next_one = call(lake, "-m", "driftline", *alter(f"ADD COLUMN {name}_next int"))
+    assert (next_one.code, next_one.err) == (0, "")
+    assert f"{name}_next" in columns(lake)
+
+
+def test_a_java_that_dies_at_the_commit_is_one_sentence(lake: Path) -> None:
+    if not (lake / "lake" / "catalog.db").exists():
+        pytest.skip("a DuckLake is altered without Java")
+    dies = str(Path(__file__).with_name("alter_dies.py"))
+
+    died = call(lake, dies, "java", "before", *alter("ADD COLUMN j int"))
+
+    assert died == Done(
+        3,
+        "",
+        "error: Java, in which Iceberg runs, stopped unexpectedly\n"
+        f"  see the system log for the cause; `driftline history {T}` tells if it took place\n",
+    )
+    assert "j" not in columns(lake)
+
+
+@pytest.mark.parametrize(("moment", "landed"), [("before", False), ("after", True)])
+def test_ctrl_c_at_the_commit_leaves_the_table_whole(lake: Path, moment: str, landed: bool) -> None:
+    dies = str(Path(__file__).with_name("alter_dies.py"))
+
+    stopped = call(lake, dies, "person", moment, *alter(f"ADD COLUMN p_{moment} int"))
+
+    assert stopped == Done(130, "", "")
+    assert (f"p_{moment}" in columns(lake)) == landed
