@@ -484,3 +484,20 @@ def test_messages_that_are_ingested_as_records_are_noted_where_they_are_surely_o
             if "." in field or SIGNS[name][field] != "object":
                 assert not any(f"--envelope {name}," in note for note in noted(changed))
     assert noted([ROW]) == noted([{**ROW, "type": "insert", "data": {}}]) == []
+
+
+@pytest.mark.parametrize(("day", "expected"), [(1, "1970-01-02"), ("x", None)])
+def test_unwrapped_rows_with_their_schema(day: Any, expected: str | None) -> None:
+    schema = {
+        "type": "struct",
+        "fields": [{"field": "day", "type": "int32", "name": "io.debezium.time.Date"}],
+    }
+    row = {"id": 7, "day": day, "__op": "c", "__lsn": 42}
+    keyed, message = row_key(envelope="debezium-unwrapped"), {"schema": schema, "payload": row}
+    records, _ = read(message, keyed)
+    if expected is None:
+        assert "no io.debezium.time.Date" in str(records)
+        assert checked(message, keyed) == ""
+    else:
+        assert records == checked(message, keyed)
+        assert [one["day"] for one in records] == [expected]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from core.test_avro_texts import ENVELOPE, messages
 from core.test_connect_schema import AFTER, KEY, SCHEMA
 from core.test_envelopes import LSN, Database
+from core.test_kafka_typed import avro
 from core.test_unavailable import IT, LargeValues
 from core.test_upsert import key_of
 from driftline.errors import DataError
@@ -18,6 +20,7 @@ from lake.test_capture_keys import cut, run
 from lake.test_keyed import held, put, rows_of
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
+from servers.registry import Registry
 
 SETTINGS = {"key": "id", "envelope": "debezium"}
 HEARTBEAT = {"ts_ms": 1}
@@ -153,3 +156,21 @@ def test_a_topic(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F8
     assert table.verify(messages, exactly=True).missing == 0
     waiting = lake.table(f"{table_name}__quarantine").read().select("offset", "key", "reason").collect()
     assert sorted((row.offset - len(sent) - 20, row.key) for row in waiting) == [(0, '{"id": 1}'), (1, None)]
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_a_topic_of_avro(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+    """Values and keys by a registry; what cannot be read waits."""
+    table, topic = lake.table(table_name), f"avro-{table_name}"
+    with Registry() as registry:
+        sent = messages(registry)
+        kafka.send(topic, sent, partition=0)
+        options = {"registry": {"url": registry.url}, "value_format": "avro", "kafka_metadata": True}
+        run(table, f"kafka://{kafka.address}/{topic}", settings=SETTINGS, **options)
+        assert rows_of(table) == []
+        assert table.quarantine().waiting == 4
+        more = avro(1, ENVELOPE, {"op": "u", "after": {"id": 8, "born": 1}, "source": {**LSN, "lsn": 50}})
+        kafka.send(topic, [(None, more)], partition=0)
+        run(table, f"kafka://{kafka.address}/{topic}", settings=SETTINGS, **options)
+    (row,) = rows_of(table)
+    assert (row["id"], str(row["born"]), row["_kafka"]["offset"]) == (8, "1970-01-02", 8)

@@ -394,10 +394,9 @@ def _feed(envelope: str, message: Record, row_key: RowKey, key: Any) -> list[Rec
     inner = "payload" if "payload" in names else "value"
     around = _WRAPPERS[inner] if inner == "payload" or "key" in names else set()
     if inner in names and names <= around and isinstance(message[inner], dict | None):
-        if inner == "payload" and message.get("schema") is not None:
-            raise Unreadable("a message with its schema")
-        outer_key = key if inner == "payload" else message["key"]
-        message, key = {"_key": outer_key} if message[inner] is None else message[inner], outer_key
+        outer_key, schema = key if inner == "payload" else message["key"], message.get("schema")
+        content = decoded(message[inner], schema) if inner == "payload" else message[inner]
+        message, key = {"_key": outer_key} if content is None else content, outer_key
     if set(message) == {"_key"}:
         if envelope == "debezium-unwrapped":
             raise Unreadable("a tombstone")
