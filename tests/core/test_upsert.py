@@ -33,6 +33,7 @@ from driftline.keys.memory import DeletedKeys, nested, only
 from driftline.keys.settle import Found, KeyCounts
 from driftline.keys.slices import RowSlice, Slices
 from driftline.keys.stored import StoredRows
+from driftline.keys.truncating import LastTruncate
 from driftline.keys.worn import RowsLeft, WornFile, worn
 from driftline.observe.expect import expect
 from driftline.readers.deletes import DeleteFilter
@@ -59,6 +60,7 @@ class FilesTable:
     batches: int = 0
     moved: int = 0
     cache: KeyCache | None = None
+    truncated: str = ""
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         return KeyFinder(keys, order, pa.OSFile).find(map(KeyFile, self.memory))
@@ -136,7 +138,9 @@ class FilesTable:
         assert settings.row_key is not None
         slices = Slices(BatchFolder(str(folder)), parts)
         excluded = list(excluded_paths(settings.contract))
-        changes = Changes("t", slices, struct, settings.row_key, settings.mark, excluded, self.cache)
+        last = LastTruncate.of(self.truncated, "" if unwrapper is None else unwrapper.truncated)
+        self.truncated = last.position
+        changes = Changes("t", slices, struct, settings.row_key, settings.mark, excluded, self.cache, last)
         return changes.settle(None, self, {}), malformed  # type: ignore[arg-type]
 
     def rows(self) -> list[Event]:

@@ -159,7 +159,8 @@ class Planned:
     def is_empty(self) -> bool:
         """True if a capture's micro-batch has no records, and needs no commit."""
         tally = self.observation.tally
-        return self.batch.token is not None and not tally.records + tally.malformed
+        changes = tally.records + tally.malformed or tally.truncated
+        return self.batch.token is not None and not changes
 
     @property
     def notes(self) -> Sequence[str]:

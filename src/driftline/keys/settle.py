@@ -134,7 +134,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """Changes of a batch, by what became of them. ``ignored``: deletes that changed nothing."""
+    """Changes of a batch, by what became of them. ``ignored``: deletes that changed nothing. ``truncated``:
+    rows that a truncate removed, which are no changes of the batch.
+    """
 
     inserted: int = 0
     updated: int = 0
@@ -142,6 +144,7 @@ class KeyCounts:
     superseded: int = 0
     late: int = 0
     ignored: int = 0
+    truncated: int = 0
 
     @property
     def written(self) -> int:

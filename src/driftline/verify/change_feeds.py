@@ -257,6 +257,34 @@ def _unwrapped_position(message: Row, position_of: Callable[[Row], str | None]) 
     return None
 
 
+# Truncates ----------------------------------------------------------------------------------------------
+
+
+def truncate_of(envelope: str, message: Row, position_of: Callable[[Row], str | None]) -> str | None:
+    """The position of a truncate of the source's table; None for any other message.
+
+    ``position_of``: that of Debezium's `source`.
+    """
+    match envelope:
+        case "auto":
+            named = named_by_itself(message)
+            tools = [named] if named is not None else ["debezium", "canal", "dms"]
+            return next((place for tool in tools if (place := truncate_of(tool, message, position_of))), None)
+        case "debezium" if message.get("op") == "t" and isinstance(message.get("source"), dict):
+            return position_of(message["source"])
+        case "debezium-unwrapped" if message.get("__op") == "t":
+            return _unwrapped_position(message, position_of)
+        case "canal" if message.get("type") == "TRUNCATE" and message.get("isDdl") is True:
+            return _whole(message.get("es")) if "data" in message and message["data"] is None else None
+        case "ogg" if message.get("op_type") == "T" and "table" in message:
+            return _whole(message.get("pos"), 40)
+        case "dms" if isinstance(message.get("metadata"), dict):
+            said = message["metadata"]
+            if (said.get("record-type"), said.get("operation")) == ("control", "truncate-table"):
+                return _dms_time(said.get("timestamp"))
+    return None
+
+
 # ----------------------------------------------------------------------------------------------------------
 
 _READERS: Mapping[str, Callable[[Row], Sequence[SentChange]]] = {

@@ -19,6 +19,7 @@ from driftline.verify.change_feeds import (
     UnreadMessage,
     changes_in,
     named_by_itself,
+    truncate_of,
     unwrapped_row,
 )
 from driftline.verify.files import Read
@@ -47,15 +48,38 @@ class Unreadable(Exception):
     """A message of which no change can be read, which must be in quarantine; the message says why."""
 
 
-def unwrapped(reads: RDD[Read], row_key: RowKey) -> RDD[Read]:
-    """The records of a source; those in the messages of one, if they come in an envelope."""
-    return reads.flatMap(partial(records_in, row_key)) if row_key.envelope else reads
+def unwrapped(reads: RDD[Read], row_key: RowKey, *, truncated: bool = False) -> RDD[Read]:
+    """The records of a source; those in the messages of one, if they come in an envelope.
+
+    ``truncated``: the table knows of a truncate; else such a message must be in quarantine.
+    """
+    return reads.flatMap(partial(records_in, row_key, truncated=truncated)) if row_key.envelope else reads
 
 
-def records_in(row_key: RowKey, read: Read) -> Iterator[Read]:
+def last_truncate(reads: RDD[Read], row_key: RowKey) -> str:
+    """The position of the last truncate in a source; empty without one."""
+    places = reads.map(partial(_truncate_in, row_key)).filter(bool)
+    return places.fold("", max)
+
+
+def _truncate_in(row_key: RowKey, read: Read) -> str:
+    """The position of the truncate that a message is; empty for any other."""
+    message = read.record
+    if message is None or row_key.soft or row_key.order_by != (POSITION,):
+        return ""
+    for _ in range(len(_WRAPPERS)):
+        for name, around in _WRAPPERS.items():
+            if isinstance(message.get(name), dict) and set(message) - {"_key"} <= around:
+                message = message[name]
+    return truncate_of(row_key.envelope, message, _position) or ""
+
+
+def records_in(row_key: RowKey, read: Read, *, truncated: bool = False) -> Iterator[Read]:
     """The records that a message is about, each with the message; none for one that says nothing of a row."""
     if read.record is None:
         yield read
+        return
+    if truncated and _truncate_in(row_key, read):
         return
     try:
         for record in _READERS[row_key.envelope](read.record, row_key, read.record.get("_key")):

@@ -26,9 +26,12 @@ class NotReadable(ValueError):
 
 
 class Mark(NamedTuple):
-    """A message that says nothing of a row, by what it is: `heartbeat`."""
+    """A message that says nothing of a row, by what it is: `heartbeat`. ``truncated``: the position of a
+    truncate, which all older rows go by.
+    """
 
     kind: str
+    truncated: str = ""
 
 
 Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a message is read as
@@ -37,12 +40,14 @@ Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a
 @dataclass(frozen=True, slots=True)
 class EnvelopeTerms:
     """The table's terms for messages: the ``key`` of its rows, and whether a position orders them.
-    ``unavailable``: whether fields without their values are left out, or are named beside the change.
+    ``unavailable``: whether fields without their values are left out, or are named beside the change;
+    ``truncates``: whether a truncate is applied.
     """
 
     key: tuple[Path, ...]
     by_position: bool
     unavailable: str = MARKED
+    truncates: bool = True
 
 
 def is_object(text: bytes | Raw | None) -> bool:

@@ -26,7 +26,7 @@ from driftline.readers.envelopes.change import (
     split,
     values_at,
 )
-from driftline.readers.envelopes.opened import AROUND, written
+from driftline.readers.envelopes.opened import AROUND, truncate, written
 from driftline.readers.envelopes.positions import ChangeSource, position
 
 _NULL = Raw(b"null")
@@ -109,7 +109,7 @@ def read(
         case "m":
             return Mark("log message")
         case "t":
-            raise NotReadable("a truncate of the source's table (op t), which is not applied")
+            return truncate(None if message.source is None else position(message.source), terms)
     raise NotReadable(f"op {message.op!r} is none of Debezium's: c, u, r, d, t, m")
 
 

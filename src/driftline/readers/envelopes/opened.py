@@ -92,6 +92,17 @@ def positioned(position: str | None, terms: EnvelopeTerms, without: str) -> str 
     return position
 
 
+def truncate(position: str | None, terms: EnvelopeTerms) -> Mark:
+    """The mark of a truncate. Raises NotReadable where the table cannot tell which rows are older."""
+    if not terms.truncates:
+        raise NotReadable(
+            "a truncate of the source's table, which is not applied to rows that stay or have an order of their own"
+        )
+    if position is None:
+        raise NotReadable("a truncate of the source's table that does not say where it stood")
+    return Mark("truncate", position)
+
+
 def written(
     row: bytes | Raw,
     before: bytes | Raw | None,

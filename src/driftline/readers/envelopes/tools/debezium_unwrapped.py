@@ -9,7 +9,7 @@ from msgspec import Raw, json
 
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
 from driftline.readers.envelopes.debezium import PLACEHOLDERS
-from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, written
+from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, truncate, written
 from driftline.readers.envelopes.positions import ChangeSource, Digits, position
 
 _OPERATIONS = ("c", "u", "r", "d", None)
@@ -36,7 +36,7 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         )
     operation, flag = message.value("__op"), message.value("__deleted")
     if operation == "t":
-        raise NotReadable("a truncate of the source's table (__op t), which is not applied")
+        return truncate(_position(message), terms)
     if operation not in _OPERATIONS:
         raise NotReadable(f"__op {operation!r} is none of Debezium's: c, u, r, d, t")
     if not isinstance(flag, str | bool | None) or flag not in _FLAGS:
