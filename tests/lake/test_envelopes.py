@@ -12,6 +12,7 @@ from core.test_avro_texts import ENVELOPE, messages
 from core.test_connect_schema import AFTER, KEY, SCHEMA
 from core.test_envelopes import LSN, Database
 from core.test_kafka_typed import avro
+from core.test_mongodb import Collection
 from core.test_unavailable import IT, LargeValues
 from core.test_upsert import key_of
 from driftline.errors import DataError
@@ -156,6 +157,22 @@ def test_a_topic(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F8
     assert table.verify(messages, exactly=True).missing == 0
     waiting = lake.table(f"{table_name}__quarantine").read().select("offset", "key", "reason").collect()
     assert sorted((row.offset - len(sent) - 20, row.key) for row in waiting) == [(0, '{"id": 1}'), (1, None)]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_documents_of_mongodb(lake: Lake, table_name: str, tmp_path: Path, whole: bool) -> None:
+    """Updates come with their documents, or as patches."""
+    table, chance, source = lake.table(table_name), random.Random(3), tmp_path / "in.jsonl"
+    collection = Collection(chance, whole=whole)
+    put(source, [collection.step() for _ in range(60)])
+    merge = {} if whole else {"merge": "patch"}
+    result = table.ingest(source, settings={"key": "_id", "envelope": "debezium", **merge})
+    assert result.rows_quarantined == 0
+    assert {row["_id"]: row["n"] for row in rows_of(table)} == {
+        id_: document.get("n") for id_, document in collection.documents.items()
+    }
+    verdict = table.verify(source, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.found) == (0, 0, len(collection.documents))
 
 
 @pytest.mark.iceberg_only("of the source alone")

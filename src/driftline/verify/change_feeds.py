@@ -312,7 +312,7 @@ _MARKS_OF: Mapping[str, Callable[[Row], bool]] = {
     "debezium": lambda m: (
         _texts(m, "op")
         and _inside(m, "source", "connector")
-        and (isinstance(m.get("before"), dict) or isinstance(m.get("after"), dict))
+        and any(isinstance(m.get(name), dict | str) for name in ("before", "after"))
     ),
     "debezium-unwrapped": lambda m: _texts(m, "__op", "__deleted"),
     "maxwell": lambda m: (

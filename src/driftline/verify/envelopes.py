@@ -24,6 +24,9 @@ from driftline.verify.change_feeds import (
 )
 from driftline.verify.files import Read
 from driftline.verify.json_texts import MalformedText, parse
+from driftline.verify.moments import clock_text, day_text, moment_text
+from driftline.verify.mongodb import NoDocument, id_of
+from driftline.verify.mongodb import changes_in as document_changes
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -109,12 +112,7 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
     if op in ("c", "u", "r", "d") and isinstance(after, dict):
         after, lacking = _available(after)
     if schema is not None and op in ("c", "u", "r", "d"):
-        if not isinstance(schema, dict):
-            raise Unreadable("a schema that is none of Kafka Connect's")
-        before, after = (
-            decoded(row, field_schema(schema, name)) if isinstance(row, dict) else row
-            for name, row in (("before", before), ("after", after))
-        )
+        before, after = _by_schema(schema, "before", before), _by_schema(schema, "after", after)
     if op == "m":
         return []
     if op not in ("c", "u", "r", "d"):
@@ -123,6 +121,9 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
     place = _position(source) if isinstance(source, dict) else None
     if place is None and POSITION in row_key.order_by:
         raise Unreadable("no position")
+    is_document = isinstance(source, dict) and source.get("connector") == "mongodb"
+    if is_document and not isinstance(before, dict) and not isinstance(after, dict):
+        return _documents(op, message, row_key, key, place)
     if op == "d":
         return [_changed(_going(before, row_key, key), "d", place)]
     if not isinstance(after, dict):
@@ -138,6 +139,24 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
     if not isinstance(before, dict) or None in was or was == _values(after, row_key):
         return [written]
     return [_changed(before, "d", place), written]
+
+
+def _by_schema(schema: Any, name: str, row: Any) -> Any:
+    if not isinstance(schema, dict):
+        raise Unreadable("a schema that is none of Kafka Connect's")
+    return decoded(row, field_schema(schema, name)) if isinstance(row, dict) else row
+
+
+def _documents(op: str, message: Record, row_key: RowKey, key: Any, place: str | None) -> list[Record]:
+    """The records in a change of a document of MongoDB."""
+    if isinstance(key, dict) and set(key) == {"schema", "payload"}:
+        key = decoded(key["payload"], key["schema"])
+    id_ = id_of(key) if row_key.key == (("_id",),) else None
+    try:
+        changes = document_changes(op, message, id_, patch=row_key.patch)
+    except NoDocument as error:
+        raise Unreadable(str(error)) from error
+    return [_changed(change.row, change.op, place) for change in changes]
 
 
 def _available(row: Record) -> tuple[Record, list[str]]:
@@ -260,11 +279,11 @@ def _named(value: Any, schema: Mapping[str, Any]) -> Any:
     if name == "io.debezium.data.VariableScaleDecimal":
         return _decimal(value["value"], _whole_number(value["scale"]))
     if name in _DAYS:
-        return _day(_whole_number(value))
+        return day_text(_whole_number(value))
     if name in _CLOCKS:
-        return _clock(_whole_number(value), _CLOCKS[name])
+        return clock_text(_whole_number(value), _CLOCKS[name])
     if name in _MOMENTS:
-        return _moment(_whole_number(value), _MOMENTS[name])
+        return moment_text(_whole_number(value), _MOMENTS[name])
     if name == "io.debezium.data.Bits":
         return _bits(_bytes(value), int(parameters.get("length") or 0))
     return _container(value, schema)
@@ -303,36 +322,6 @@ def _decimal(value: Any, scale: int) -> int | Decimal:
     digits = Decimal(int.from_bytes(_bytes(value), "big", signed=True))
     number = Decimal((*digits.as_tuple()[:2], -scale))
     return int(number) if scale <= 0 and len(digits.as_tuple().digits) - scale < 300 else number
-
-
-def _day(days: int) -> str:
-    """The date so many days after 1970-01-01, in the Gregorian calendar of any year."""
-    # Eras of 400 years that begin on the first of March: leap days come last.
-    era, day = divmod(days + 719_468, 146_097)
-    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
-    day -= 365 * year + year // 4 - year // 100
-    month = (5 * day + 2) // 153
-    day -= (153 * month + 2) // 5 - 1
-    month += 3 if month < 10 else -9
-    year += era * 400 + (month <= 2)
-    return f"{year:0{4 if year >= 0 else 5}}-{month:02}-{day:02}"
-
-
-def _clock(units: int, digits: int) -> str:
-    seconds, behind = divmod(abs(units), 10**digits)
-    hours, seconds = divmod(seconds, 3600)
-    text = f"{'-' * (units < 0)}{hours:02}:{seconds // 60:02}:{seconds % 60:02}"
-    fraction = f"{behind:0{digits}}" if behind else ""
-    while fraction[-3:] == "000":
-        fraction = fraction[:-3]
-    return f"{text}.{fraction}" if fraction else text
-
-
-def _moment(units: int, digits: int) -> str:
-    if digits == 6 and units in (9223372036825200000, -9223372036832400000):
-        return "infinity" if units > 0 else "-infinity"
-    days, of_day = divmod(units, 86_400 * 10**digits)
-    return f"{_day(days)}T{_clock(of_day, digits)}"
 
 
 def _bits(raw: bytes, length: int) -> str:

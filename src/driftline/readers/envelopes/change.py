@@ -49,6 +49,11 @@ class EnvelopeTerms:
     unavailable: str = MARKED
     truncates: bool = True
 
+    @property
+    def patches(self) -> bool:
+        """True if a record changes only the fields of its row that it has."""
+        return self.unavailable == LEFT_OUT
+
 
 def is_object(text: bytes | Raw | None) -> bool:
     """True if the text of a value is an object."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from msgspec import Raw, Struct, ValidationError, field, json
 
-from driftline.readers.envelopes import connect_schema
+from driftline.readers.envelopes import connect_schema, mongodb
 from driftline.readers.envelopes.change import (
     DELETE,
     MARKED,
@@ -49,6 +49,7 @@ class DebeziumMessage(Struct):
     status: Any = None
     before: Raw = field(default_factory=_null)
     after: Raw = field(default_factory=_null)
+    update: Raw = field(default_factory=_null, name="updateDescription")
     source: ChangeSource | None = None
     message_key: Raw = field(default_factory=_null, name="_key")
     key: Raw = field(default_factory=_null)
@@ -95,6 +96,9 @@ def read(
     key = key if is_null(message.message_key) else message.message_key
     if message.op is None:
         return _without_op(text, message, terms, key)
+    if message.op in ("c", "u", "r", DELETE) and _is_of_mongodb(message):
+        texts = {"before": message.before, "after": message.after, "updateDescription": message.update}
+        return mongodb.read(texts, message.op, key, _position(message, terms), terms)
     unavailable: Sequence[str] = ()
     if is_object(message.after):
         message.after, unavailable = _without_unavailable(message.after)
@@ -183,7 +187,7 @@ def _writes(message: DebeziumMessage, terms: EnvelopeTerms, unavailable: Sequenc
     """The record after a change; where its key was another before, the one that goes, too."""
     after = message.after
     if not is_object(after):
-        raise NotReadable(_no_row("after", after, message))
+        raise NotReadable(_no_row("after", message))
     if unavailable and terms.unavailable == REFUSED_VALUES:
         raise NotReadable(
             f"`{unavailable[0]}` is a value that Debezium has left out as unavailable, which rows with "
@@ -201,15 +205,22 @@ def _deleted(message: DebeziumMessage, terms: EnvelopeTerms, key: Raw | None) ->
     if is_object(message.before) and None not in values_at(message.before, terms.key):
         return record(message.before, DELETE, place)
     if not is_null(message.before) and not is_object(message.before):
-        raise NotReadable(_no_row("before", message.before, message))
+        raise NotReadable(_no_row("before", message))
     if (gone := of_key(key, terms.key)) is None:
         raise NotReadable("a delete without its key: neither `before` nor the message's key has it")
     return record(gone, DELETE, place)
 
 
-def _no_row(name: str, row: Raw, message: DebeziumMessage) -> str:
-    if not is_null(row) and message.source is not None and message.source.connector == "mongodb":
-        return f"a document of MongoDB as text in `{name}`, which is not read yet"
+def _is_of_mongodb(message: DebeziumMessage) -> bool:
+    """True for documents as texts; some transforms make objects of them."""
+    return (
+        message.source is not None
+        and message.source.connector == "mongodb"
+        and not (is_object(message.before) or is_object(message.after))
+    )
+
+
+def _no_row(name: str, message: DebeziumMessage) -> str:
     return f"op {message.op!r} without an object in `{name}`"
 
 
