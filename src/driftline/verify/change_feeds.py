@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -18,12 +17,15 @@ class UnreadMessage(Exception):
 
 
 class SentChange(NamedTuple):
-    """A change: its letter, the row after it (of a delete, before it), the row before, and its position."""
+    """A change: its letter, the row after it (of a delete, before it), the row before, and its position;
+    ``unwrapped``: the row came without an envelope.
+    """
 
     op: str
     row: Any
     before: Any = None
     position: str | None = None
+    unwrapped: bool = False
 
 
 def changes_in(envelope: str, message: Row) -> Sequence[SentChange]:
@@ -217,9 +219,6 @@ def _dms_time(text: Any) -> str | None:
 # Debezium's rows, unwrapped -----------------------------------------------------------------------------
 
 
-_ENCODED = base64.b64encode(b"__debezium_unavailable_value").decode()
-
-
 def unwrapped_row(message: Row, position_of: Callable[[Row], str | None]) -> SentChange:
     """The change of a row that has Debezium's fields beside its own. Raises UnreadMessage."""
     letter, gone = message.get("__op"), message.get("__deleted")
@@ -231,12 +230,9 @@ def unwrapped_row(message: Row, position_of: Callable[[Row], str | None]) -> Sen
         "None",
     ):
         raise UnreadMessage(f"__op {letter!r}, __deleted {gone!r}")
-    if "__debezium_unavailable_value" in str(message) or _ENCODED in str(message):
-        raise UnreadMessage("an unavailable value")
     deletes = letter == "d" or str(gone).lower() == "true"
-    return SentChange(
-        "d" if deletes else letter or "u", message, None, _unwrapped_position(message, position_of)
-    )
+    op, place = "d" if deletes else letter or "u", _unwrapped_position(message, position_of)
+    return SentChange(op, message, None, place, unwrapped=True)
 
 
 def _unwrapped_position(message: Row, position_of: Callable[[Row], str | None]) -> str | None:

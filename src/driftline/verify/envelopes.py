@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import CHANGE, POSITION
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
 
 Record: TypeAlias = "dict[str, Any]"
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
-_PLACEHOLDER = "__debezium_unavailable_value"
-_ENCODED = base64.b64encode(_PLACEHOLDER.encode()).decode()
-_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 _SHAPES = (
     "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==",  # a point at -99999999 -99999999
     "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==",  # a point at 179.999999 89.999999
@@ -110,7 +109,7 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
     op, before, after = message["op"], message.get("before"), message.get("after")
     lacking: list[str] = []
     if op in ("c", "u", "r", "d") and isinstance(after, dict):
-        after, lacking = _available(after)
+        after, lacking = _available(after, row_key.placeholder)
     if schema is not None and op in ("c", "u", "r", "d"):
         before, after = _by_schema(schema, "before", before), _by_schema(schema, "after", after)
     if op == "m":
@@ -128,17 +127,23 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
         return [_changed(_going(before, row_key, key), "d", place)]
     if not isinstance(after, dict):
         raise Unreadable("no row after the change")
-    if lacking and row_key.soft:
-        raise Unreadable("an unavailable value, where deletes are soft")
-    written = _changed(after, op, place)
-    if lacking and not row_key.patch:
-        written[CHANGE]["unavailable"] = json.dumps(
-            sorted(lacking), separators=(",", ":"), ensure_ascii=False
-        )
+    written = _written(after, op, place, lacking, row_key)
     was = _values(before, row_key)
     if not isinstance(before, dict) or None in was or was == _values(after, row_key):
         return [written]
     return [_changed(before, "d", place), written]
+
+
+def _written(row: Record, op: str, place: str | None, lacking: list[str], row_key: RowKey) -> Record:
+    """The record after a change, with the names of the fields whose values the message does not have."""
+    if lacking and row_key.soft:
+        raise Unreadable("an unavailable value, where deletes are soft")
+    written = _changed(row, op, place)
+    if lacking and not row_key.patch:
+        written[CHANGE]["unavailable"] = json.dumps(
+            sorted(lacking), separators=(",", ":"), ensure_ascii=False
+        )
+    return written
 
 
 def _by_schema(schema: Any, name: str, row: Any) -> Any:
@@ -159,36 +164,55 @@ def _documents(op: str, message: Record, row_key: RowKey, key: Any, place: str |
     return [_changed(change.row, change.op, place) for change in changes]
 
 
-def _available(row: Record) -> tuple[Record, list[str]]:
+def _available(row: Record, placeholder: str) -> tuple[Record, list[str]]:
     """A row without the fields whose values the message does not have, and the names of these."""
-    lacking = [name for name, value in row.items() if _stands_for_none(value)]
+    forms = _Forms.of(placeholder)
+    lacking = [name for name, value in row.items() if forms.stand_for_none(value)]
     available = {name: value for name, value in row.items() if name not in lacking}
-    if _holds_placeholder(available):
+    if forms.are_in(available):
         raise Unreadable("an unavailable value inside another")
     return available, lacking
 
 
-def _stands_for_none(value: Any) -> bool:
-    match value:
-        case str():
-            return value in (_PLACEHOLDER, _ENCODED, f'{{"{_PLACEHOLDER}":"{_PLACEHOLDER}"}}')
-        case [one]:
-            return one in (_PLACEHOLDER, _ENCODED, _UUID)
-        case list():
-            return value == list(_PLACEHOLDER.encode())
-        case {"wkb": shape}:
-            return shape in _SHAPES
-        case dict():
-            return value == {_PLACEHOLDER: _PLACEHOLDER}
-    return False
+class _Forms(NamedTuple):
+    """What stands for a value that a message does not have."""
 
+    text: str
+    encoded: str
+    numbers: list[int]
+    uuid: str
 
-def _holds_placeholder(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_holds_placeholder(part) for entry in value.items() for part in entry)
-    if isinstance(value, list):
-        return any(map(_holds_placeholder, value))
-    return value in (_PLACEHOLDER, _ENCODED)
+    @classmethod
+    def of(cls, placeholder: str) -> _Forms:
+        raw = bytes.fromhex(placeholder[4:]) if placeholder[:4] == "hex:" else placeholder.encode()
+        digest = bytearray(hashlib.md5(raw, usedforsecurity=False).digest())
+        digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
+        named = re.sub("(.{8})(.{4})(.{4})(.{4})(.{12})", r"\1-\2-\3-\4-\5", digest.hex())
+        return cls(raw.decode(errors="replace"), base64.b64encode(raw).decode(), list(raw), named)
+
+    def stand_for_none(self, value: Any) -> bool:
+        """True if the value is the placeholder, in any form."""
+        match value:
+            case str():
+                pair = json.dumps(self.text, ensure_ascii=False)
+                return value in (self.text, self.encoded, f"{{{pair}:{pair}}}")
+            case [one] if one in (self.text, self.encoded, self.uuid):
+                return True
+            case list():
+                return value == self.numbers
+            case {"wkb": shape}:
+                return shape in _SHAPES
+            case dict():
+                return value == {self.text: self.text}
+        return False
+
+    def are_in(self, value: Any) -> bool:
+        """True if it is somewhere inside the value."""
+        if isinstance(value, dict):
+            return any(self.are_in(part) for entry in value.items() for part in entry)
+        if isinstance(value, list):
+            return any(map(self.are_in, value))
+        return value in (self.text, self.encoded)
 
 
 def _changes_nothing(message: Record, names: set[str]) -> bool:
@@ -448,7 +472,8 @@ def _records_of(change: SentChange, row_key: RowKey, key: Any) -> Iterator[Recor
     was = _values(change.before, row_key)
     if isinstance(change.before, dict) and None not in was and was != _values(change.row, row_key):
         yield _changed(change.before, "d", change.position)
-    yield _changed(change.row, change.op, change.position)
+    row, lacking = _available(change.row, row_key.placeholder) if change.unwrapped else (change.row, [])
+    yield _written(row, change.op, change.position, lacking, row_key)
 
 
 _READERS: Mapping[str, Callable[[Record, RowKey, Any], list[Record]]] = {

@@ -39,6 +39,8 @@ ORDERS_COLUMN = Field(
     doc=f"{METADATA}{ORDERS_KIND}\nthe order of fields that are older than the row, or null, by path",
 )
 
+PLACEHOLDER = "__debezium_unavailable_value"
+_HEX = "hex:"  # before the digits of a placeholder that is bytes
 ENVELOPES = ("debezium", "debezium-unwrapped", "maxwell", "canal", "ogg", "dms", "auto")
 
 DELETED_KIND = "deleted"
@@ -56,7 +58,8 @@ class RowKey:
     arrive. A record for which ``delete_when`` is true deletes its row, and with an order that is remembered
     for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. With ``patch`` a
     record changes only the fields of its row that it has. A capture keeps ``cache`` bytes of the table's keys
-    in memory. ``envelope``: that of messages, which hold the records and say what became of them.
+    in memory. ``envelope``: that of messages, which hold the records and say what became of them, with the
+    ``placeholder`` of values that are left out.
     """
 
     key: tuple[Path, ...]
@@ -67,6 +70,7 @@ class RowKey:
     patch: bool = False
     cache: int = 256 * 2**20
     envelope: str = ""
+    placeholder: str = PLACEHOLDER
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> RowKey | None:
@@ -78,6 +82,7 @@ class RowKey:
         if not key:
             needing_key = {"order_by": order_by, "delete_when": delete_when, "deletes": soft, "merge": patch}
             needing_key["envelope"] = envelope
+            needing_key["unavailable_value"] = settings.get("unavailable_value", "")
             if needless := [name for name, value in needing_key.items() if value]:
                 raise ValueError(f"{needless[0]} needs a key")
             return None
@@ -89,7 +94,9 @@ class RowKey:
         if envelope:
             orders, condition = orders or (POSITION,), _deletes_in_envelope(condition)
         memory = parse_span(settings.get("delete_memory") or "7d")
-        return cls(keys, orders, condition, memory, soft, patch, envelope=envelope)
+        placeholder = settings.get("unavailable_value") or PLACEHOLDER
+        placeholder_bytes(placeholder)
+        return cls(keys, orders, condition, memory, soft, patch, envelope=envelope, placeholder=placeholder)
 
     @property
     def remembers(self) -> bool:
@@ -150,6 +157,24 @@ def _deletes_in_envelope(condition: Condition | None) -> Condition:
     """Combine the delete of an envelope with the table's own condition: either deletes the row."""
     says_so = OneOf(OPERATION, ("d",))
     return says_so if condition is None else Junction((says_so, condition), any_of=True)
+
+
+def placeholder_bytes(text: str) -> bytes:
+    """The bytes of a connector's `unavailable.value.placeholder`. Raises ValueError.
+
+    >>> placeholder_bytes("none"), placeholder_bytes("hex:6E6F")
+    (b'none', b'no')
+    """
+    if not text.startswith(_HEX):
+        return text.encode()
+    digits = text.removeprefix(_HEX)
+    try:
+        raw = bytes.fromhex(digits)
+    except ValueError:
+        raw = b""
+    if not raw:
+        raise ValueError(f"{digits!r} is no bytes in hexadecimal digits: write hex:6E6F6E65")
+    return raw
 
 
 def parse_condition(text: str) -> Condition:

@@ -23,6 +23,7 @@ ROW_KEY = (
     MERGE_PROPERTY,
     ENVELOPE_PROPERTY,
     TRUNCATED_PROPERTY,
+    "driftline.unavailable-value",
     "driftline.delete-when",
     "driftline.delete-memory",
     "driftline.key-cache",

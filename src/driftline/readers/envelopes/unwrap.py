@@ -37,7 +37,9 @@ class Unwrapper:
         unavailable = MARKED if row_key.keeps_fields else LEFT_OUT if row_key.patch else REFUSED_VALUES
         by_position = row_key.order_by == (POSITION,)
         truncates = by_position and not row_key.soft
-        self._terms = EnvelopeTerms(row_key.key, POSITION in row_key.order_by, unavailable, truncates)
+        self._terms = EnvelopeTerms(
+            row_key.key, POSITION in row_key.order_by, unavailable, truncates, row_key.placeholder
+        )
         self.marks: Counter[str] = Counter()
         self.truncated = ""
 
