@@ -60,7 +60,7 @@ class FilesTable:
     batches: int = 0
     moved: int = 0
     cache: KeyCache | None = None
-    truncated: str = ""
+    truncated: tuple[int, str] = 0, ""
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         return KeyFinder(keys, order, pa.OSFile).find(map(KeyFile, self.memory))
@@ -112,6 +112,7 @@ class FilesTable:
         return self.ingest_lines([json.dumps(event).encode() for event in batch], settings)
 
     def ingest_lines(self, texts: Sequence[bytes], settings: Settings) -> tuple[KeyCounts, int]:
+        assert settings.row_key is not None
         terms = AdmissionTerms(expect(self.schema, settings), settings)
         deletes = DeleteFilter.of(terms)
         unwrapper = Unwrapper.of(settings.row_key)
@@ -135,11 +136,11 @@ class FilesTable:
                 with pa.ipc.new_file(str(folder / parts[-1].name), batches[0].schema) as file:
                     for rows in batches:
                         file.write(rows)
-        assert settings.row_key is not None
         slices = Slices(BatchFolder(str(folder)), parts)
         excluded = list(excluded_paths(settings.contract))
-        last = LastTruncate.of(self.truncated, "" if unwrapper is None else unwrapper.truncated)
-        self.truncated = last.position
+        sent = settings.row_key.epoch, "" if unwrapper is None else unwrapper.truncated
+        last = LastTruncate.of(self.truncated, sent)
+        self.truncated = last.epoch, last.position
         changes = Changes("t", slices, struct, settings.row_key, settings.mark, excluded, self.cache, last)
         return changes.settle(None, self, {}), malformed  # type: ignore[arg-type]
 

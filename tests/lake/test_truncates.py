@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from core.test_envelopes import Database
 from core.test_truncates import truncating
+from driftline.errors import DriftlineError
+from driftline.keys.settle import KeyCounts
 from driftline.lake import Lake, Table
 from lake.test_capture_keys import cut, run
 from lake.test_keyed import held, put
@@ -76,6 +81,34 @@ def test_a_batch_of_a_truncate_alone(lake: Lake, table_name: str, tmp_path: Path
     # The second truncate is gone with its batch, the first is not.
     counts = table.ingest(messages(("u", 8, 25), ("u", 5, 5))).by_key
     assert counts is not None and (counts.updated, counts.late) == (1, 1)
+
+
+def test_positions_that_went_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """The source was restored: the report has the command that begins a new epoch."""
+    table = lake.table(table_name)
+    table.ingest(messages(("c", 1, 100), ("c", 2, 110)), settings=SETTINGS)
+    assert table.ingest(messages(("u", 1, 101), ("u", 2, 20))).hints == ()
+    again = messages(("u", 1, 30), ("d", 2, 40), ("c", 3, 50))
+    again[1]["before"] = {"id": 2}
+    result = table.ingest(again)
+    assert result.by_key is not None and (result.by_key.late, result.by_key.inserted) == (2, 1)
+    (hint,) = result.hints
+    said, _, command = hint.partition("driftline alter ")
+    assert said.startswith("2 of 3 changes are older than what the table has")
+    lake.alter(shlex.split(command)[0])
+    assert table.format.load().properties["driftline.epoch"] == "1"
+
+    result = table.ingest(again)
+    assert (result.hints, result.by_key) == ((), KeyCounts(updated=2, deleted=1))
+    assert ids(table) == [1, 3]
+    # What comes late of the epoch before stays late, a truncate of this one counts for all rows.
+    assert table.ingest(messages(("c", 2, 35))).by_key == KeyCounts(late=1)
+    assert table.ingest(messages(("t", None, 45), ("u", 1, 44))).by_key == KeyCounts(late=1, truncated=1)
+    assert ids(table) == [3]
+    with pytest.raises(DriftlineError, match="has epoch = 1, and an epoch that has begun does not end"):
+        lake.alter(command.replace("= '1'", "= '0'").strip('"'))
+    with pytest.raises(DriftlineError, match="has epoch = 1, and an epoch that has begun does not end"):
+        table.ingest(again, settings={"epoch": "0"})
 
 
 def test_the_check_sees_a_row_that_a_truncate_left(lake: Lake, table_name: str, tmp_path: Path) -> None:

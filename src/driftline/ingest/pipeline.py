@@ -16,7 +16,7 @@ from driftline.convert import LOST, Lost
 from driftline.core.changelog.record import of_batch
 from driftline.core.changelog.rest_since import first_seen
 from driftline.core.changelog.token import BatchIsInError, Token
-from driftline.core.changelog.truncated import by_batch, position_of
+from driftline.core.changelog.truncated import by_batch, place_of
 from driftline.core.changes import AddColumn
 from driftline.core.planning.exclude import excluded_paths, without_excluded
 from driftline.core.planning.rest import rest_column
@@ -286,7 +286,8 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
         records["quarantined"] = rejects.rows
     author = of_batch(batch.id, planned.plan.changes, records)
     truncate = _truncate(planned)
-    truncated = by_batch(planned.state.properties, truncate.position, batch.id) if truncate.new else {}
+    place = truncate.epoch, truncate.position
+    truncated = by_batch(planned.state.properties, place, batch.id) if truncate.new else {}
     transaction.set({**batch.marks(planned.state), **author, **truncated, **_since(planned)})
     # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
     if rejects is not None and not transaction.include(rejects.transaction):
@@ -403,8 +404,9 @@ def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | N
 
 def _truncate(planned: Planned) -> LastTruncate:
     """The last truncate of the table's source."""
-    known = position_of(planned.state.properties)
-    return LastTruncate.of(known, planned.observation.tally.truncated)
+    row_key = planned.settings.row_key
+    sent = 0 if row_key is None else row_key.epoch, planned.observation.tally.truncated
+    return LastTruncate.of(place_of(planned.state.properties), sent)
 
 
 def _summary(planned: Planned) -> dict[str, str]:

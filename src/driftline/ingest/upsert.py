@@ -169,7 +169,9 @@ class Changes:
         """The order of each row, by the columns of each field; None where changes count as they arrive."""
         if not columns:
             return None
-        texts = orders(by_id(rows, list(chain(*columns))), [values_of(some) for some in columns])
+        texts = orders(
+            by_id(rows, list(chain(*columns))), [values_of(some) for some in columns], self.row_key.epoch
+        )
         texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         self._check_all(texts, "order", self.row_key.order_by)
         return texts

@@ -24,24 +24,30 @@ Positions: TypeAlias = "Mapping[str, NDArray[np.int64]]"  # of rows, by file
 
 @dataclass(frozen=True, slots=True)
 class LastTruncate:
-    """The last truncate that a table knows, by its ``position``; empty if there is none. ``new``: the batch
-    brings it, and rows that are older go.
+    """The last truncate that a table knows, by its ``epoch`` and ``position``; empty if there is none.
+    ``new``: the batch brings it, and rows that are older go.
     """
 
     position: str = ""
+    epoch: int = 0
     new: bool = False
 
     @classmethod
-    def of(cls, known: str, sent: str) -> LastTruncate:
-        """The later one of that which the table has ``known`` and the last that a batch was ``sent``."""
-        return cls(max(known, sent), sent > known)
+    def of(cls, known: tuple[int, str], sent: tuple[int, str]) -> LastTruncate:
+        """The later one of that which the table has ``known`` and the last that a batch was ``sent``, each by
+        epoch and position.
+        """
+        new = bool(sent[1]) and sent > known
+        epoch, position = sent if new else known
+        return cls(position, epoch, new)
 
     @property
     def floor(self) -> str:
         """The order of the truncate, as rows have theirs; empty without one."""
         if not self.position:
             return ""
-        text: str = orders(pa.table({"0": [self.position]}), [FieldColumns.of([(0, STRING)])])[0].as_py()
+        position = pa.table({"0": [self.position]})
+        text: str = orders(position, [FieldColumns.of([(0, STRING)])], self.epoch)[0].as_py()
         return text
 
 

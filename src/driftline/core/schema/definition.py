@@ -15,6 +15,7 @@ ORDER_PROPERTY = "driftline.order-by"
 DELETES_PROPERTY = "driftline.deletes"
 MERGE_PROPERTY = "driftline.merge"
 ENVELOPE_PROPERTY = "driftline.envelope"
+EPOCH_PROPERTY = "driftline.epoch"
 TRUNCATED_PROPERTY = "driftline.truncated"  # the position of the last truncate: older changes are late
 ROW_KEY = (
     KEY_PROPERTY,
@@ -22,6 +23,7 @@ ROW_KEY = (
     DELETES_PROPERTY,
     MERGE_PROPERTY,
     ENVELOPE_PROPERTY,
+    EPOCH_PROPERTY,
     TRUNCATED_PROPERTY,
     "driftline.unavailable-value",
     "driftline.delete-when",

@@ -21,6 +21,7 @@ from driftline.core.changes import (
 )
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
+from driftline.core.planning.row_key import check_epoch
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.definition import ROW_KEY, Definition
 from driftline.core.schema.naming import MARK, data_key, is_metadata, marked_key
@@ -170,6 +171,7 @@ def _alter(table: CatalogTable, request: AlterRequest, *, upgrade: bool) -> Alte
     after = key.applied(after)
     if after.properties != before.properties:
         from_properties(after.properties)  # that later batches can read them
+        check_epoch(table.name, before.properties, after.properties)
     check_definition(table.name, before, after)
     if after == before:
         return Altered(table.name, (), schema=before.schema.id, format_version=before.format_version)
