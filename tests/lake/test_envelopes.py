@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,29 @@ def test_values_by_a_schema_that_changes(lake: Lake, table_name: str, tmp_path: 
     assert (row["id"], str(row["day"]), row["price"]) == (7, "2026-03-01", "much")
     verdict = table.verify(source, exactly=True)
     assert (verdict.missing, verdict.extra, verdict.found, verdict.deleted) == (0, 0, 1, 1)
+
+
+def test_values_that_look_encoded(lake: Lake, table_name: str) -> None:
+    """Said once of each field, with flags that work."""
+    table, other = lake.table(table_name), lake.table(f"{table_name}_told")
+    row = {"id": 1772355600000, "price": "AQ==", "name": "Anna", "born": 20513, "count": 20513}
+    times = {"seen": 1772355600000000, "left": 1772355600000, "big": 1772355600}
+    messages = [{"op": "c", "after": {**row, **times}, "source": LSN}]
+    hints = table.ingest(messages, settings=SETTINGS).hints
+    assert [hint.partition(":")[0] for hint in hints] == [
+        "price looks like a decimal in base64",
+        "born looks like days since 1970",
+        "seen looks like microseconds since 1970",
+        "left looks like milliseconds since 1970",
+    ]
+    more = [{"op": "u", "after": {**row, **times, "sold_date": 7}, "source": {**LSN, "lsn": 50}}]
+    assert [hint.split()[0] for hint in table.ingest(more).hints] == ["sold_date"]
+    flags = [flag for hint in hints for flag in re.findall(r"--(hint|set) (\S+)=([a-z]+)", hint)]
+    told = {f"hints.{name}" if kind == "hint" else name: value for kind, name, value in flags}
+    assert told == {"hints.seen": "timestamp", "epoch_units.seen": "us", "hints.left": "timestamp"}
+    assert len(other.ingest(messages, settings={**SETTINGS, **told}).hints) == 2
+    (stored,) = rows_of(other)
+    assert str(stored["seen"]).startswith("2026-03-01 09:00:00") and stored["left"] == stored["seen"]
 
 
 def test_values_that_are_left_out(lake: Lake, table_name: str, tmp_path: Path) -> None:
