@@ -7,6 +7,7 @@ import random
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from core.test_avro_texts import ENVELOPE, messages
@@ -78,7 +79,7 @@ def test_records_of_python_and_what_waits(lake: Lake, table_name: str) -> None:
     assert [(row["id"], row["w"]) for row in rows_of(table)] == [(3, 1)]
     assert table.ingest([first[1]]).by_key.late == 1
     with pytest.raises(DataError, match="has envelope = 'debezium', and these records come as columns"):
-        table.ingest(lake.spark.sql("select 1 as id"))
+        table.ingest(pa.table({"id": [1]}))
     texts = lake.spark.createDataFrame(
         [(json.dumps({"op": "c", "after": {"id": 5}, "source": later}),)], ["t"]
     )
@@ -106,6 +107,37 @@ def test_values_by_a_schema_that_changes(lake: Lake, table_name: str, tmp_path: 
     assert (row["id"], str(row["day"]), row["price"]) == (7, "2026-03-01", "much")
     verdict = table.verify(source, exactly=True)
     assert (verdict.missing, verdict.extra, verdict.found, verdict.deleted) == (0, 0, 1, 1)
+
+
+def test_a_frame_of_columns(lake: Lake, table_name: str) -> None:
+    """Messages as a stream of Spark's has them, their types among them."""
+    table = lake.table(table_name)
+    row = "named_struct('id', {id}, 'price', cast({id} + 0.5 as decimal(12, 2)), 'day', date '2026-03-01')"
+    source = "named_struct('connector', 'postgresql', 'lsn', {lsn}) as source"
+    none = f"cast(null as {'struct<id: int, price: decimal(12, 2), day: date>'})"
+
+    def message(op: str, before: str, after: str, lsn: int) -> str:
+        return f"select '{op}' as op, {before} as before, {after} as after, {source.format(lsn=lsn)}"
+
+    frame = lake.spark.sql(
+        " union all ".join(
+            [
+                message("c", none, row.format(id=1), 1),
+                message("c", none, row.format(id=2), 2),
+                message("d", row.format(id=1), none, 3),
+                message("u", row.format(id=2), row.format(id=3), 4),
+                message("x", none, none, 5),
+            ]
+        )
+    )
+    result = table.ingest(frame, settings=SETTINGS)
+    assert (result.rows_read, result.rows_quarantined) == (6, 1)
+    (stored,) = rows_of(table)
+    assert (stored["id"], str(stored["day"]), float(stored["price"])) == (3, "2026-03-01", 3.5)
+    assert table.quarantine().waiting == 1
+    patched = lake.table(f"{table_name}_patched")
+    with pytest.raises(DataError, match="and these records come as columns"):
+        patched.ingest(frame, settings={**SETTINGS, "merge": "patch"})
 
 
 def test_values_that_look_encoded(lake: Lake, table_name: str) -> None:
