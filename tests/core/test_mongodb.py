@@ -179,7 +179,9 @@ def test_messages_that_cannot_be_read(why: str, message: Event) -> None:
 
 
 def test_a_key_of_another_field() -> None:
-    message = {"op": "d", "before": None, "source": SOURCE, "_key": KEY}
+    message = {"op": "d", "before": AFTER, "source": SOURCE, "_key": KEY}
+    assert read(message, row_key("n"))[0] == checked(message, row_key("n")) == [{**ROW, **change("d", AT)}]
+    message["before"] = json.dumps({"_id": 1})
     assert "a delete without its key" in str(read(message, row_key("n"))[0])
     assert checked(message, row_key("n")) == ""
 

@@ -158,7 +158,9 @@ def _documents(op: str, message: Record, row_key: RowKey, key: Any, place: str |
         key = decoded(key["payload"], key["schema"])
     id_ = id_of(key) if row_key.key == (("_id",),) else None
     try:
-        changes = document_changes(op, message, id_, patch=row_key.patch)
+        changes = document_changes(
+            op, message, id_, patch=row_key.patch, known=lambda row: None not in _values(row, row_key)
+        )
     except NoDocument as error:
         raise Unreadable(str(error)) from error
     return [_changed(change.row, change.op, place) for change in changes]

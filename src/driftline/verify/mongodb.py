@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -24,13 +24,15 @@ class DocumentChange(NamedTuple):
     row: Any
 
 
-def changes_in(op: str, message: dict[str, Any], id_: Any, *, patch: bool) -> Sequence[DocumentChange]:
+def changes_in(
+    op: str, message: dict[str, Any], id_: Any, *, patch: bool, known: Callable[[Any], bool]
+) -> Sequence[DocumentChange]:
     """The changes in a message. ``id_``: of its key, None without; ``patch``: rows keep what a change does
-    not have. Raises NoDocument.
+    not have; ``known``: true for a document with the table's key. Raises NoDocument.
     """
     after, before = _document(message.get("after")), _document(message.get("before"))
     if op == "d":
-        if before is not None and before.get("_id") is not None:
+        if before is not None and known(before):
             return [DocumentChange("d", before)]
         if id_ is None:
             raise NoDocument("no key")
