@@ -65,7 +65,8 @@ def test_a_batch_of_a_truncate_alone(lake: Lake, table_name: str, tmp_path: Path
     result = table.ingest(files[1])
     assert result.by_key is not None
     assert (result.rows_read, result.by_key.truncated, result.marks) == (0, 5, {"truncate": 1})
-    assert "5 truncated" in str(result)
+    assert "5 truncated" in str(result) and "1 truncate of the source's table: older rows go" in str(result)
+    assert result.to_dict()["truncated"] == 5
     assert ids(table) == [6, 7, 8]
     # What the table does not know of is missing.
     assert table.verify(list(map(str, files[:2])), exactly=True).missing == 0

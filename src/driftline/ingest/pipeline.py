@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -281,7 +281,7 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
         return planned.state
 
     transaction.remember(list(batch.once.files))
-    records = {} if planned.counts is None else asdict(planned.counts)
+    records = {} if planned.counts is None else planned.counts.outcomes
     if records and rejects is not None:
         records["quarantined"] = rejects.rows
     author = of_batch(batch.id, planned.plan.changes, records)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -150,6 +150,14 @@ class KeyCounts:
     def written(self) -> int:
         """The number of rows that are written."""
         return self.inserted + self.updated
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """The counts by name; without a truncate only those of changes."""
+        counts = asdict(self)
+        if not self.truncated:
+            del counts["truncated"]
+        return counts
 
     @property
     def total(self) -> int:
