@@ -201,8 +201,7 @@ class Result(Shown):
         if (counts := self.by_key) is not None:
             out["inserted"], out["updated"], out["deleted"] = counts.inserted, counts.updated, counts.deleted
             out["superseded"], out["late"], out["ignored"] = counts.superseded, counts.late, counts.ignored
-            if counts.truncated:
-                out["truncated"] = counts.truncated
+            out["truncated"] = counts.truncated
         if self.conflicts:
             out["conflicts"] = [_conflict_to_dict(conflict) for conflict in self.conflicts]
         if self.layout is not None:
