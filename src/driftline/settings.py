@@ -106,6 +106,8 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "key_cache": Setting("How much memory a capture takes for keys of rows that it has read: `256mb`, `1gb`, `0`.", None, "256mb"),
     "envelope": Setting("The envelope of messages that a database's changes come in; it tells what each does to its row.", ENVELOPES),
+    "unavailable_value": Setting("What Debezium sends for large values that stay, if its `unavailable.value.placeholder` is set; `hex:` before bytes."),
+    "epoch": Setting("Which history of its source the table follows: raise it where positions went back, as after a restore.", int, "0"),
     "partition_by": Setting("How a new table is partitioned: `day(at), bucket(16, id)`."),
     "sort_by": Setting("How the files of a new table are sorted: `at desc, id`."),
     "format_version": Setting("Iceberg's format version of a new table; 2 if not set.", ("2", "3")),
@@ -158,6 +160,8 @@ class SettingArguments(TypedDict, total=False):
     delete_memory: str
     key_cache: str
     envelope: str
+    unavailable_value: str
+    epoch: int | str
     partition_by: str
     sort_by: str
     format_version: str | int
@@ -172,7 +176,17 @@ _ONCE = ("partition_by", "sort_by", "format_version")
 _DIALECT = (
     "delimiter", "quote", "encoding", "decimal", "escape", "header", "skip_lines", "comment", "thousands",
 )  # fmt: skip
-_ROW_KEY = ("key", "order_by", "delete_when", "delete_memory", "deletes", "merge", "envelope")
+_ROW_KEY = (
+    "key",
+    "order_by",
+    "delete_when",
+    "delete_memory",
+    "deletes",
+    "merge",
+    "envelope",
+    "unavailable_value",
+    "epoch",
+)
 # Settings that came later than the tables that may lack them: a table that is made has them from its first
 # batch, one that was made before goes on as it did.
 NEW_TABLE = {

@@ -277,7 +277,8 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("maxwell", "type 'table-drop' with other fields than Maxwell's message of that type has", {**maxwell("table-drop", None), "price": 1}),
     ("canal", "no message of Canal's: it has no `type`, `isDdl` and `data`", {"type": "INSERT", "data": []}),
     ("canal", "type 'QUERY' is none of Canal's: INSERT, UPDATE, INIT, DELETE", canal("QUERY", None)),
-    ("canal", "a truncate of the source's table (type TRUNCATE), which is not applied", canal("TRUNCATE", None, isDdl=True)),
+    ("canal", "a truncate of the source's table that does not say where it stood", canal("TRUNCATE", None, isDdl=True, es=None)),
+    ("canal", "type 'TRUNCATE' with `isDdl` is none of Canal's schema changes", canal("TRUNCATE", [TEXTS], isDdl=True)),
     ("canal", "type 'ALTER' with `isDdl` is none of Canal's schema changes", canal("ALTER", [TEXTS], isDdl=True)),
     ("canal", "type 'INSERT' without a list of objects in `data`", canal("INSERT", None)),
     ("canal", "type 'INSERT' without a list of objects in `data`", canal("INSERT", [])),
@@ -285,7 +286,7 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("canal", "2 rows in `data`, and 1 in `old`", canal("UPDATE", [TEXTS, TEXTS], old=[{"n": "a"}])),
     ("canal", "no `es`, the time by which changes could be ordered", canal("INSERT", [TEXTS], es=None)),
     ("ogg", "no message of GoldenGate's: it has no `op_type` and `table`", {"op_type": "I", "after": ROW}),
-    ("ogg", "a truncate of the source's table (op_type T), which is not applied", ogg("T", None, None)),
+    ("ogg", "a truncate of the source's table that does not say where it stood", ogg("T", None, None, pos="file 3")),
     ("ogg", "op_type 'X' is none of GoldenGate's: I, U, D, T", ogg("X", None, ROW)),
     ("ogg", "columns that the source has left out: ['n'], of which nothing is known", ogg("U", None, {"id": 7}, missing_columns=["n"])),
     ("ogg", "op_type 'D' without an object in `before`", ogg("D", None, ROW)),
@@ -293,7 +294,7 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("ogg", "no number in `pos` that says where the change stood", ogg("I", None, ROW, pos="file 3")),
     ("dms", "no message of DMS's: it has no `metadata` with `record-type` and `operation`", {"data": ROW, "metadata": {}}),
     ("dms", "record-type 'other' is none of DMS's: data, control", dms("insert", ROW, "other")),
-    ("dms", "a control record whose operation is 'truncate-table', which is not applied", dms("truncate-table", None, "control")),
+    ("dms", "a control record whose operation is 'merge-table', which is not applied", dms("merge-table", None, "control")),
     ("dms", "operation 'merge' is none of DMS's: load, insert, update, delete", dms("merge", ROW)),
     ("dms", "operation ['load'] is no text", dms(["load"], ROW)),
     ("ogg", "no message of GoldenGate's: it has no `op_type` and `table`", {"key": 7, "value": {}}),
@@ -308,10 +309,9 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("dms", "no UTC time in `metadata.timestamp` by which changes could be ordered", {"data": ROW, "metadata": {"record-type": "data", "operation": "load"}}),
     ("debezium-unwrapped", "no field that says where the change stood, such as __lsn: name it in add.fields", ROW),
     ("debezium-unwrapped", "no field that says where the change stood, such as __lsn: name it in add.fields", {**ROW, "__file": "bin.000003"}),
-    ("debezium-unwrapped", "a value that Debezium has left out as unavailable, which is not read yet", {**UNWRAPPED, "n": "__debezium_unavailable_value"}),
-    ("debezium-unwrapped", "a value that Debezium has left out as unavailable, which is not read yet", {**UNWRAPPED, "n": ["X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="]}),
+    ("debezium-unwrapped", "a value inside another that Debezium has left out as unavailable", {**UNWRAPPED, "n": {"m": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="}}),
     ("debezium-unwrapped", "__op 'x' is none of Debezium's: c, u, r, d, t", {**ROW, "__op": "x", "__lsn": 1}),
-    ("debezium-unwrapped", "a truncate of the source's table (__op t), which is not applied", {"__op": "t", "__lsn": 1}),
+    ("debezium-unwrapped", "a truncate of the source's table that does not say where it stood", {"__op": "t", "__lsn": "x"}),
     ("debezium-unwrapped", "__deleted 'yes' is neither true nor false", {**ROW, "__deleted": "yes", "__lsn": 1}),
     ("debezium-unwrapped", "a tombstone, which does not say where it stood: a delete is read of the field __deleted, which Debezium adds with delete.tombstone.handling.mode = rewrite", {"_key": {"id": 7}}),
     ("auto", "not surely in an envelope: name it, such as envelope = debezium, or take the records as they are", {**ROW, "type": "insert"}),
@@ -484,3 +484,20 @@ def test_messages_that_are_ingested_as_records_are_noted_where_they_are_surely_o
             if "." in field or SIGNS[name][field] != "object":
                 assert not any(f"--envelope {name}," in note for note in noted(changed))
     assert noted([ROW]) == noted([{**ROW, "type": "insert", "data": {}}]) == []
+
+
+@pytest.mark.parametrize(("day", "expected"), [(1, "1970-01-02"), ("x", None)])
+def test_unwrapped_rows_with_their_schema(day: Any, expected: str | None) -> None:
+    schema = {
+        "type": "struct",
+        "fields": [{"field": "day", "type": "int32", "name": "io.debezium.time.Date"}],
+    }
+    row = {"id": 7, "day": day, "__op": "c", "__lsn": 42}
+    keyed, message = row_key(envelope="debezium-unwrapped"), {"schema": schema, "payload": row}
+    records, _ = read(message, keyed)
+    if expected is None:
+        assert "no io.debezium.time.Date" in str(records)
+        assert checked(message, keyed) == ""
+    else:
+        assert records == checked(message, keyed)
+        assert [one["day"] for one in records] == [expected]

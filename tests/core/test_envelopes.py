@@ -138,7 +138,7 @@ REFUSED = {
     "no object in `payload`": {"payload": [1]},
     "op 'u' without an object in `after`": {"op": "u", "before": ROW, "source": LSN},
     "a delete without its key: neither `before` nor the message's key has it": {"op": "d", "source": LSN},
-    "a truncate of the source's table (op t), which is not applied": {"op": "t", "source": LSN},
+    "a truncate of the source's table that does not say where it stood": {"op": "t", "source": {"lsn": "x"}},
     "it has a field _change of its own, where the table keeps what its envelope says": {
         "op": "c", "after": {"id": 7, "_change": 1}, "source": LSN,
     },

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from base64 import b64encode
+from hashlib import md5
 from itertools import permutations
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -49,6 +52,44 @@ def test_forms_of_what_is_left_out(form: Any, separators: tuple[str, str]) -> No
     why = "`big` is a value that Debezium has left out as unavailable, which rows with deletes = soft do not keep"
     assert read(sent, row_key(deletes="soft")) == (why, {})
     assert checked(sent, row_key(deletes="soft")) == ""
+
+
+@pytest.mark.parametrize(("setting", "it"), [("no value", "no value"), ("hex:2d22c3a4", '-"ä')])
+def test_a_placeholder_of_its_own(setting: str, it: str) -> None:
+    """Debezium's own is then a value."""
+    keyed = row_key(unavailable_value=setting)
+    forms = [it, b64encode(it.encode()).decode(), [it], list(it.encode()), {it: it}]
+    forms += [json.dumps({it: it}, separators=(",", ":"), ensure_ascii=False), [str(uuid3_of(it))]]
+    for form in forms:
+        line = json.dumps(message({"id": 7, "big": form}), ensure_ascii=False).encode()
+        records, _ = read(line, keyed)
+        assert [one["_change"].get("unavailable") for one in records] == ['["big"]'], form  # type: ignore[union-attr]
+        assert checked(line, keyed) == records
+    sent = message({"id": 7, "big": IT})
+    assert read(sent, keyed) == ([{"id": 7, "big": IT, **change("u")}], {})
+    assert checked(sent, keyed) == [{"id": 7, "big": IT, **change("u")}]
+
+
+def uuid3_of(text: str) -> UUID:
+    return UUID(bytes=md5(text.encode(), usedforsecurity=False).digest(), version=3)
+
+
+@pytest.mark.parametrize("digits", ["6G", "", "6"])
+def test_a_placeholder_that_is_no_bytes(digits: str) -> None:
+    with pytest.raises(ValueError, match=f"'{digits}' is no bytes in hexadecimal digits: write hex:6E6F6E65"):
+        row_key(unavailable_value=f"hex:{digits}")
+
+
+def test_unwrapped_rows_lack_values_too() -> None:
+    keyed = row_key(envelope="debezium-unwrapped")
+    sent = {"id": 7, "big": [IT], "__op": "u", "__lsn": 42}
+    expected = {"id": 7, "__op": "u", "__lsn": 42, **change("u")}
+    expected["_change"]["unavailable"] = '["big"]'
+    assert read(sent, keyed) == ([expected], {})
+    assert checked(sent, keyed) == [expected]
+    gone = {**sent, "__op": "d"}
+    assert read(gone, keyed) == ([{**gone, **change("d")}], {})
+    assert checked(gone, keyed) == [{**gone, **change("d")}]
 
 
 @pytest.mark.parametrize("value", [f"about {IT}", ["b68a35a7-17ad-35b3-af2a-ae46edb4545b"], [95, 95, 100, 101, 98], None])  # fmt: skip

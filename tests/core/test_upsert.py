@@ -33,6 +33,7 @@ from driftline.keys.memory import DeletedKeys, nested, only
 from driftline.keys.settle import Found, KeyCounts
 from driftline.keys.slices import RowSlice, Slices
 from driftline.keys.stored import StoredRows
+from driftline.keys.truncating import LastTruncate
 from driftline.keys.worn import RowsLeft, WornFile, worn
 from driftline.observe.expect import expect
 from driftline.readers.deletes import DeleteFilter
@@ -59,6 +60,7 @@ class FilesTable:
     batches: int = 0
     moved: int = 0
     cache: KeyCache | None = None
+    truncated: tuple[int, str] = 0, ""
 
     def find_deletes(self, keys: BatchKeys, order: int) -> list[Found]:
         return KeyFinder(keys, order, pa.OSFile).find(map(KeyFile, self.memory))
@@ -110,6 +112,7 @@ class FilesTable:
         return self.ingest_lines([json.dumps(event).encode() for event in batch], settings)
 
     def ingest_lines(self, texts: Sequence[bytes], settings: Settings) -> tuple[KeyCounts, int]:
+        assert settings.row_key is not None
         terms = AdmissionTerms(expect(self.schema, settings), settings)
         deletes = DeleteFilter.of(terms)
         unwrapper = Unwrapper.of(settings.row_key)
@@ -133,10 +136,12 @@ class FilesTable:
                 with pa.ipc.new_file(str(folder / parts[-1].name), batches[0].schema) as file:
                     for rows in batches:
                         file.write(rows)
-        assert settings.row_key is not None
         slices = Slices(BatchFolder(str(folder)), parts)
         excluded = list(excluded_paths(settings.contract))
-        changes = Changes("t", slices, struct, settings.row_key, settings.mark, excluded, self.cache)
+        sent = settings.row_key.epoch, "" if unwrapper is None else unwrapper.truncated
+        last = LastTruncate.of(self.truncated, sent)
+        self.truncated = last.epoch, last.position
+        changes = Changes("t", slices, struct, settings.row_key, settings.mark, excluded, self.cache, last)
         return changes.settle(None, self, {}), malformed  # type: ignore[arg-type]
 
     def rows(self) -> list[Event]:

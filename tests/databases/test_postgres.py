@@ -45,7 +45,11 @@ VALUES = {
 DRIFT: list[tuple[str, dict[str, str | None]]] = [
     (TABLE, {}),
     (
-        "alter table people alter column quantity type text; alter table people add column grade numeric(4, 1);",
+        """
+        truncate people;
+        alter table people alter column quantity type text;
+        alter table people add column grade numeric(4, 1);
+        """,
         {"quantity": "'about {n}'", "grade": "{n} % 100"},
     ),
     (
@@ -120,6 +124,8 @@ def test_the_table_ends_as_the_database_does(postgres: Postgres, tmp_path: Path)
     connector = Debezium(tmp_path, postgres, USER, "public.people")
     for phase, (statements, values) in enumerate(DRIFT):
         postgres.run(statements)
+        if "truncate" in statements:
+            application.ids.clear()
         application.values |= values
         postgres.run("\n".join(application.statement() for _ in range(TRANSACTIONS)))
         postgres.run(f"insert into people (id, name) values ({-1 - phase}, 'the end of phase {phase}');")
@@ -127,6 +133,8 @@ def test_the_table_ends_as_the_database_does(postgres: Postgres, tmp_path: Path)
         for table in tables:
             result = table.ingest(source / f"{phase}.jsonl", settings=SETTINGS)
             assert result.rows_quarantined == 0, result
+            assert result.by_key is not None
+            assert (result.by_key.truncated > 100) == ("truncate" in statements)
     again = source / "again.jsonl"
     again.write_text("".join((source / f"{phase}.jsonl").read_text() for phase in (1, 0)))
     database = [json.loads(line) for line in postgres.run("select row_to_json(t) from people t")]

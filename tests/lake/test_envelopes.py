@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from core.test_avro_texts import ENVELOPE, messages
 from core.test_connect_schema import AFTER, KEY, SCHEMA
 from core.test_envelopes import LSN, Database
+from core.test_kafka_typed import avro
+from core.test_mongodb import Collection
 from core.test_unavailable import IT, LargeValues
 from core.test_upsert import key_of
 from driftline.errors import DataError
@@ -18,6 +23,7 @@ from lake.test_capture_keys import cut, run
 from lake.test_keyed import held, put, rows_of
 from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
+from servers.registry import Registry
 
 SETTINGS = {"key": "id", "envelope": "debezium"}
 HEARTBEAT = {"ts_ms": 1}
@@ -73,7 +79,7 @@ def test_records_of_python_and_what_waits(lake: Lake, table_name: str) -> None:
     assert [(row["id"], row["w"]) for row in rows_of(table)] == [(3, 1)]
     assert table.ingest([first[1]]).by_key.late == 1
     with pytest.raises(DataError, match="has envelope = 'debezium', and these records come as columns"):
-        table.ingest(lake.spark.sql("select 1 as id"))
+        table.ingest(pa.table({"id": [1]}))
     texts = lake.spark.createDataFrame(
         [(json.dumps({"op": "c", "after": {"id": 5}, "source": later}),)], ["t"]
     )
@@ -101,6 +107,60 @@ def test_values_by_a_schema_that_changes(lake: Lake, table_name: str, tmp_path: 
     assert (row["id"], str(row["day"]), row["price"]) == (7, "2026-03-01", "much")
     verdict = table.verify(source, exactly=True)
     assert (verdict.missing, verdict.extra, verdict.found, verdict.deleted) == (0, 0, 1, 1)
+
+
+def test_a_frame_of_columns(lake: Lake, table_name: str) -> None:
+    """Messages as a stream of Spark's has them, their types among them."""
+    table = lake.table(table_name)
+    row = "named_struct('id', {id}, 'price', cast({id} + 0.5 as decimal(12, 2)), 'day', date '2026-03-01')"
+    source = "named_struct('connector', 'postgresql', 'lsn', {lsn}) as source"
+    none = f"cast(null as {'struct<id: int, price: decimal(12, 2), day: date>'})"
+
+    def message(op: str, before: str, after: str, lsn: int) -> str:
+        return f"select '{op}' as op, {before} as before, {after} as after, {source.format(lsn=lsn)}"
+
+    frame = lake.spark.sql(
+        " union all ".join(
+            [
+                message("c", none, row.format(id=1), 1),
+                message("c", none, row.format(id=2), 2),
+                message("d", row.format(id=1), none, 3),
+                message("u", row.format(id=2), row.format(id=3), 4),
+                message("x", none, none, 5),
+            ]
+        )
+    )
+    result = table.ingest(frame, settings=SETTINGS)
+    assert (result.rows_read, result.rows_quarantined) == (6, 1)
+    (stored,) = rows_of(table)
+    assert (stored["id"], str(stored["day"]), float(stored["price"])) == (3, "2026-03-01", 3.5)
+    assert table.quarantine().waiting == 1
+    patched = lake.table(f"{table_name}_patched")
+    with pytest.raises(DataError, match="and these records come as columns"):
+        patched.ingest(frame, settings={**SETTINGS, "merge": "patch"})
+
+
+def test_values_that_look_encoded(lake: Lake, table_name: str) -> None:
+    """Said once of each field, with flags that work."""
+    table, other = lake.table(table_name), lake.table(f"{table_name}_told")
+    row = {"id": 1772355600000, "price": "AQ==", "name": "Anna", "born": 20513, "count": 20513}
+    times = {"seen": 1772355600000000, "left": 1772355600000, "big": 1772355600}
+    messages = [{"op": "c", "after": {**row, **times}, "source": LSN}]
+    hints = table.ingest(messages, settings=SETTINGS).hints
+    assert [hint.partition(":")[0] for hint in hints] == [
+        "price looks like a decimal in base64",
+        "born looks like days since 1970",
+        "seen looks like microseconds since 1970",
+        "left looks like milliseconds since 1970",
+    ]
+    more = [{"op": "u", "after": {**row, **times, "sold_date": 7}, "source": {**LSN, "lsn": 50}}]
+    assert [hint.split()[0] for hint in table.ingest(more).hints] == ["sold_date"]
+    flags = [flag for hint in hints for flag in re.findall(r"--(hint|set) (\S+)=([a-z]+)", hint)]
+    told = {f"hints.{name}" if kind == "hint" else name: value for kind, name, value in flags}
+    assert told == {"hints.seen": "timestamp", "epoch_units.seen": "us", "hints.left": "timestamp"}
+    assert len(other.ingest(messages, settings={**SETTINGS, **told}).hints) == 2
+    (stored,) = rows_of(other)
+    assert str(stored["seen"]).startswith("2026-03-01 09:00:00") and stored["left"] == stored["seen"]
 
 
 def test_values_that_are_left_out(lake: Lake, table_name: str, tmp_path: Path) -> None:
@@ -153,3 +213,37 @@ def test_a_topic(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F8
     assert table.verify(messages, exactly=True).missing == 0
     waiting = lake.table(f"{table_name}__quarantine").read().select("offset", "key", "reason").collect()
     assert sorted((row.offset - len(sent) - 20, row.key) for row in waiting) == [(0, '{"id": 1}'), (1, None)]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_documents_of_mongodb(lake: Lake, table_name: str, tmp_path: Path, whole: bool) -> None:
+    """Updates come with their documents, or as patches."""
+    table, chance, source = lake.table(table_name), random.Random(3), tmp_path / "in.jsonl"
+    collection = Collection(chance, whole=whole)
+    put(source, [collection.step() for _ in range(60)])
+    merge = {} if whole else {"merge": "patch"}
+    result = table.ingest(source, settings={"key": "_id", "envelope": "debezium", **merge})
+    assert result.rows_quarantined == 0
+    assert {row["_id"]: row["n"] for row in rows_of(table)} == {
+        id_: document.get("n") for id_, document in collection.documents.items()
+    }
+    verdict = table.verify(source, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.found) == (0, 0, len(collection.documents))
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_a_topic_of_avro(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+    """Values and keys by a registry; what cannot be read waits."""
+    table, topic = lake.table(table_name), f"avro-{table_name}"
+    with Registry() as registry:
+        sent = messages(registry)
+        kafka.send(topic, sent, partition=0)
+        options = {"registry": {"url": registry.url}, "value_format": "avro", "kafka_metadata": True}
+        run(table, f"kafka://{kafka.address}/{topic}", settings=SETTINGS, **options)
+        assert rows_of(table) == []
+        assert table.quarantine().waiting == 4
+        more = avro(1, ENVELOPE, {"op": "u", "after": {"id": 8, "born": 1}, "source": {**LSN, "lsn": 50}})
+        kafka.send(topic, [(None, more)], partition=0)
+        run(table, f"kafka://{kafka.address}/{topic}", settings=SETTINGS, **options)
+    (row,) = rows_of(table)
+    assert (row["id"], str(row["born"]), row["_kafka"]["offset"]) == (8, "1970-01-02", 8)

@@ -33,6 +33,7 @@ class Debezium:
             "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
             "offset.storage.file.filename": folder / "offsets.dat",
             "offset.flush.interval.ms": 0,
+            "skipped.operations": "none",  # truncates are sent too
             "converter.schemas.enable": "true",
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.partitioning import Laid
     from driftline.keys.cache import KeyCache
-    from driftline.keys.identity import BatchKeys
+    from driftline.keys.identity import BatchKeys, SoughtKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.keys.stored import StoredRows
@@ -200,7 +200,7 @@ class Transaction(Protocol):
         ...
 
     def find(
-        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+        self, keys: SoughtKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
     ) -> Sequence[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch.
 

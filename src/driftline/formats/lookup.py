@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from driftline.keys.finder import KeyFile
-    from driftline.keys.identity import BatchKeys
+    from driftline.keys.identity import SoughtKeys
     from driftline.keys.settle import Found
 
 _SMALL = 32 * 2**20  # bytes of key columns
@@ -33,7 +33,7 @@ class KeyLookup:
     the mark of a delete; ``row_id``: of that with ids of rows.
     """
 
-    keys: BatchKeys
+    keys: SoughtKeys
     order: int | None
     columns: Mapping[int, Field]
     deleted: int | None = None
@@ -42,7 +42,7 @@ class KeyLookup:
     @classmethod
     def of(
         cls,
-        keys: BatchKeys,
+        keys: SoughtKeys,
         order: int | None,
         schema: Schema,
         deleted: int | None = None,

@@ -15,7 +15,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.row_key import check_kept
 from driftline.core.schema.definition import WITH_VECTORS, Definition
-from driftline.core.schema.types import Schema, Struct
+from driftline.core.schema.types import Path, Schema, Struct
 from driftline.core.schema.unwritable import mark_unwritable
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Moved, State
@@ -26,6 +26,7 @@ from driftline.ingest.recent import RecentBatches
 from driftline.ingest.rewrite import rewrites
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
+from driftline.readers.envelopes.encoded import encoded_notes
 from driftline.readers.envelopes.signs import envelope_note
 from driftline.settings import NEW_TABLE, from_properties
 from driftline.sources.base import Source
@@ -159,15 +160,25 @@ class Planned:
     def is_empty(self) -> bool:
         """True if a capture's micro-batch has no records, and needs no commit."""
         tally = self.observation.tally
-        return self.batch.token is not None and not tally.records + tally.malformed
+        changes = tally.records + tally.malformed or tally.truncated
+        return self.batch.token is not None and not changes
 
     @property
     def notes(self) -> Sequence[str]:
         """Notes for a person on how the batch was read, and could be where it makes the table."""
         row_key, notes = self.settings.row_key, self.observed.scan.notes(self.observation)
-        if self.state.exists or (row_key is not None and row_key.envelope):
+        if row_key is not None and row_key.envelope:
+            return [*notes, *encoded_notes(self.observation.shape, row_key, self._is_settled)]
+        if self.state.exists:
             return notes
         return [*notes, *envelope_note(self.observation.shape)]
+
+    def _is_settled(self, path: Path) -> bool:
+        """True if a field has its column, or what becomes of it was declared."""
+        said = self.settings.contract.at(path)
+        if said.hint is not None or said.excluded:
+            return True
+        return self.state.exists and self.state.schema.find(path) is not None
 
     def on(self, now: State) -> Planned:
         """Rebase the planned batch on the table as it is ``now``.

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from driftline.core.planning.rest import spelled_field
 from driftline.core.planning.routes import Plan
+from driftline.core.planning.row_key import late_hint
 from driftline.errors import DriftlineError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
@@ -33,8 +34,17 @@ def outcome(
     differences: tuple[str, ...] = ()
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
         differences = batch.differences(state)
-    hints = (*counted.hints, *planned.notes, *differences)
+    hints = (*counted.hints, *planned.notes, *differences, *_late(planned))
     return replace(counted, snapshot=snapshot, made_as=made_as, hints=hints, by_key=planned.counts)
+
+
+def _late(planned: Planned) -> list[str]:
+    """A hint at a source whose positions went back."""
+    row_key, counts = planned.settings.row_key, planned.counts
+    if row_key is None or counts is None:
+        return []
+    hint = late_hint(planned.batch.table.name, row_key, counts.late, counts.total)
+    return [hint] if hint else []
 
 
 def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from driftline.convert import LOST, Lost
 from driftline.core.changelog.record import of_batch
 from driftline.core.changelog.rest_since import first_seen
 from driftline.core.changelog.token import BatchIsInError, Token
+from driftline.core.changelog.truncated import by_batch, place_of
 from driftline.core.changes import AddColumn
 from driftline.core.planning.exclude import excluded_paths, without_excluded
 from driftline.core.planning.rest import rest_column
@@ -35,6 +36,7 @@ from driftline.ingest.rewrite import beside, check_readable, lossy_rewrites, rew
 from driftline.ingest.upsert import Changes, check_possible
 from driftline.keys.settle import KeyCounts
 from driftline.keys.slices import Slices
+from driftline.keys.truncating import LastTruncate
 from driftline.quarantine import table as quarantine
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.spark_conf import configured
@@ -256,7 +258,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
         raise
     changed = written
     if (counts := planned.counts) is not None:
-        written, changed = counts.written, counts.written + counts.deleted
+        written, changed = counts.written, counts.written + counts.deleted + counts.truncated
     snapshot = transaction.snapshot if changed else None
     batch.progress("committed")
     transaction.upkeep()
@@ -279,11 +281,14 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
         return planned.state
 
     transaction.remember(list(batch.once.files))
-    records = {} if planned.counts is None else asdict(planned.counts)
+    records = {} if planned.counts is None else planned.counts.outcomes
     if records and rejects is not None:
         records["quarantined"] = rejects.rows
     author = of_batch(batch.id, planned.plan.changes, records)
-    transaction.set({**batch.marks(planned.state), **author, **_since(planned)})
+    truncate = _truncate(planned)
+    place = truncate.epoch, truncate.position
+    truncated = by_batch(planned.state.properties, place, batch.id) if truncate.new else {}
+    transaction.set({**batch.marks(planned.state), **author, **truncated, **_since(planned)})
     # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
     if rejects is not None and not transaction.include(rejects.transaction):
         batch.progress("quarantining")
@@ -331,7 +336,9 @@ def _data(
         if planned.settings.row_key is not None:
             counts = KeyCounts()
             if written.changes is not None:
-                counts = written.changes.settle(batch.table.spark, transaction, _summary(planned))
+                # A guess knows of no truncate.
+                changes = replace(written.changes, truncate=_truncate(planned))
+                counts = changes.settle(batch.table.spark, transaction, _summary(planned))
             planned = replace(planned, counts=counts)
         if not planned.observation.tally.malformed:
             return planned, written.rows, None
@@ -380,7 +387,7 @@ def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | N
     plan, tally = planned.plan, planned.observation.tally
     if rewrites(plan.changes):
         return Written(_rewritten(transaction, planned))
-    if not tally.records + tally.malformed:
+    if not tally.records + tally.malformed and not tally.truncated:
         return Written(0)
     tasks = planned.tasks(transaction.row)
     row_key, table = planned.settings.row_key, planned.batch.table.name
@@ -393,6 +400,13 @@ def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | N
         table, slices, transaction.row, row_key, planned.settings.mark, excluded, planned.batch.recent.keys
     )
     return Written(slices.rows, tasks.results, changes)
+
+
+def _truncate(planned: Planned) -> LastTruncate:
+    """The last truncate of the table's source."""
+    row_key = planned.settings.row_key
+    sent = 0 if row_key is None else row_key.epoch, planned.observation.tally.truncated
+    return LastTruncate.of(place_of(planned.state.properties), sent)
 
 
 def _summary(planned: Planned) -> dict[str, str]:

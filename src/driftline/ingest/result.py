@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import NotRequired, TypedDict
 
 from driftline.core.changelog.entries import Version, partition_text, sort_text
@@ -69,6 +69,7 @@ class ResultJson(TypedDict):
     updated: NotRequired[int]
     deleted: NotRequired[int]
     superseded: NotRequired[int]
+    truncated: NotRequired[int]
     late: NotRequired[int]
     ignored: NotRequired[int]
     conflicts: NotRequired[list[ConflictJson]]
@@ -123,7 +124,7 @@ class Result(Shown):
     @property
     def outcomes(self) -> dict[str, int]:
         """The number of records by what became of them, those in quarantine aside."""
-        return {"written": self.rows_written} if self.by_key is None else asdict(self.by_key)
+        return {"written": self.rows_written} if self.by_key is None else self.by_key.outcomes
 
     @property
     def outcomes_in_words(self) -> list[str]:
@@ -200,6 +201,7 @@ class Result(Shown):
         if (counts := self.by_key) is not None:
             out["inserted"], out["updated"], out["deleted"] = counts.inserted, counts.updated, counts.deleted
             out["superseded"], out["late"], out["ignored"] = counts.superseded, counts.late, counts.ignored
+            out["truncated"] = counts.truncated
         if self.conflicts:
             out["conflicts"] = [_conflict_to_dict(conflict) for conflict in self.conflicts]
         if self.layout is not None:

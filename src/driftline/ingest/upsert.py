@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from driftline.convert.types import arrow_schema
 from driftline.core.changelog.record import MOVED
 from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.planning.contract import spelled_path
@@ -37,9 +38,10 @@ from driftline.keys.memory import DeletedKeys
 from driftline.keys.order import orders
 from driftline.keys.patches import settle_patches
 from driftline.keys.patching import MergesRows, PatchedRowsOf, RowMerger
-from driftline.keys.settle import KeyCounts, Latest, Settled, settle
+from driftline.keys.settle import Found, KeyCounts, Latest, Settled, settle
 from driftline.keys.slices import DELETE_FLAG, LiveRowMaker, RowsOf, Slices
 from driftline.keys.stored import StoredRows
+from driftline.keys.truncating import KeysAndOlder, LastTruncate, Positions, as_deletes, together
 from driftline.write.positions import ROW_ID
 
 if TYPE_CHECKING:
@@ -99,7 +101,8 @@ def _check_patches(planned: Planned) -> None:
 class Changes:
     """The changes of a batch, as rows of the ``struct`` that its tasks made.
 
-    ``table``: its name, for messages; ``cache``: of keys that batches before have read.
+    ``table``: its name, for messages; ``cache``: of keys that batches before have read; ``truncate``: the
+    last one that is known.
     """
 
     table: str
@@ -109,21 +112,18 @@ class Changes:
     mark: str
     excluded: Sequence[Path] = ()
     cache: KeyCache | None = None
+    truncate: LastTruncate = field(default_factory=LastTruncate)
 
     def settle(self, spark: SparkSession, transaction: Transaction, summary: Mapping[str, str]) -> KeyCounts:
         """Write the rows that count, and have the transaction remove those that they replace or delete."""
-        if not self.slices.parts:
-            return KeyCounts()
         key = [self._columns(path) for path in self.row_key.key]
         order = [self._columns(path) for path in self.row_key.order_by]
-        rows = self.slices.read(self._needed())
+        if not self.slices.parts and not (self.truncate.new and all(key) and all(order)):
+            return KeyCounts()
+        rows = self._rows()
         keys = BatchKeys([values_of(columns) for columns in key], by_id(rows, list(chain(*key))))
         self._check_all(keys.own, "key", self.row_key.key)
-        texts = None
-        if order:
-            texts = orders(by_id(rows, list(chain(*order))), [values_of(columns) for columns in order])
-            texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-            self._check_all(texts, "order", self.row_key.order_by)
+        texts = self._orders(rows, order)
         deletes, merges = self._deletes(rows), self.row_key.patch or self._fills
         latest = Latest.of(keys.own, texts, deletes, soft=self.row_key.soft)
         own = self._own()
@@ -132,12 +132,16 @@ class Changes:
         remembered = () if order_id is None else transaction.find_deletes(keys, order_id)
         if self.cache is not None:
             self.cache.begin(self.row_key.cache)
-        hits = transaction.find(keys, order_id, ids.get(DELETED_KIND), self.cache)
+        hits, older = self._find(transaction, keys, ids)
+        if self.truncate.floor:
+            remembered = [*remembered, as_deletes(self.truncate.floor, len(keys))]
         if merges:
             settled, merged = settle_patches(latest, deletes, hits, remembered)
         else:
             settled = settle(latest, hits, remembered)
-        rows_left = transaction.remove(settled.dead, sum(part.size for part in self.slices.parts))
+        rows_left = transaction.remove(
+            together(settled.dead, older), sum(part.size for part in self.slices.parts)
+        )
         if texts is not None and order_id is not None and self.row_key.remembers:
             gone = DeletedKeys.of(keys, settled.gone, texts, order_id, self.row_key.delete_memory)
             transaction.remember_deletes(gone)
@@ -159,7 +163,35 @@ class Changes:
                 f"{expected} rows were written",
                 _FAULT,
             )
-        return settled.counts
+        return replace(settled.counts, truncated=sum(map(len, older.values())))
+
+    def _orders(self, rows: pa.Table, columns: Sequence[Sequence[PlacedColumn]]) -> pa.Array | None:
+        """The order of each row, by the columns of each field; None where changes count as they arrive."""
+        if not columns:
+            return None
+        texts = orders(
+            by_id(rows, list(chain(*columns))), [values_of(some) for some in columns], self.row_key.epoch
+        )
+        texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+        self._check_all(texts, "order", self.row_key.order_by)
+        return texts
+
+    def _find(
+        self, transaction: Transaction, keys: BatchKeys, ids: Mapping[str, int]
+    ) -> tuple[Sequence[Found], Positions]:
+        """The rows of the table that have a key of the batch, and those that go by a truncate."""
+        order, deleted = ids.get(ORDER_KIND), ids.get(DELETED_KIND)
+        if not self.truncate.new or order is None:
+            return transaction.find(keys, order, deleted, self.cache), {}
+        older = KeysAndOlder(keys, order, self.truncate.floor)
+        return older.apart(transaction.find(older, order, deleted, self.cache))
+
+    def _rows(self) -> pa.Table:
+        """The columns of the batch that are needed to settle it."""
+        if self.slices.parts:
+            return self.slices.read(self._needed())
+        flags = pa.nulls(0, pa.bool_())
+        return arrow_schema(self.struct).empty_table().append_column(DELETE_FLAG, flags)
 
     @property
     def _fills(self) -> bool:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from driftline.convert.types import FIELD_ID
 from driftline.errors import DataError
 from driftline.keys.cache import KeyCache, KeyRows
-from driftline.keys.identity import BatchKeys, Bounds
+from driftline.keys.identity import Bounds, SoughtKeys
 from driftline.keys.settle import Found
 
 _GATHERED = 64 * 2**20  # bytes that are looked through at once: each call hashes the batch's keys anew
@@ -44,7 +44,7 @@ class KeyFinder:
     of the column with the mark of a delete; ``row_id``: of that with ids of rows, which files may have.
     """
 
-    keys: BatchKeys
+    keys: SoughtKeys
     order: int | None
     open: Callable[[str], pa.NativeFile]
     deleted: int | None = None

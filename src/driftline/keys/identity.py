@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -152,6 +152,20 @@ class _FieldValues:
         values = self.sorted[kind]
         position = int(np.searchsorted(values, low))
         return bool(position < len(values) and values[position] <= high)
+
+
+class SoughtKeys(Protocol):
+    """Keys that rows are looked for by."""
+
+    @property
+    def ids(self) -> list[int]:
+        """The columns that are asked."""
+
+    def codes(self, rows: pa.Table) -> pa.Array:
+        """The code of each row; null for one that is not looked for. ``rows``: columns by id."""
+
+    def may_be_in(self, bounds: Mapping[int, Bounds]) -> bool:
+        """True if rows may be among those that are looked for, by the bounds of columns."""
 
 
 class BatchKeys:

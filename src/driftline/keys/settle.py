@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -134,7 +134,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """Changes of a batch, by what became of them. ``ignored``: deletes that changed nothing."""
+    """Changes of a batch, by what became of them. ``ignored``: deletes that changed nothing. ``truncated``:
+    rows that a truncate removed, which are no changes of the batch.
+    """
 
     inserted: int = 0
     updated: int = 0
@@ -142,11 +144,20 @@ class KeyCounts:
     superseded: int = 0
     late: int = 0
     ignored: int = 0
+    truncated: int = 0
 
     @property
     def written(self) -> int:
         """The number of rows that are written."""
         return self.inserted + self.updated
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """The counts by name; without a truncate only those of changes."""
+        counts = asdict(self)
+        if not self.truncated:
+            del counts["truncated"]
+        return counts
 
     @property
     def total(self) -> int:

@@ -36,7 +36,7 @@ class Tally:
     are no records either. ``excluded``: records with a value at an
     excluded path. ``dropped_names``: the number of empty keys, by the path of their record. ``deletes``: of
     the rows of columns, those that delete. ``marks``: messages in envelopes that say nothing of a row, by
-    what they are.
+    what they are; ``truncated``: the position of the last truncate among them.
     """
 
     records: int = 0
@@ -47,6 +47,7 @@ class Tally:
     tombstones: int = 0
     deletes: int = 0
     marks: Counter[str] = field(default_factory=Counter)
+    truncated: str = ""
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -58,6 +59,7 @@ class Tally:
             self.tombstones + other.tombstones,
             self.deletes + other.deletes,
             self.marks + other.marks,
+            max(self.truncated, other.truncated),
         )
 
 
@@ -86,9 +88,9 @@ class Observation:
         """Add records with a value at excluded paths."""
         return replace(self, tally=self.tally + Tally(excluded=counts)) if counts else self
 
-    def with_marks(self, counts: Counter[str]) -> Observation:
-        """Add messages that say nothing of a row."""
-        return replace(self, tally=self.tally + Tally(marks=counts)) if counts else self
+    def with_marks(self, counts: Counter[str], truncated: str = "") -> Observation:
+        """Add messages that say nothing of a row, and the position of the last truncate among them."""
+        return replace(self, tally=self.tally + Tally(marks=counts, truncated=truncated)) if counts else self
 
     @no_search()
     def placed(self, new_place: Callable[[Place], Place]) -> Observation:

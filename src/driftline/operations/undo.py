@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 from driftline.core.changelog import record
 from driftline.core.changelog.entries import Entry, Version, Versions, key_text, partition_text, sort_text
 from driftline.core.changelog.restoring import Restoration, restoration
+from driftline.core.changelog.truncated import without_batch
 from driftline.core.changes import ColumnChange, TableChangeJson, details, diff, in_words, reportable
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND
@@ -198,7 +199,8 @@ def _without(
             f"{counted(batch.removed, 'row')}",
             "pass --yes to do it; ingest its source again to reverse that",
         )
-    draft = alteration.revert(batch, plan.after, record.of_undo(change))
+    properties = without_batch(plan.after.properties, batch.id)
+    draft = alteration.revert(batch, replace(plan.after, properties=properties), record.of_undo(change))
     draft.commit()
     after = draft.definition
     changes, layout = diff(now.schema, after.schema), tuple(_layout(now, after))

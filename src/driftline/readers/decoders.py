@@ -103,7 +103,8 @@ class Wire:
             decoder = _decoders[key] = self._new(number)
         return decoder
 
-    def _new(self, number: int) -> WireDecoder:
+    def schema(self, number: int) -> Registered:
+        """The schema with this id. Raises as `decoder` does."""
         kind = KINDS[self.format]
         try:
             schema = self.registry.schema(number)
@@ -111,8 +112,12 @@ class Wire:
             raise UnreadableError(f"the registry has no schema {number}: {error}") from error
         if schema.kind != kind:
             raise UnreadableError(f"schema {number} is {schema.kind}, not {kind}")
+        return schema
+
+    def _new(self, number: int) -> WireDecoder:
+        schema = self.schema(number)
         try:
-            return AvroDecoder(schema, keys=self.keys) if kind == "AVRO" else _protobuf(schema)
+            return AvroDecoder(schema, keys=self.keys) if self.format == "avro" else _protobuf(schema)
         except UsageError as error:
             raise UnreadableError(f"schema {number}: {error.message}") from error
 

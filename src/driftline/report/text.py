@@ -79,7 +79,10 @@ def batch(
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
     for kind, count in result.marks.items():
-        yield _item("no change", f"{counted(count, kind)}, left out")
+        if kind == "truncate":
+            yield _item(kind, f"{counted(count, 'truncate')} of the source's table: older rows go")
+        else:
+            yield _item("no change", f"{counted(count, kind)}, left out")
     yield from _hints(result.hints, set() if hints_before is None else hints_before, more_hints)
 
 

@@ -51,7 +51,7 @@ class Source(ABC):
         if settings.row_key is not None and settings.row_key.envelope and not self.as_text:
             raise DataError(
                 f"the table has envelope = {settings.row_key.envelope!r}, and these records come as columns",
-                "an envelope is read of JSON: files, topics, a DataFrame's column of texts, or dicts",
+                "an envelope is read of JSON, topics of Avro, dicts, and DataFrames, those for merge = replace",
             )
         versions = stamps(file for file in self.files if not is_stored(file))
         return ScanRequest(schema, settings, versions, self.names)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from driftline.convert import Converter
 from driftline.convert.declared import Declared
 from driftline.convert.leaf_readings import VOID
+from driftline.convert.row_text import row_texts
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import (
     Field,
@@ -26,6 +27,7 @@ from driftline.core.schema.types import (
     dotted,
 )
 from driftline.errors import UsageError
+from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation, Tally, merge_observations
 from driftline.readers.columnar.faulty_values import checked
 from driftline.readers.columnar.rows import (
@@ -37,6 +39,8 @@ from driftline.readers.columnar.rows import (
     has_required,
     together,
 )
+from driftline.readers.json.rows import Run
+from driftline.readers.rejects import Origin, Reject
 from driftline.readers.task import TaskReader
 from driftline.readers.terms import AdmissionTerms
 from driftline.runtime.spark_conf import PLAIN
@@ -44,6 +48,7 @@ from driftline.sources.base import Source
 from driftline.sources.files import ROW_FILE
 from driftline.sources.hive import PathTexts, path_fields
 from driftline.sources.scan import BatchScan, Observed
+from driftline.sources.texts import JsonFrame, PlainTexts, TextScan
 from driftline.write import FrameTasks
 from driftline.write.frame import numbered
 
@@ -84,11 +89,38 @@ class TypedFrames(Source):
     partitioned: Sequence[tuple[str, DataFrame]] = ()
     conf: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN))
 
-    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> FrameScan:
-        """Open the frames for a table."""
+    def open(
+        self, schema: Schema, settings: Settings, before: BatchScan | None = None
+    ) -> FrameScan | TextScan:
+        """Open the frames for a table. Messages in an envelope are read as texts, those of a DataFrame."""
+        row_key = settings.row_key
+        if row_key is not None and row_key.envelope and not row_key.patch and not self.files:
+            ((_, frame),) = self.frames
+            texts = _RowTexts(frame.columns)
+            return JsonFrame(frame=numbered(frame), texts=texts, conf=self.conf).open(schema, settings)
         request = self.request(schema, settings)
         frames = self.partitioned if settings.hive and self.partitioned else self.frames
         return FrameScan(request, request.terms, frames)
+
+
+@dataclass(slots=True)
+class _RowTexts(PlainTexts):
+    """Rows of a frame as texts of JSON. ``line``: how many of its partition were read before, and one."""
+
+    names: Sequence[str]
+    line: int = field(default=1)
+
+    def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
+        """The rows of a batch as one run."""
+        rows, struct = _rows(batch, self.names, "")
+        lines = row_texts(rows.batch, struct)
+        reject = partial(_rejected, lines)
+        yield Run(lines, "", self.line, reject)
+        self.line += len(lines)
+
+
+def _rejected(lines: Sequence[bytes], at: int, why: Why) -> Reject:
+    return Reject(Origin(), lines[at], why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,9 @@ from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.observe.json_lines import Why
+from driftline.readers.decoders import Wire
+from driftline.readers.deletes import NO_RECORD
+from driftline.readers.envelopes.avro_texts import text_of
 from driftline.readers.json.rows import Run
 from driftline.readers.messages import MessageTexts, with_keys, without_keys
 from driftline.readers.origins import Origins
@@ -67,14 +70,16 @@ _METADATA = f"struct({_text_or_bytes('key', 'key')}, topic, partition, offset, t
 _PLACE = ("topic", "partition", "offset")
 
 
-def kafka_json(frame: DataFrame, metadata: bool = False, *, schemas: bool = False) -> KafkaJson:
+def kafka_json(
+    frame: DataFrame, metadata: bool = False, *, schemas: bool = False, wire: Wire | None = None
+) -> KafkaJson:
     """A micro-batch with the columns of Spark's Kafka source.
 
     ``metadata``: these columns go along, as one, which the source fills itself. ``schemas``: each text
-    follows the id of a schema, which adds nothing to the text.
+    follows the id of a schema, which adds nothing to the text. ``wire``: values, and keys, are Avro.
     """
     columns = (METADATA_COLUMN,) if metadata else ()
-    return KafkaJson(frame=frame, texts=_Values(schemas, metadata), columns=columns)
+    return KafkaJson(frame=frame, texts=_Values(schemas, metadata, wire=wire), columns=columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +101,8 @@ class _Values:
     """Values of Kafka; a null one is no text, or, with ``nulls``, one that has the message's key alone.
 
     ``schemas``: each is behind the id of one; ``metadata``: these go along, to the table's column ``own``;
-    ``keys``: so do the keys, as a field of each record.
+    ``keys``: so do the keys, as a field of each record. ``wire``: values and keys are Avro, which is read as
+    texts.
     """
 
     schemas: bool = False
@@ -104,6 +110,7 @@ class _Values:
     own: Field | None = None
     keys: bool = False
     nulls: bool = False
+    wire: Wire | None = None
 
     def of(self, row_key: RowKey | None) -> _Values:
         """The values as a table reads them whose rows are known by this key."""
@@ -132,6 +139,8 @@ class _Values:
 
     def _read(self, batch: pa.RecordBatch) -> _ReadValues:
         values, offsets = batch.column(0).to_pylist(), batch.column(3).to_pylist()
+        if self.wire is not None:
+            return self._read_avro(self.wire, values, batch.column("key").to_pylist(), offsets)
         texts = [_payload(value) for value in values] if self.schemas else values
         if not self.keys:
             return _ReadValues(values, [None] * len(values), offsets, without_keys(texts), self.schemas)
@@ -139,6 +148,27 @@ class _Values:
         if self.schemas:
             keys = [_payload(key) or key for key in keys]
         return _ReadValues(values, keys, offsets, with_keys(texts, keys, nulls=self.nulls), self.schemas)
+
+    def _read_avro(
+        self,
+        wire: Wire,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None],
+        offsets: Sequence[int],
+    ) -> _ReadValues:
+        """The texts of values in Avro, with keys in Avro or as they are; the bytes of those that are none."""
+        wrong: dict[int, str] = {}
+        read_values, read_keys = list(values), list(keys)
+        for place, (value, key) in enumerate(zip(values, keys, strict=True)):
+            try:
+                read_values[place] = None if value is None else text_of(wire, value)
+                read_keys[place] = text_of(wire, key) if key is not None and key[:1] == b"\0" else key
+            except UnreadableError as error:
+                wrong[place] = str(error)
+        lines = [NO_RECORD if place in wrong else value for place, value in enumerate(read_values)]
+        texts = with_keys(lines, read_keys, nulls=self.nulls)
+        texts = texts._replace(wrong={**texts.wrong, **wrong})
+        return _ReadValues(read_values, read_keys, offsets, texts, False)
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
         """The rows, with their metadata if the table has a column for them."""

@@ -37,8 +37,9 @@ from driftline.readers.terms import AdmissionTerms
 from driftline.readers.typed_keys import MessageKeys
 from driftline.readers.wire_values import Alike, RecordKind, WireValues, alike_of, origin_of
 from driftline.sources.base import Source
-from driftline.sources.kafka import METADATA_COLUMN, metadata_column, selected, with_metadata
+from driftline.sources.kafka import METADATA_COLUMN, kafka_json, metadata_column, selected, with_metadata
 from driftline.sources.scan import BatchScan, Observed
+from driftline.sources.texts import TextScan
 from driftline.write import FrameTasks, observed
 
 if TYPE_CHECKING:
@@ -139,9 +140,14 @@ class KafkaTyped(Source):
     wire: Wire
     metadata: bool = False
 
-    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> KafkaScan:
-        """Open the micro-batch for a table."""
-        request, row_key = self.request(schema, settings), settings.row_key
+    def open(
+        self, schema: Schema, settings: Settings, before: BatchScan | None = None
+    ) -> KafkaScan | TextScan:
+        """Open the micro-batch for a table. Messages of Avro in an envelope are read as texts."""
+        row_key = settings.row_key
+        if row_key is not None and row_key.envelope and self.wire.format == "avro":
+            return kafka_json(self.frame, self.metadata, wire=self.wire).open(schema, settings, before)
+        request = self.request(schema, settings)
         keys = row_key is not None and row_key.reads_messages
         frame = selected(self.frame, self.metadata, keys)
         return KafkaScan(request, request.terms, frame, self.wire, self.metadata)

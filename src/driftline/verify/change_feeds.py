@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -18,12 +17,15 @@ class UnreadMessage(Exception):
 
 
 class SentChange(NamedTuple):
-    """A change: its letter, the row after it (of a delete, before it), the row before, and its position."""
+    """A change: its letter, the row after it (of a delete, before it), the row before, and its position;
+    ``unwrapped``: the row came without an envelope.
+    """
 
     op: str
     row: Any
     before: Any = None
     position: str | None = None
+    unwrapped: bool = False
 
 
 def changes_in(envelope: str, message: Row) -> Sequence[SentChange]:
@@ -217,9 +219,6 @@ def _dms_time(text: Any) -> str | None:
 # Debezium's rows, unwrapped -----------------------------------------------------------------------------
 
 
-_ENCODED = base64.b64encode(b"__debezium_unavailable_value").decode()
-
-
 def unwrapped_row(message: Row, position_of: Callable[[Row], str | None]) -> SentChange:
     """The change of a row that has Debezium's fields beside its own. Raises UnreadMessage."""
     letter, gone = message.get("__op"), message.get("__deleted")
@@ -231,12 +230,9 @@ def unwrapped_row(message: Row, position_of: Callable[[Row], str | None]) -> Sen
         "None",
     ):
         raise UnreadMessage(f"__op {letter!r}, __deleted {gone!r}")
-    if "__debezium_unavailable_value" in str(message) or _ENCODED in str(message):
-        raise UnreadMessage("an unavailable value")
     deletes = letter == "d" or str(gone).lower() == "true"
-    return SentChange(
-        "d" if deletes else letter or "u", message, None, _unwrapped_position(message, position_of)
-    )
+    op, place = "d" if deletes else letter or "u", _unwrapped_position(message, position_of)
+    return SentChange(op, message, None, place, unwrapped=True)
 
 
 def _unwrapped_position(message: Row, position_of: Callable[[Row], str | None]) -> str | None:
@@ -254,6 +250,34 @@ def _unwrapped_position(message: Row, position_of: Callable[[Row], str | None]) 
     for name, factor in (("__source_ts_ns", 1), ("__source_ts_us", 1000), ("__source_ts_ms", 10**6)):
         if (time := _whole(message.get(name))) is not None:
             return f"time:{int(time) * factor:020d}"
+    return None
+
+
+# Truncates ----------------------------------------------------------------------------------------------
+
+
+def truncate_of(envelope: str, message: Row, position_of: Callable[[Row], str | None]) -> str | None:
+    """The position of a truncate of the source's table; None for any other message.
+
+    ``position_of``: that of Debezium's `source`.
+    """
+    match envelope:
+        case "auto":
+            named = named_by_itself(message)
+            tools = [named] if named is not None else ["debezium", "canal", "dms"]
+            return next((place for tool in tools if (place := truncate_of(tool, message, position_of))), None)
+        case "debezium" if message.get("op") == "t" and isinstance(message.get("source"), dict):
+            return position_of(message["source"])
+        case "debezium-unwrapped" if message.get("__op") == "t":
+            return _unwrapped_position(message, position_of)
+        case "canal" if message.get("type") == "TRUNCATE" and message.get("isDdl") is True:
+            return _whole(message.get("es")) if "data" in message and message["data"] is None else None
+        case "ogg" if message.get("op_type") == "T" and "table" in message:
+            return _whole(message.get("pos"), 40)
+        case "dms" if isinstance(message.get("metadata"), dict):
+            said = message["metadata"]
+            if (said.get("record-type"), said.get("operation")) == ("control", "truncate-table"):
+                return _dms_time(said.get("timestamp"))
     return None
 
 
@@ -284,7 +308,7 @@ _MARKS_OF: Mapping[str, Callable[[Row], bool]] = {
     "debezium": lambda m: (
         _texts(m, "op")
         and _inside(m, "source", "connector")
-        and (isinstance(m.get("before"), dict) or isinstance(m.get("after"), dict))
+        and any(isinstance(m.get(name), dict | str) for name in ("before", "after"))
     ),
     "debezium-unwrapped": lambda m: _texts(m, "__op", "__deleted"),
     "maxwell": lambda m: (

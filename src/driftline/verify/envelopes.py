@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import CHANGE, POSITION
@@ -19,19 +21,20 @@ from driftline.verify.change_feeds import (
     UnreadMessage,
     changes_in,
     named_by_itself,
+    truncate_of,
     unwrapped_row,
 )
 from driftline.verify.files import Read
 from driftline.verify.json_texts import MalformedText, parse
+from driftline.verify.moments import clock_text, day_text, moment_text
+from driftline.verify.mongodb import NoDocument, id_of
+from driftline.verify.mongodb import changes_in as document_changes
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
 Record: TypeAlias = "dict[str, Any]"
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
-_PLACEHOLDER = "__debezium_unavailable_value"
-_ENCODED = base64.b64encode(_PLACEHOLDER.encode()).decode()
-_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 _SHAPES = (
     "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==",  # a point at -99999999 -99999999
     "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==",  # a point at 179.999999 89.999999
@@ -47,15 +50,38 @@ class Unreadable(Exception):
     """A message of which no change can be read, which must be in quarantine; the message says why."""
 
 
-def unwrapped(reads: RDD[Read], row_key: RowKey) -> RDD[Read]:
-    """The records of a source; those in the messages of one, if they come in an envelope."""
-    return reads.flatMap(partial(records_in, row_key)) if row_key.envelope else reads
+def unwrapped(reads: RDD[Read], row_key: RowKey, *, truncated: bool = False) -> RDD[Read]:
+    """The records of a source; those in the messages of one, if they come in an envelope.
+
+    ``truncated``: the table knows of a truncate; else such a message must be in quarantine.
+    """
+    return reads.flatMap(partial(records_in, row_key, truncated=truncated)) if row_key.envelope else reads
 
 
-def records_in(row_key: RowKey, read: Read) -> Iterator[Read]:
+def last_truncate(reads: RDD[Read], row_key: RowKey) -> str:
+    """The position of the last truncate in a source; empty without one."""
+    places = reads.map(partial(_truncate_in, row_key)).filter(bool)
+    return places.fold("", max)
+
+
+def _truncate_in(row_key: RowKey, read: Read) -> str:
+    """The position of the truncate that a message is; empty for any other."""
+    message = read.record
+    if message is None or row_key.soft or row_key.order_by != (POSITION,):
+        return ""
+    for _ in range(len(_WRAPPERS)):
+        for name, around in _WRAPPERS.items():
+            if isinstance(message.get(name), dict) and set(message) - {"_key"} <= around:
+                message = message[name]
+    return truncate_of(row_key.envelope, message, _position) or ""
+
+
+def records_in(row_key: RowKey, read: Read, *, truncated: bool = False) -> Iterator[Read]:
     """The records that a message is about, each with the message; none for one that says nothing of a row."""
     if read.record is None:
         yield read
+        return
+    if truncated and _truncate_in(row_key, read):
         return
     try:
         for record in _READERS[row_key.envelope](read.record, row_key, read.record.get("_key")):
@@ -83,14 +109,9 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
     op, before, after = message["op"], message.get("before"), message.get("after")
     lacking: list[str] = []
     if op in ("c", "u", "r", "d") and isinstance(after, dict):
-        after, lacking = _available(after)
+        after, lacking = _available(after, row_key.placeholder)
     if schema is not None and op in ("c", "u", "r", "d"):
-        if not isinstance(schema, dict):
-            raise Unreadable("a schema that is none of Kafka Connect's")
-        before, after = (
-            decoded(row, field_schema(schema, name)) if isinstance(row, dict) else row
-            for name, row in (("before", before), ("after", after))
-        )
+        before, after = _by_schema(schema, "before", before), _by_schema(schema, "after", after)
     if op == "m":
         return []
     if op not in ("c", "u", "r", "d"):
@@ -99,53 +120,101 @@ def _debezium(message: Record, row_key: RowKey, key: Any, schema: Any = None) ->
     place = _position(source) if isinstance(source, dict) else None
     if place is None and POSITION in row_key.order_by:
         raise Unreadable("no position")
+    is_document = isinstance(source, dict) and source.get("connector") == "mongodb"
+    if is_document and not isinstance(before, dict) and not isinstance(after, dict):
+        return _documents(op, message, row_key, key, place)
     if op == "d":
         return [_changed(_going(before, row_key, key), "d", place)]
     if not isinstance(after, dict):
         raise Unreadable("no row after the change")
-    if lacking and row_key.soft:
-        raise Unreadable("an unavailable value, where deletes are soft")
-    written = _changed(after, op, place)
-    if lacking and not row_key.patch:
-        written[CHANGE]["unavailable"] = json.dumps(
-            sorted(lacking), separators=(",", ":"), ensure_ascii=False
-        )
+    written = _written(after, op, place, lacking, row_key)
     was = _values(before, row_key)
     if not isinstance(before, dict) or None in was or was == _values(after, row_key):
         return [written]
     return [_changed(before, "d", place), written]
 
 
-def _available(row: Record) -> tuple[Record, list[str]]:
+def _written(row: Record, op: str, place: str | None, lacking: list[str], row_key: RowKey) -> Record:
+    """The record after a change, with the names of the fields whose values the message does not have."""
+    if lacking and row_key.soft:
+        raise Unreadable("an unavailable value, where deletes are soft")
+    written = _changed(row, op, place)
+    if lacking and not row_key.patch:
+        written[CHANGE]["unavailable"] = json.dumps(
+            sorted(lacking), separators=(",", ":"), ensure_ascii=False
+        )
+    return written
+
+
+def _by_schema(schema: Any, name: str, row: Any) -> Any:
+    if not isinstance(schema, dict):
+        raise Unreadable("a schema that is none of Kafka Connect's")
+    return decoded(row, field_schema(schema, name)) if isinstance(row, dict) else row
+
+
+def _documents(op: str, message: Record, row_key: RowKey, key: Any, place: str | None) -> list[Record]:
+    """The records in a change of a document of MongoDB."""
+    if isinstance(key, dict) and set(key) == {"schema", "payload"}:
+        key = decoded(key["payload"], key["schema"])
+    id_ = id_of(key) if row_key.key == (("_id",),) else None
+    try:
+        changes = document_changes(
+            op, message, id_, patch=row_key.patch, known=lambda row: None not in _values(row, row_key)
+        )
+    except NoDocument as error:
+        raise Unreadable(str(error)) from error
+    return [_changed(change.row, change.op, place) for change in changes]
+
+
+def _available(row: Record, placeholder: str) -> tuple[Record, list[str]]:
     """A row without the fields whose values the message does not have, and the names of these."""
-    lacking = [name for name, value in row.items() if _stands_for_none(value)]
+    forms = _Forms.of(placeholder)
+    lacking = [name for name, value in row.items() if forms.stand_for_none(value)]
     available = {name: value for name, value in row.items() if name not in lacking}
-    if _holds_placeholder(available):
+    if forms.are_in(available):
         raise Unreadable("an unavailable value inside another")
     return available, lacking
 
 
-def _stands_for_none(value: Any) -> bool:
-    match value:
-        case str():
-            return value in (_PLACEHOLDER, _ENCODED, f'{{"{_PLACEHOLDER}":"{_PLACEHOLDER}"}}')
-        case [one]:
-            return one in (_PLACEHOLDER, _ENCODED, _UUID)
-        case list():
-            return value == list(_PLACEHOLDER.encode())
-        case {"wkb": shape}:
-            return shape in _SHAPES
-        case dict():
-            return value == {_PLACEHOLDER: _PLACEHOLDER}
-    return False
+class _Forms(NamedTuple):
+    """What stands for a value that a message does not have."""
 
+    text: str
+    encoded: str
+    numbers: list[int]
+    uuid: str
 
-def _holds_placeholder(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_holds_placeholder(part) for entry in value.items() for part in entry)
-    if isinstance(value, list):
-        return any(map(_holds_placeholder, value))
-    return value in (_PLACEHOLDER, _ENCODED)
+    @classmethod
+    def of(cls, placeholder: str) -> _Forms:
+        raw = bytes.fromhex(placeholder[4:]) if placeholder[:4] == "hex:" else placeholder.encode()
+        digest = bytearray(hashlib.md5(raw, usedforsecurity=False).digest())
+        digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
+        named = re.sub("(.{8})(.{4})(.{4})(.{4})(.{12})", r"\1-\2-\3-\4-\5", digest.hex())
+        return cls(raw.decode(errors="replace"), base64.b64encode(raw).decode(), list(raw), named)
+
+    def stand_for_none(self, value: Any) -> bool:
+        """True if the value is the placeholder, in any form."""
+        match value:
+            case str():
+                pair = json.dumps(self.text, ensure_ascii=False)
+                return value in (self.text, self.encoded, f"{{{pair}:{pair}}}")
+            case [one] if one in (self.text, self.encoded, self.uuid):
+                return True
+            case list():
+                return value == self.numbers
+            case {"wkb": shape}:
+                return shape in _SHAPES
+            case dict():
+                return value == {self.text: self.text}
+        return False
+
+    def are_in(self, value: Any) -> bool:
+        """True if it is somewhere inside the value."""
+        if isinstance(value, dict):
+            return any(self.are_in(part) for entry in value.items() for part in entry)
+        if isinstance(value, list):
+            return any(map(self.are_in, value))
+        return value in (self.text, self.encoded)
 
 
 def _changes_nothing(message: Record, names: set[str]) -> bool:
@@ -236,11 +305,11 @@ def _named(value: Any, schema: Mapping[str, Any]) -> Any:
     if name == "io.debezium.data.VariableScaleDecimal":
         return _decimal(value["value"], _whole_number(value["scale"]))
     if name in _DAYS:
-        return _day(_whole_number(value))
+        return day_text(_whole_number(value))
     if name in _CLOCKS:
-        return _clock(_whole_number(value), _CLOCKS[name])
+        return clock_text(_whole_number(value), _CLOCKS[name])
     if name in _MOMENTS:
-        return _moment(_whole_number(value), _MOMENTS[name])
+        return moment_text(_whole_number(value), _MOMENTS[name])
     if name == "io.debezium.data.Bits":
         return _bits(_bytes(value), int(parameters.get("length") or 0))
     return _container(value, schema)
@@ -279,36 +348,6 @@ def _decimal(value: Any, scale: int) -> int | Decimal:
     digits = Decimal(int.from_bytes(_bytes(value), "big", signed=True))
     number = Decimal((*digits.as_tuple()[:2], -scale))
     return int(number) if scale <= 0 and len(digits.as_tuple().digits) - scale < 300 else number
-
-
-def _day(days: int) -> str:
-    """The date so many days after 1970-01-01, in the Gregorian calendar of any year."""
-    # Eras of 400 years that begin on the first of March: leap days come last.
-    era, day = divmod(days + 719_468, 146_097)
-    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
-    day -= 365 * year + year // 4 - year // 100
-    month = (5 * day + 2) // 153
-    day -= (153 * month + 2) // 5 - 1
-    month += 3 if month < 10 else -9
-    year += era * 400 + (month <= 2)
-    return f"{year:0{4 if year >= 0 else 5}}-{month:02}-{day:02}"
-
-
-def _clock(units: int, digits: int) -> str:
-    seconds, behind = divmod(abs(units), 10**digits)
-    hours, seconds = divmod(seconds, 3600)
-    text = f"{'-' * (units < 0)}{hours:02}:{seconds // 60:02}:{seconds % 60:02}"
-    fraction = f"{behind:0{digits}}" if behind else ""
-    while fraction[-3:] == "000":
-        fraction = fraction[:-3]
-    return f"{text}.{fraction}" if fraction else text
-
-
-def _moment(units: int, digits: int) -> str:
-    if digits == 6 and units in (9223372036825200000, -9223372036832400000):
-        return "infinity" if units > 0 else "-infinity"
-    days, of_day = divmod(units, 86_400 * 10**digits)
-    return f"{_day(days)}T{_clock(of_day, digits)}"
 
 
 def _bits(raw: bytes, length: int) -> str:
@@ -394,10 +433,9 @@ def _feed(envelope: str, message: Record, row_key: RowKey, key: Any) -> list[Rec
     inner = "payload" if "payload" in names else "value"
     around = _WRAPPERS[inner] if inner == "payload" or "key" in names else set()
     if inner in names and names <= around and isinstance(message[inner], dict | None):
-        if inner == "payload" and message.get("schema") is not None:
-            raise Unreadable("a message with its schema")
-        outer_key = key if inner == "payload" else message["key"]
-        message, key = {"_key": outer_key} if message[inner] is None else message[inner], outer_key
+        outer_key, schema = key if inner == "payload" else message["key"], message.get("schema")
+        content = decoded(message[inner], schema) if inner == "payload" else message[inner]
+        message, key = {"_key": outer_key} if content is None else content, outer_key
     if set(message) == {"_key"}:
         if envelope == "debezium-unwrapped":
             raise Unreadable("a tombstone")
@@ -436,7 +474,8 @@ def _records_of(change: SentChange, row_key: RowKey, key: Any) -> Iterator[Recor
     was = _values(change.before, row_key)
     if isinstance(change.before, dict) and None not in was and was != _values(change.row, row_key):
         yield _changed(change.before, "d", change.position)
-    yield _changed(change.row, change.op, change.position)
+    row, lacking = _available(change.row, row_key.placeholder) if change.unwrapped else (change.row, [])
+    yield _written(row, change.op, change.position, lacking, row_key)
 
 
 _READERS: Mapping[str, Callable[[Record, RowKey, Any], list[Record]]] = {

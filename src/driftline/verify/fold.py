@@ -17,7 +17,7 @@ from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.planning.row_key import RowKey
-from driftline.core.schema.definition import UNAVAILABLE
+from driftline.core.schema.definition import POSITION, UNAVAILABLE
 from driftline.errors import DataError
 from driftline.verify.changes import ChangeReader, NoChange, Order
 from driftline.verify.comparison import TEXTS, Comparison, allow_depth
@@ -84,6 +84,13 @@ class FoldTally:
         if len(self.sample) > 2 * LISTED:
             self.sample = nsmallest(LISTED, self.sample, order)
 
+    def goes(self, change: SourceChange, rows: int, why: str) -> None:
+        """Count a change after which the table has no row of its key; it has so many ``rows``."""
+        if rows:
+            self.misses(change.missing(f"{why}, and the table has one"))
+        else:
+            self.deleted += 1
+
     def has_too_many(self, rows: ExtraRows) -> None:
         """Count rows that the source does not have."""
         self.extra += rows.n
@@ -103,11 +110,14 @@ class FoldTally:
 
 @dataclass(frozen=True, slots=True)
 class KeyedFold:
-    """Folds a source by the key of a table. ``files``: the source's, in the order of their ingest."""
+    """Folds a source by the key of a table. ``files``: the source's, in the order of their ingest;
+    ``truncate``: the position of the last truncate in it, empty without one.
+    """
 
     comparison: Comparison
     row_key: RowKey
     files: Mapping[str, int]
+    truncate: str = ""
 
     def verdict(
         self, reads: RDD[Read], stored: RDD[dict[str, Any]], quarantined: RDD[bytes] | None
@@ -218,10 +228,11 @@ class KeyedFold:
     def folded(self, keyed: Iterable[_Keyed]) -> Iterator[FoldTally]:
         """Compare the latest change of each key with the key's rows."""
         allow_depth()
-        tally = FoldTally()
+        tally, floor = FoldTally(), self._floor()
         for _, group in groupby(keyed, lambda x: x[0][:2]):
             stored: list[bytes] = []
             latest: SourceChange | None = None
+            cut: SourceChange | None = None
             record: Any = None
             n = 0
             for key, value in group:
@@ -232,20 +243,31 @@ class KeyedFold:
                     stored = stored or [value]
                 else:
                     tally.records += 1
-                    tally.overtaken += latest is not None
-                    latest = value
-                    if self.row_key.patch:
-                        record = None if value.deletes else _patched(record, unpacked(value.payload))
-                    elif self.row_key.keeps_fields:
-                        record = None if value.deletes else _filled(record, unpacked(value.payload))
+                    tally.overtaken += latest is not None or cut is not None
+                    if value.order < floor:
+                        cut = value
+                        continue
+                    latest, record = value, self._after(record, value)
             rows = [unpacked(row) for row in stored]
             if latest is not None:
-                if not (self.row_key.patch or self.row_key.keeps_fields):
-                    record = unpacked(latest.payload)
+                record = record if self._keeps else unpacked(latest.payload)
                 self._compare(latest, record, rows, n, tally)
+            elif cut is not None:
+                tally.goes(cut, n, "a truncate removes its row")
             elif rows and self.comparison.terms.exactly:
                 tally.has_too_many(ExtraRows(n, shown(rows[0]), "the table", 0))
         yield tally
+
+    def _after(self, record: Any, change: SourceChange) -> Any:
+        """The record of a key after a change, which was ``record``, where it keeps what a change lacks."""
+        if change.deletes or not self._keeps:
+            return None
+        sent = unpacked(change.payload)
+        return _patched(record, sent) if self.row_key.patch else _filled(record, sent)
+
+    @property
+    def _keeps(self) -> bool:
+        return self.row_key.patch or self.row_key.keeps_fields
 
     def _compare(
         self, latest: SourceChange, record: Any, rows: Sequence[Mapping[str, Any]], n: int, tally: FoldTally
@@ -255,10 +277,7 @@ class KeyedFold:
         The table has ``n`` rows of the key, the first of them in ``rows``.
         """
         if latest.deletes:
-            if n:
-                tally.misses(latest.missing("it deletes its row, and the table has one"))
-            else:
-                tally.deleted += 1
+            tally.goes(latest, n, "it deletes its row")
         elif n != 1:
             tally.misses(latest.missing(f"the table has {n} rows of its key" if n else "its key has no row"))
         else:
@@ -268,6 +287,12 @@ class KeyedFold:
                 tally.found += 1
             else:
                 tally.misses(latest.missing(differences=found))
+
+    def _floor(self) -> Order:
+        """The order below which changes do not count."""
+        if not self.truncate:
+            return ()
+        return self._reader().order_of({POSITION[0]: {POSITION[1]: self.truncate}})
 
     def _reader(self) -> ChangeReader:
         meeting = self.comparison.meeting

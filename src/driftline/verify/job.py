@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from driftline.core.planning.contract import parse_path
 from driftline.core.planning.row_key import RowKey
+from driftline.core.schema.definition import TRUNCATED_PROPERTY
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema
@@ -36,7 +37,7 @@ from driftline.verify.comparison import (
     allow_depth,
 )
 from driftline.verify.emptied import lost_lists
-from driftline.verify.envelopes import unwrapped
+from driftline.verify.envelopes import last_truncate, unwrapped
 from driftline.verify.files import LONGEST, FilePart, Read, grouped, parts, read
 from driftline.verify.fold import KeyedFold
 from driftline.verify.frames import rows, typed
@@ -179,16 +180,16 @@ def verify(
         tasks = grouped(_parts(sources, fmt, properties), cores) if fmt in TEXTS else []
         reads, floats = _reads(spark, sources, fmt, tasks)
         in_paths = _values_in_paths(sources, names or {}, fmt, properties)
-        if in_paths:
-            reads = reads.map(partial(with_values, in_paths))
+        reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
         terms = Terms(schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly)
         stored = spark.table(table.rows) if isinstance(table.rows, str) else table.rows
         quarantined = _quarantined(spark, table.quarantine)
         if table.row_key is not None:
-            in_order = {source: number for number, source in enumerate(sources)}
-            fold = KeyedFold(Comparison.by(terms), table.row_key, in_order)
-            return fold.verdict(unwrapped(reads, table.row_key), rows(stored), quarantined)
+            records, truncate = _unwrapped(reads, table.row_key, properties)
+            in_order = dict(zip(sources, range(len(sources)), strict=True))
+            fold = KeyedFold(Comparison.by(terms), table.row_key, in_order, truncate)
+            return fold.verdict(records, rows(stored), quarantined)
         check = _Finding(Comparison.by(terms), reads, quarantined)
         verdict = None
         columns = check.comparison.meeting.record.columns
@@ -196,6 +197,13 @@ def verify(
         if by_columns and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
         return verdict or check.verdict(reads, rows(stored))
+
+
+def _unwrapped(reads: RDD[Read], row_key: RowKey, properties: Mapping[str, str]) -> tuple[RDD[Read], str]:
+    """The records of a source, and the position of the last truncate in it, if the table knows of one."""
+    truncated = TRUNCATED_PROPERTY in properties
+    truncate = last_truncate(reads, row_key) if truncated else ""
+    return unwrapped(reads, row_key, truncated=truncated), truncate
 
 
 def _parts(sources: Sequence[str], fmt: str, properties: Mapping[str, str]) -> list[FilePart]:

@@ -59,3 +59,35 @@ def epoch(m: Moment, unit: str | None) -> int | Decimal:
         return micros(m) * 1000
     units, remainder = divmod(micros(m), PER_UNIT[unit or "ms"])
     return units if not remainder else units + Decimal(remainder) / PER_UNIT[unit or "ms"]
+
+
+def day_text(days: int) -> str:
+    """The date so many days after 1970-01-01, in the Gregorian calendar of any year."""
+    # Eras of 400 years that begin on the first of March: leap days come last.
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5 - 1
+    month += 3 if month < 10 else -9
+    year += era * 400 + (month <= 2)
+    return f"{year:0{4 if year >= 0 else 5}}-{month:02}-{day:02}"
+
+
+def clock_text(units: int, digits: int) -> str:
+    """The time of day after so many units of as many decimal digits."""
+    seconds, behind = divmod(abs(units), 10**digits)
+    hours, seconds = divmod(seconds, 3600)
+    text = f"{'-' * (units < 0)}{hours:02}:{seconds // 60:02}:{seconds % 60:02}"
+    fraction = f"{behind:0{digits}}" if behind else ""
+    while fraction[-3:] == "000":
+        fraction = fraction[:-3]
+    return f"{text}.{fraction}" if fraction else text
+
+
+def moment_text(units: int, digits: int) -> str:
+    """The moment after so many units since 1970; PostgreSQL has two that are infinite."""
+    if digits == 6 and units in (9223372036825200000, -9223372036832400000):
+        return "infinity" if units > 0 else "-infinity"
+    days, of_day = divmod(units, 86_400 * 10**digits)
+    return f"{day_text(days)}T{clock_text(of_day, digits)}"

@@ -12,6 +12,7 @@ from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.definition import (
     DELETES_PROPERTY,
     ENVELOPE_PROPERTY,
+    EPOCH_PROPERTY,
     HARD,
     KEY_PROPERTY,
     MERGE_PROPERTY,
@@ -39,6 +40,9 @@ ORDERS_COLUMN = Field(
     doc=f"{METADATA}{ORDERS_KIND}\nthe order of fields that are older than the row, or null, by path",
 )
 
+PLACEHOLDER = "__debezium_unavailable_value"
+_HEX = "hex:"  # before the digits of a placeholder that is bytes
+MOST_EPOCHS = 999_999
 ENVELOPES = ("debezium", "debezium-unwrapped", "maxwell", "canal", "ogg", "dms", "auto")
 
 DELETED_KIND = "deleted"
@@ -56,7 +60,9 @@ class RowKey:
     arrive. A record for which ``delete_when`` is true deletes its row, and with an order that is remembered
     for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. With ``patch`` a
     record changes only the fields of its row that it has. A capture keeps ``cache`` bytes of the table's keys
-    in memory. ``envelope``: that of messages, which hold the records and say what became of them.
+    in memory. ``envelope``: that of messages, which hold the records and say what became of them, with the
+    ``placeholder`` of values that are left out. ``epoch``: changes of a later one count as later, whatever
+    their order.
     """
 
     key: tuple[Path, ...]
@@ -67,6 +73,8 @@ class RowKey:
     patch: bool = False
     cache: int = 256 * 2**20
     envelope: str = ""
+    placeholder: str = PLACEHOLDER
+    epoch: int = 0
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> RowKey | None:
@@ -75,9 +83,14 @@ class RowKey:
             settings.get(name, "") for name in ("key", "order_by", "delete_when", "envelope")
         )
         soft, patch = settings.get("deletes") == SOFT, settings.get("merge") == PATCH
+        epoch = int(settings.get("epoch") or 0)
+        if epoch > MOST_EPOCHS:
+            raise ValueError(f"epoch = {epoch} is beyond {MOST_EPOCHS}")
         if not key:
             needing_key = {"order_by": order_by, "delete_when": delete_when, "deletes": soft, "merge": patch}
             needing_key["envelope"] = envelope
+            needing_key["epoch"] = epoch
+            needing_key["unavailable_value"] = settings.get("unavailable_value", "")
             if needless := [name for name, value in needing_key.items() if value]:
                 raise ValueError(f"{needless[0]} needs a key")
             return None
@@ -89,7 +102,19 @@ class RowKey:
         if envelope:
             orders, condition = orders or (POSITION,), _deletes_in_envelope(condition)
         memory = parse_span(settings.get("delete_memory") or "7d")
-        return cls(keys, orders, condition, memory, soft, patch, envelope=envelope)
+        placeholder = settings.get("unavailable_value") or PLACEHOLDER
+        placeholder_bytes(placeholder)
+        return cls(
+            keys,
+            orders,
+            condition,
+            memory,
+            soft,
+            patch,
+            envelope=envelope,
+            placeholder=placeholder,
+            epoch=epoch,
+        )
 
     @property
     def remembers(self) -> bool:
@@ -152,6 +177,24 @@ def _deletes_in_envelope(condition: Condition | None) -> Condition:
     return says_so if condition is None else Junction((says_so, condition), any_of=True)
 
 
+def placeholder_bytes(text: str) -> bytes:
+    """The bytes of a connector's `unavailable.value.placeholder`. Raises ValueError.
+
+    >>> placeholder_bytes("none"), placeholder_bytes("hex:6E6F")
+    (b'none', b'no')
+    """
+    if not text.startswith(_HEX):
+        return text.encode()
+    digits = text.removeprefix(_HEX)
+    try:
+        raw = bytes.fromhex(digits)
+    except ValueError:
+        raw = b""
+    if not raw:
+        raise ValueError(f"{digits!r} is no bytes in hexadecimal digits: write hex:6E6F6E65")
+    return raw
+
+
 def parse_condition(text: str) -> Condition:
     """Read what `delete_when` says. Raises ValueError."""
     from driftline.core.planning.condition_sql import condition_of  # late: sqlglot is slow to import
@@ -211,6 +254,17 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
                 else f"driftline alter {table_property(table, name, requested[name])}",
             )
 
+    check_epoch(table, now, requested)
+
+
+def check_epoch(table: str, now: Mapping[str, str], requested: Mapping[str, str]) -> None:
+    """Raise UsageError where an epoch would end. ``now``, ``requested``: properties."""
+    was, epoch = int(now.get(EPOCH_PROPERTY) or 0), requested.get(EPOCH_PROPERTY, "")
+    if epoch.isdecimal() and int(epoch) < was:
+        raise UsageError(
+            f"{table} has epoch = {was}, and an epoch that has begun does not end", "leave it out"
+        )
+
 
 _STAYS = "make another table with it, from the same source"
 
@@ -227,6 +281,20 @@ def check_stays(table: str, before: RowKey | None, after: RowKey | None) -> None
     if after is not None and after.envelope != envelope:
         has = f"envelope = {envelope!r}" if envelope else "no envelope"
         raise DataError(f"{table} has {has}, which is set when a table is made", _STAYS)
+
+
+def late_hint(table: str, row_key: RowKey, late: int, changes: int) -> str:
+    """What a person should know of a batch of ``changes`` of which most are ``late``; empty for any other.
+
+    >>> late_hint("t", RowKey((("id",),), envelope="dms"), 3, 4)[:59]
+    '3 of 4 changes are older than what the table has: if the so'
+    """
+    if not row_key.envelope or 2 * late <= changes:
+        return ""
+    return (
+        f"{late} of {changes} changes are older than what the table has: if the source was restored, or is another "
+        f"server, begin a new epoch: driftline alter {table_property(table, EPOCH_PROPERTY, str(row_key.epoch + 1))}"
+    )
 
 
 def table_property(table: str, name: str, value: str) -> str:

@@ -15,12 +15,17 @@ ORDER_PROPERTY = "driftline.order-by"
 DELETES_PROPERTY = "driftline.deletes"
 MERGE_PROPERTY = "driftline.merge"
 ENVELOPE_PROPERTY = "driftline.envelope"
+EPOCH_PROPERTY = "driftline.epoch"
+TRUNCATED_PROPERTY = "driftline.truncated"  # the position of the last truncate: older changes are late
 ROW_KEY = (
     KEY_PROPERTY,
     ORDER_PROPERTY,
     DELETES_PROPERTY,
     MERGE_PROPERTY,
     ENVELOPE_PROPERTY,
+    EPOCH_PROPERTY,
+    TRUNCATED_PROPERTY,
+    "driftline.unavailable-value",
     "driftline.delete-when",
     "driftline.delete-memory",
     "driftline.key-cache",

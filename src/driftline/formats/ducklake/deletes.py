@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.rows import LatestSnapshot
     from driftline.formats.ducklake.snapshot import LakeState, TableRow
     from driftline.keys.cache import KeyCache
-    from driftline.keys.identity import BatchKeys
+    from driftline.keys.identity import SoughtKeys
     from driftline.write.positions import Positions
 
 _ID = "__f"  # begins the names of columns that the catalog keeps; the id follows
@@ -64,7 +64,7 @@ class RowDeletes:
     def find(
         self,
         catalog: CatalogDatabase,
-        keys: BatchKeys,
+        keys: SoughtKeys,
         order: int | None,
         deleted: int | None = None,
         cache: KeyCache | None = None,

@@ -39,7 +39,7 @@ from driftline.write.positions import (
 
 if TYPE_CHECKING:
     from driftline.keys.cache import KeyCache
-    from driftline.keys.identity import BatchKeys
+    from driftline.keys.identity import SoughtKeys
     from driftline.write.positions import Positions
 
 # The columns of a file for rows that moved there: their ids, and the sequence numbers of their last changes,
@@ -71,7 +71,7 @@ class RowDelta:
         return bool(self._removed)
 
     def find(
-        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+        self, keys: SoughtKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
     ) -> list[Found]:
         """Find the rows that have a key of the batch, deleted ones left out.
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from driftline.formats.base import Carry
     from driftline.formats.iceberg.reader import IcebergReader
     from driftline.keys.cache import KeyCache
-    from driftline.keys.identity import BatchKeys
+    from driftline.keys.identity import BatchKeys, SoughtKeys
     from driftline.keys.memory import DeletedKeys
     from driftline.keys.settle import Found
     from driftline.keys.stored import StoredRows
@@ -242,7 +242,7 @@ class IcebergTransaction:
         return self._append_all(files, summary)
 
     def find(
-        self, keys: BatchKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
+        self, keys: SoughtKeys, order: int | None, deleted: int | None = None, cache: KeyCache | None = None
     ) -> list[Found]:
         """Find the rows of the table that the transaction began on which have a key of the batch."""
         if self.base is None:

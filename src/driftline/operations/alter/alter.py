@@ -21,6 +21,7 @@ from driftline.core.changes import (
 )
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
+from driftline.core.planning.row_key import check_epoch
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.definition import ROW_KEY, Definition
 from driftline.core.schema.naming import MARK, data_key, is_metadata, marked_key
@@ -174,6 +175,7 @@ def _alter(table: AlterableTable, request: AlterRequest, *, upgrade: bool) -> Al
     after = key.applied(after)
     if after.properties != before.properties:
         from_properties(after.properties)  # that later batches can read them
+        check_epoch(table.name, before.properties, after.properties)
     if before.known_by.key:
         from driftline.operations.keyed import check_definition
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import Raw, json
 
+from driftline.core.planning.row_key import PLACEHOLDER
 from driftline.core.schema.definition import CHANGE
 from driftline.core.schema.types import Path
 from driftline.observe.decoder import REFUSED
@@ -26,9 +27,12 @@ class NotReadable(ValueError):
 
 
 class Mark(NamedTuple):
-    """A message that says nothing of a row, by what it is: `heartbeat`."""
+    """A message that says nothing of a row, by what it is: `heartbeat`. ``truncated``: the position of a
+    truncate, which all older rows go by.
+    """
 
     kind: str
+    truncated: str = ""
 
 
 Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a message is read as
@@ -37,12 +41,31 @@ Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a
 @dataclass(frozen=True, slots=True)
 class EnvelopeTerms:
     """The table's terms for messages: the ``key`` of its rows, and whether a position orders them.
-    ``unavailable``: whether fields without their values are left out, or are named beside the change.
+    ``unavailable``: whether fields without their values are left out, or are named beside the change;
+    ``truncates``: whether a truncate is applied; ``placeholder_text``: of values that are left out.
     """
 
     key: tuple[Path, ...]
     by_position: bool
     unavailable: str = MARKED
+    truncates: bool = True
+    placeholder_text: str = PLACEHOLDER
+
+    def kept(self, unavailable: Sequence[str]) -> Sequence[str]:
+        """The names of fields without their values that stand beside a change. Raises NotReadable where rows
+        do not keep values.
+        """
+        if unavailable and self.unavailable == REFUSED_VALUES:
+            raise NotReadable(
+                f"`{unavailable[0]}` is a value that Debezium has left out as unavailable, which rows with "
+                "deletes = soft do not keep"
+            )
+        return unavailable if self.unavailable == MARKED else ()
+
+    @property
+    def patches(self) -> bool:
+        """True if a record changes only the fields of its row that it has."""
+        return self.unavailable == LEFT_OUT
 
 
 def is_object(text: bytes | Raw | None) -> bool:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from decimal import Decimal
 from functools import lru_cache, partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import DecodeError, Raw, ValidationError, json
 
 Decode: TypeAlias = "Callable[[Raw], Raw]"
+Spell: TypeAlias = "Callable[[Any], bytes]"  # the text of JSON for what a type stands for
 Parameters: TypeAlias = "Mapping[str, str]"
 
 _object = json.Decoder(dict[str, Raw]).decode
@@ -36,31 +37,26 @@ class WrongValue(ValueError):
 # Leaves -------------------------------------------------------------------------------------------------
 
 
-def decimal_text(value: Raw, scale: int) -> Raw:
-    """The number of a decimal: base64 of its digits as a whole number, with so many behind the point.
+def decimal_text(unscaled: bytes, scale: int) -> bytes:
+    """The number of a decimal: its digits as a whole number, with so many behind the point.
 
-    >>> [bytes(decimal_text(Raw(b'"%b"' % text), 2)) for text in (b"B88=", b"/w==", b"")]
+    >>> [decimal_text(digits, 2) for digits in (bytes([7, 207]), bytes([255]), b"")]
     [b'19.99', b'-0.01', b'0.00']
-    >>> bytes(decimal_text(Raw(b'"AQ=="'), -3))
+    >>> decimal_text(bytes([1]), -3)
     b'1000'
     """
-    unscaled = int.from_bytes(b64decode(_text(value), validate=True), "big", signed=True)
-    sign, digits, _ = Decimal(unscaled).as_tuple()
+    sign, digits, _ = Decimal(int.from_bytes(unscaled, "big", signed=True)).as_tuple()
     number = Decimal((sign, digits, -scale))
     # An exponent would need as many zeros, and may be as large as anyone writes.
-    return Raw((f"{number:f}" if abs(scale) < 10_000 else f"{number:E}").encode())
+    return (f"{number:f}" if abs(scale) < 10_000 else f"{number:E}").encode()
 
 
-def _decimal(parameters: Parameters) -> Decode:
+def _decimal(parameters: Parameters) -> Spell:
     return partial(decimal_text, scale=int(parameters.get("scale") or 0))
 
 
-def _variable_scale(_: Parameters) -> Decode:
-    def decode(value: Raw) -> Raw:
-        members = _object(value)
-        return decimal_text(members["value"], _whole(members["scale"]))
-
-    return decode
+def _variable_scale(_: Parameters) -> Spell:
+    return lambda members: decimal_text(members["value"], members["scale"])
 
 
 def day_text(days: int) -> str:
@@ -108,48 +104,64 @@ def moment_text(units: int, digits: int) -> str:
     return f"{day_text(days)}T{time_text(units_of_day, digits)}"
 
 
-def _day(_: Parameters) -> Decode:
-    return lambda value: Raw(b'"%b"' % day_text(_whole(value)).encode())
+def _day(_: Parameters) -> Spell:
+    return lambda days: b'"%b"' % day_text(days).encode()
 
 
-def _time(digits: int) -> Callable[[Parameters], Decode]:
-    return lambda _: lambda value: Raw(b'"%b"' % time_text(_whole(value), digits).encode())
+def _time(digits: int) -> Callable[[Parameters], Spell]:
+    return lambda _: lambda units: b'"%b"' % time_text(units, digits).encode()
 
 
-def _moment(digits: int) -> Callable[[Parameters], Decode]:
-    return lambda _: lambda value: Raw(b'"%b"' % moment_text(_whole(value), digits).encode())
+def _moment(digits: int) -> Callable[[Parameters], Spell]:
+    return lambda _: lambda units: b'"%b"' % moment_text(units, digits).encode()
 
 
 _LONGEST = 100_000  # bits of a column; one without a limit has the largest number there is as its length
 
 
-def _bits(parameters: Parameters) -> Decode:
+def _bits(parameters: Parameters) -> Spell:
     """Bits as digits, the lowest last. Zeros before the first one are not sent."""
     length = int(parameters.get("length") or 0)
 
-    def decode(value: Raw) -> Raw:
-        raw = b64decode(_text(value), validate=True)
+    def spell(raw: bytes) -> bytes:
         width = length if 0 < length <= _LONGEST else 8 * len(raw)
-        digits = f"{int.from_bytes(raw, 'little'):0{width}b}" if width else ""
-        return Raw(b'"%b"' % digits.encode())
+        return b'"%b"' % (f"{int.from_bytes(raw, 'little'):0{width}b}" if width else "").encode()
 
-    return decode
+    return spell
 
 
-RULES: Mapping[str, Callable[[Parameters], Decode]] = {
-    "org.apache.kafka.connect.data.Decimal": _decimal,  # base64, parameter scale
-    "io.debezium.data.VariableScaleDecimal": _variable_scale,  # {scale, value}
-    "org.apache.kafka.connect.data.Date": _day,  # days
-    "io.debezium.time.Date": _day,
-    "org.apache.kafka.connect.data.Time": _time(3),  # milliseconds
-    "io.debezium.time.Time": _time(3),
-    "io.debezium.time.MicroTime": _time(6),
-    "io.debezium.time.NanoTime": _time(9),
-    "org.apache.kafka.connect.data.Timestamp": _moment(3),  # milliseconds
-    "io.debezium.time.Timestamp": _moment(3),
-    "io.debezium.time.MicroTimestamp": _moment(6),
-    "io.debezium.time.NanoTimestamp": _moment(9),
-    "io.debezium.data.Bits": _bits,  # base64, lowest byte first, parameter length
+def _bytes(value: Raw) -> bytes:
+    return b64decode(_text(value), validate=True)
+
+
+def _scaled(value: Raw) -> dict[str, Any]:
+    members = _object(value)
+    return {"scale": _whole(members["scale"]), "value": _bytes(members["value"])}
+
+
+class NamedType(NamedTuple):
+    """A type with a name. ``parsed``: takes its number or its bytes out of a value of JSON; ``spelled``:
+    makes the text of these, by the parameters of the type.
+    """
+
+    parsed: Callable[[Raw], Any]
+    spelled: Callable[[Parameters], Spell]
+
+
+RULES: Mapping[str, NamedType] = {
+    "org.apache.kafka.connect.data.Decimal": NamedType(_bytes, _decimal),  # parameter scale
+    "io.debezium.data.VariableScaleDecimal": NamedType(_scaled, _variable_scale),
+    "org.apache.kafka.connect.data.Date": NamedType(_whole, _day),
+    "io.debezium.time.Date": NamedType(_whole, _day),
+    "org.apache.kafka.connect.data.Time": NamedType(_whole, _time(3)),  # milliseconds
+    "io.debezium.time.Time": NamedType(_whole, _time(3)),
+    "io.debezium.time.MicroTime": NamedType(_whole, _time(6)),
+    "io.debezium.time.NanoTime": NamedType(_whole, _time(9)),
+    "org.apache.kafka.connect.data.Timestamp": NamedType(_whole, _moment(3)),  # milliseconds
+    "io.debezium.time.Timestamp": NamedType(_whole, _moment(3)),
+    "io.debezium.time.MicroTimestamp": NamedType(_whole, _moment(6)),
+    "io.debezium.time.NanoTimestamp": NamedType(_whole, _moment(9)),
+    "io.debezium.data.Bits": NamedType(_bytes, _bits),  # lowest byte first, parameter length
 }
 
 
@@ -164,7 +176,7 @@ def _decoder(schema: Any, path: str) -> Decode | None:
         raise WrongValue("a schema that is none of Kafka Connect's")
     rule = RULES.get(schema.get("name") or "")
     if rule is not None:
-        return _leaf(rule(schema.get("parameters") or {}), path, schema["name"])
+        return _leaf(rule, schema.get("parameters") or {}, path, schema["name"])
     match schema.get("type"):
         case "struct":
             of_fields = {
@@ -182,12 +194,14 @@ def _decoder(schema: Any, path: str) -> Decode | None:
     return None
 
 
-def _leaf(decode: Decode, path: str, name: str) -> Decode:
+def _leaf(rule: NamedType, parameters: Parameters, path: str, name: str) -> Decode:
+    parsed, spell = rule.parsed, rule.spelled(parameters)
+
     def checked(value: Raw) -> Raw:
         if _is_null(value):
             return value
         try:
-            return decode(value)
+            return Raw(spell(parsed(value)))
         except (ValueError, KeyError, OverflowError):
             raise WrongValue(f"`{path}` is {_shown(value)}, no {name}, as its schema has it") from None
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
-from hashlib import md5
 from typing import Any
-from uuid import UUID
 
 from msgspec import Raw, Struct, ValidationError, field, json
 
-from driftline.readers.envelopes import connect_schema
+from driftline.readers.envelopes import connect_schema, mongodb
 from driftline.readers.envelopes.change import (
     DELETE,
-    MARKED,
-    REFUSED_VALUES,
     Changes,
     EnvelopeTerms,
     Mark,
@@ -26,8 +21,9 @@ from driftline.readers.envelopes.change import (
     split,
     values_at,
 )
-from driftline.readers.envelopes.opened import AROUND, written
+from driftline.readers.envelopes.opened import AROUND, truncate, written
 from driftline.readers.envelopes.positions import ChangeSource, position
+from driftline.readers.envelopes.unavailable import Placeholder
 
 _NULL = Raw(b"null")
 _TIMES = {"ts_ms", "ts_us", "ts_ns"}
@@ -49,6 +45,7 @@ class DebeziumMessage(Struct):
     status: Any = None
     before: Raw = field(default_factory=_null)
     after: Raw = field(default_factory=_null)
+    update: Raw = field(default_factory=_null, name="updateDescription")
     source: ChangeSource | None = None
     message_key: Raw = field(default_factory=_null, name="_key")
     key: Raw = field(default_factory=_null)
@@ -57,27 +54,6 @@ class DebeziumMessage(Struct):
 
 
 _decode = json.Decoder(DebeziumMessage).decode
-
-# Values that were too large and did not change: PostgreSQL does not send them, and what stands in their place
-# depends on the column's type (Debezium's UnchangedToastedPlaceholder).
-_PLACEHOLDER = b"__debezium_unavailable_value"
-_IN_BASE64 = b64encode(_PLACEHOLDER)
-PLACEHOLDERS = _PLACEHOLDER, _IN_BASE64
-_AS_UUID = str(UUID(bytes=md5(_PLACEHOLDER, usedforsecurity=False).digest(), version=3)).encode()
-_WELL_KNOWN = (
-    b64encode(bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1")),  # a geometry
-    b64encode(bytes.fromhex("0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640")),  # a geography
-)
-_UNAVAILABLE = {
-    b'"%b"' % _PLACEHOLDER,
-    b'"%b"' % _IN_BASE64,
-    b'["%b"]' % _PLACEHOLDER,
-    b'["%b"]' % _IN_BASE64,
-    b'["%b"]' % _AS_UUID,
-    b"[%b]" % b",".join(b"%d" % byte for byte in _PLACEHOLDER),
-    b'{"%b":"%b"}' % (_PLACEHOLDER, _PLACEHOLDER),
-    b'"{\\"%b\\":\\"%b\\"}"' % (_PLACEHOLDER, _PLACEHOLDER),
-}
 
 
 def read(
@@ -95,9 +71,13 @@ def read(
     key = key if is_null(message.message_key) else message.message_key
     if message.op is None:
         return _without_op(text, message, terms, key)
+    if message.op in ("c", "u", "r", DELETE) and _is_of_mongodb(message):
+        texts = {"before": message.before, "after": message.after, "updateDescription": message.update}
+        return mongodb.read(texts, message.op, key, _position(message, terms), terms)
     unavailable: Sequence[str] = ()
     if is_object(message.after):
-        message.after, unavailable = _without_unavailable(message.after)
+        row, unavailable = Placeholder.of(terms.placeholder_text).taken_out(message.after)
+        message.after = row if isinstance(row, Raw) else Raw(row)
     if schema is not None:
         message.before = _decoded("before", message.before, schema)
         message.after = _decoded("after", message.after, schema)
@@ -109,7 +89,7 @@ def read(
         case "m":
             return Mark("log message")
         case "t":
-            raise NotReadable("a truncate of the source's table (op t), which is not applied")
+            return truncate(None if message.source is None else position(message.source), terms)
     raise NotReadable(f"op {message.op!r} is none of Debezium's: c, u, r, d, t, m")
 
 
@@ -145,30 +125,6 @@ def _inside(
     return read(text, terms, key, None if schema is None or is_null(schema) else bytes(schema))
 
 
-def _without_unavailable(row: Raw) -> tuple[Raw, Sequence[str]]:
-    """A row without the values that Debezium has left out, and the names of their fields."""
-    text = bytes(row)
-    if not (
-        _PLACEHOLDER in text or _IN_BASE64 in text or _AS_UUID in text or b"95," in text or b'"wkb"' in text
-    ):
-        return row, ()
-    members = split(row)
-    names = [name for name, value in members.items() if _is_unavailable(value)]
-    available = Raw(json.encode({name: value for name, value in members.items() if name not in names}))
-    if any(b'"%b"' % sign in bytes(available) for sign in PLACEHOLDERS):
-        raise NotReadable("a value inside another that Debezium has left out as unavailable")
-    return available, names
-
-
-def _is_unavailable(value: Raw) -> bool:
-    text = bytes(value)
-    if text[:1] != b'"':
-        text = b"".join(text.split())
-    if text in _UNAVAILABLE:
-        return True
-    return text[:1] == b"{" and any(b'"wkb":"%b"' % sign in text for sign in _WELL_KNOWN)
-
-
 def _decoded(name: str, row: Raw, schema: bytes) -> Raw:
     """A row with the values that its schema tells."""
     if not is_object(row):
@@ -183,14 +139,9 @@ def _writes(message: DebeziumMessage, terms: EnvelopeTerms, unavailable: Sequenc
     """The record after a change; where its key was another before, the one that goes, too."""
     after = message.after
     if not is_object(after):
-        raise NotReadable(_no_row("after", after, message))
-    if unavailable and terms.unavailable == REFUSED_VALUES:
-        raise NotReadable(
-            f"`{unavailable[0]}` is a value that Debezium has left out as unavailable, which rows with "
-            "deletes = soft do not keep"
-        )
+        raise NotReadable(_no_row("after", message))
     place = _position(message, terms)
-    marked = unavailable if terms.unavailable == MARKED else ()
+    marked = terms.kept(unavailable)
     before = message.before if is_object(message.before) else None
     return written(after, before, str(message.op), place, terms, marked)
 
@@ -201,15 +152,22 @@ def _deleted(message: DebeziumMessage, terms: EnvelopeTerms, key: Raw | None) ->
     if is_object(message.before) and None not in values_at(message.before, terms.key):
         return record(message.before, DELETE, place)
     if not is_null(message.before) and not is_object(message.before):
-        raise NotReadable(_no_row("before", message.before, message))
+        raise NotReadable(_no_row("before", message))
     if (gone := of_key(key, terms.key)) is None:
         raise NotReadable("a delete without its key: neither `before` nor the message's key has it")
     return record(gone, DELETE, place)
 
 
-def _no_row(name: str, row: Raw, message: DebeziumMessage) -> str:
-    if not is_null(row) and message.source is not None and message.source.connector == "mongodb":
-        return f"a document of MongoDB as text in `{name}`, which is not read yet"
+def _is_of_mongodb(message: DebeziumMessage) -> bool:
+    """True for documents as texts; some transforms make objects of them."""
+    return (
+        message.source is not None
+        and message.source.connector == "mongodb"
+        and not (is_object(message.before) or is_object(message.after))
+    )
+
+
+def _no_row(name: str, message: DebeziumMessage) -> str:
     return f"op {message.op!r} without an object in `{name}`"
 
 

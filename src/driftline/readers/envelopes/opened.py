@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw, json
 
 from driftline.observe.decoder import REFUSED
+from driftline.readers.envelopes import connect_schema
 from driftline.readers.envelopes.change import (
     DELETE,
     EnvelopeTerms,
@@ -61,9 +62,7 @@ def opened(text: bytes | Raw, key: Raw | None = None) -> Opened | Mark:
     key = fields.pop("_key", key)
     content = None
     if "payload" in fields and fields.keys() <= {"schema", "payload"}:
-        if not is_null(fields.get("schema")):
-            raise NotReadable("a message with its schema, of which the values are not decoded yet")
-        content = fields["payload"]
+        content = _decoded(fields["payload"], fields.get("schema"))
     elif {"key", "value"} <= fields.keys() <= AROUND:
         content, key = fields["value"], fields["key"]
     if content is not None and is_object(content):
@@ -71,6 +70,16 @@ def opened(text: bytes | Raw, key: Raw | None = None) -> Opened | Mark:
     if (has_key and not fields) or (content is not None and is_null(content)):
         return Mark("tombstone")
     return Opened(fields, key)
+
+
+def _decoded(payload: Raw, schema: Raw | None) -> Raw:
+    """The values of a message as the schema beside it tells them."""
+    if schema is None or is_null(schema):
+        return payload
+    try:
+        return connect_schema.of_schema(bytes(schema))(payload)
+    except connect_schema.WrongValue as error:
+        raise NotReadable(str(error)) from None
 
 
 def positioned(position: str | None, terms: EnvelopeTerms, without: str) -> str | None:
@@ -81,6 +90,17 @@ def positioned(position: str | None, terms: EnvelopeTerms, without: str) -> str 
     if position is None and terms.by_position:
         raise NotReadable(without)
     return position
+
+
+def truncate(position: str | None, terms: EnvelopeTerms) -> Mark:
+    """The mark of a truncate. Raises NotReadable where the table cannot tell which rows are older."""
+    if not terms.truncates:
+        raise NotReadable(
+            "a truncate of the source's table, which is not applied to rows that stay or have an order of their own"
+        )
+    if position is None:
+        raise NotReadable("a truncate of the source's table that does not say where it stood")
+    return Mark("truncate", position)
 
 
 def written(

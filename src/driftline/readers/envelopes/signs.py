@@ -21,8 +21,11 @@ SIGNS: Mapping[str, Kinds] = {
     "ogg": {"table": TEXT, "op_type": TEXT, "op_ts": TEXT, "pos": TEXT},
     "dms": {"data": OBJECT, "metadata": OBJECT, "metadata.record-type": TEXT, "metadata.operation": TEXT},
 }
-# Fields of which one at least is there, too.
-_ONE_OF = {"debezium": ("before", "after"), "ogg": ("before", "after")}
+# Fields of which one at least is there, too: an object, or a document of MongoDB as text.
+_ONE_OF = {
+    "debezium": (("before", "after"), {OBJECT, TEXT}),
+    "ogg": (("before", "after"), {OBJECT}),
+}
 
 
 def envelope_of(kind_at: Callable[[str], str | None]) -> str | None:
@@ -35,7 +38,7 @@ def envelope_of(kind_at: Callable[[str], str | None]) -> str | None:
     for name, kinds in SIGNS.items():
         others = _ONE_OF.get(name)
         if all(kind_at(path) == kind for path, kind in kinds.items()) and (
-            others is None or OBJECT in map(kind_at, others)
+            others is None or others[1] & set(map(kind_at, others[0]))
         ):
             return name
     return None

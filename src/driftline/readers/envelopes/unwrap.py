@@ -29,14 +29,19 @@ READERS: Mapping[str, Reader] = {**NAMED, "auto": auto.read}
 class Unwrapper:
     """In a task: reads messages as records, and counts those that say nothing of a row.
 
-    ``marks``: their number by what they are.
+    ``marks``: their number by what they are; ``truncated``: the position of the last truncate among them.
     """
 
     def __init__(self, row_key: RowKey) -> None:
         self._read = READERS[row_key.envelope]
         unavailable = MARKED if row_key.keeps_fields else LEFT_OUT if row_key.patch else REFUSED_VALUES
-        self._terms = EnvelopeTerms(row_key.key, POSITION in row_key.order_by, unavailable)
+        by_position = row_key.order_by == (POSITION,)
+        truncates = by_position and not row_key.soft
+        self._terms = EnvelopeTerms(
+            row_key.key, POSITION in row_key.order_by, unavailable, truncates, row_key.placeholder
+        )
         self.marks: Counter[str] = Counter()
+        self.truncated = ""
 
     @classmethod
     def of(cls, row_key: RowKey | None) -> Unwrapper | None:
@@ -61,15 +66,17 @@ class Unwrapper:
                 changes = [message]
             if isinstance(changes, Mark):
                 self.marks[changes.kind] += 1
+                self.truncated = max(self.truncated, changes.truncated)
                 continue
             texts += changes
             places += [place] * len(changes)
         return texts, places
 
-    def taken(self) -> Counter[str]:
-        """The number of messages that say nothing of a row, since the last call."""
-        marks, self.marks = self.marks, Counter()
-        return marks
+    def taken(self) -> tuple[Counter[str], str]:
+        """The number of messages that say nothing of a row, since the last call, and the last truncate."""
+        taken = self.marks, self.truncated
+        self.marks, self.truncated = Counter(), ""
+        return taken
 
 
 def rejecting(reject: Callable[[int, Why], Reject], places: Sequence[int]) -> Callable[[int, Why], Reject]:

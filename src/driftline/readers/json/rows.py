@@ -267,7 +267,7 @@ class LineTask:
         # What is known of lines to come was expected when these began.
         self._learnt = min(self._learnt, 0)
         seen = self._observer.taken()
-        return seen if self._unwrapper is None else seen.with_marks(self._unwrapper.taken())
+        return seen if self._unwrapper is None else seen.with_marks(*self._unwrapper.taken())
 
 
 def rejected_of(

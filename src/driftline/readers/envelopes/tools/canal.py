@@ -15,6 +15,7 @@ from driftline.readers.envelopes.opened import (
     opened,
     positioned,
     text_of,
+    truncate,
     written,
 )
 from driftline.readers.envelopes.positions import Digits
@@ -35,7 +36,7 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     if not isinstance(kind, str) or not {"data", "isDdl"} <= message.fields.keys():
         raise NotReadable("no message of Canal's: it has no `type`, `isDdl` and `data`")
     if message.value("isDdl") is True:
-        return _schema_change(message, kind)
+        return _schema_change(message, kind, terms)
     if kind not in WRITES and kind != "DELETE":
         raise NotReadable(f"type {kind!r} is none of Canal's: {', '.join((*WRITES, 'DELETE'))}")
     position = positioned(
@@ -53,9 +54,9 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     ]
 
 
-def _schema_change(message: Opened, kind: str) -> Mark:
-    if kind == "TRUNCATE":
-        raise NotReadable("a truncate of the source's table (type TRUNCATE), which is not applied")
+def _schema_change(message: Opened, kind: str, terms: EnvelopeTerms) -> Mark:
+    if kind == "TRUNCATE" and is_null(message.fields["data"]):
+        return truncate(Digits()(message.value("es")), terms)
     if kind not in SCHEMA_CHANGES or not is_null(message.fields["data"]):
         raise NotReadable(f"type {kind!r} with `isDdl` is none of Canal's schema changes")
     return Mark("schema change")

@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import Raw, json
 
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
-from driftline.readers.envelopes.debezium import PLACEHOLDERS
-from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, written
+from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, truncate, written
 from driftline.readers.envelopes.positions import ChangeSource, Digits, position
+from driftline.readers.envelopes.unavailable import Placeholder
 
 _OPERATIONS = ("c", "u", "r", "d", None)
 _FLAGS: Mapping[Any, bool] = {"true": True, True: True, "false": False, False: False, None: False}
@@ -36,7 +36,7 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         )
     operation, flag = message.value("__op"), message.value("__deleted")
     if operation == "t":
-        raise NotReadable("a truncate of the source's table (__op t), which is not applied")
+        return truncate(_position(message), terms)
     if operation not in _OPERATIONS:
         raise NotReadable(f"__op {operation!r} is none of Debezium's: c, u, r, d, t")
     if not isinstance(flag, str | bool | None) or flag not in _FLAGS:
@@ -47,11 +47,10 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         "no field that says where the change stood, such as __lsn: name it in add.fields",
     )
     row = json.encode(message.fields)
-    if any(sign in row for sign in PLACEHOLDERS):
-        raise NotReadable("a value that Debezium has left out as unavailable, which is not read yet")
     if _FLAGS[flag] or operation == "d":
-        return [deleted(row, message.key, place, terms)]
-    return written(row, None, operation or "u", place, terms)
+        return [deleted(Raw(row), message.key, place, terms)]
+    available, unavailable = Placeholder.of(terms.placeholder_text).taken_out(row)
+    return written(available, None, operation or "u", place, terms, terms.kept(unavailable))
 
 
 def _position(message: Opened) -> str | None:

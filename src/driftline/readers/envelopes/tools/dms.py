@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Raw, json
 
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable, split
-from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, written
+from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, truncate, written
 
 WRITES = {"load": "r", "insert": "c", "update": "u"}  # by `operation`
 CONTROLS = {
@@ -31,6 +31,8 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     record_type, operation = metadata["record-type"], metadata["operation"]
     if not isinstance(operation, str):
         raise NotReadable(f"operation {operation!r} is no text")
+    if record_type == "control" and operation == "truncate-table":
+        return truncate(position(metadata.get("timestamp")), terms)
     if record_type == "control":
         if operation not in CONTROLS:
             raise NotReadable(f"a control record whose operation is {operation!r}, which is not applied")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
-from driftline.readers.envelopes.opened import deleted, opened, positioned, written
+from driftline.readers.envelopes.opened import deleted, opened, positioned, truncate, written
 from driftline.readers.envelopes.positions import Digits
 
 WRITES = {"I": "c", "U": "u"}  # by `op_type`
@@ -21,7 +21,7 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     if not isinstance(kind, str) or "table" not in message.fields:
         raise NotReadable("no message of GoldenGate's: it has no `op_type` and `table`")
     if kind == "T":
-        raise NotReadable("a truncate of the source's table (op_type T), which is not applied")
+        return truncate(Digits(_DIGITS)(message.value("pos")), terms)
     if kind not in WRITES and kind != "D":
         raise NotReadable(f"op_type {kind!r} is none of GoldenGate's: I, U, D, T")
     if missing := message.value("missing_columns"):
