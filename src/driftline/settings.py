@@ -40,6 +40,7 @@ from driftline.core.schema.types import Path, Primitive
 from driftline.errors import UsageError
 
 PREFIX = "driftline."
+_HINTS = f"{PREFIX}hints."
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +296,24 @@ def _nearest(name: str, path: str) -> str:
 def _one_of(value: str, allowed: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(value, allowed, 1)
     return f"did you mean {near[0]!r}?" if near else f"one of {', '.join(allowed)}"
+
+
+def earlier_patterns(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """The properties that remember patterns of dates which hints of ``now`` replace: values have been
+    read by them.
+
+    >>> day = "driftline.hints.day"
+    >>> earlier_patterns({day: "date('dd.MM.yyyy')"}, {day: "date('M/d/yyyy')"})
+    {'driftline.hinted.day': "date('dd.MM.yyyy')"}
+    """
+    kept: dict[str, str] = {}
+    for key in now:
+        hint = before.get(key, "")
+        if key.startswith(_HINTS) and hint not in ("", now[key]) and parse_hint(hint).pattern is not None:
+            name = f"{PREFIX}hinted.{key.removeprefix(_HINTS)}"
+            known = before.get(name, "")
+            kept[name] = known if hint in known else f"{known} and {hint}".removeprefix(" and ")
+    return kept
 
 
 def from_properties(properties: Mapping[str, str]) -> Settings:

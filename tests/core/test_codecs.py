@@ -208,6 +208,13 @@ def test_what_is_no_text_is_refused_by_name(head: bytes, tail: bytes, kind: str)
         codec_of("a.json", head, tail)
 
 
+def test_a_workbook_is_no_zip_to_rename() -> None:
+    with pytest.raises(DataError, match="this is an Excel workbook, not text") as refused:
+        codec_of("book.xlsx", b"PK\x03\x04")
+    assert refused.value.hint is not None
+    assert "--format excel" in refused.value.hint
+
+
 @pytest.mark.parametrize("text", [b"PAR1,PAR2\n1,2\n", b"ORC,x\n1,2\n", b"BZh9,b\n", b"Object,x\n", b"(a)\n"])
 def test_text_that_looks_like_another_format_is_text(text: bytes) -> None:
     assert codec_of("a.csv", text[:16], text[-16:]) is None

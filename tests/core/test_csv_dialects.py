@@ -166,6 +166,18 @@ def test_quotes_are_told_where_they_alone_make_the_rows_even(tmp_path: Path) -> 
     assert read(plain)[1] == [("'x'", 2), ("'tis", 3)]
 
 
+def test_quoted_decimal_commas_between_commas_are_hinted_at(tmp_path: Path) -> None:
+    file = put(tmp_path, 'id,de\n1,"32.383,63"\n2,"1.234,50"\n')
+    (hint,) = CsvFiles(SPARK, [str(file)], strings=False)(ExpectedField(), Settings()).notes
+    assert hint.startswith("--thousands . would make de numeric")
+    (reader,) = CsvFiles(SPARK, [str(file)], strings=False)(
+        ExpectedField(), from_properties(as_properties({"thousands": "."}))
+    ).readers
+    assert [str(f.type) for f in reader.struct.fields] == ["long", "double"]
+    lists = put(tmp_path, 'id,n\n1,"1,234"\n2,"5,678"\n')
+    assert CsvFiles(SPARK, [str(lists)], strings=False)(ExpectedField(), Settings()).notes == []
+
+
 def test_what_a_file_tells_is_said(tmp_path: Path) -> None:
     files = CsvFiles(SPARK, [str(put(tmp_path, SAMPLE, "utf-16-le"))], strings=False)
     first, second = files(ExpectedField(), Settings()).notes

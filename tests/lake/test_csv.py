@@ -360,6 +360,20 @@ def test_german_numbers_below_titles(table: Table, tmp_path: Path) -> None:
     assert not table.verify([str(lost)], "csv").ok
 
 
+def test_verify_reads_older_files_by_the_pattern_they_had(table: Table, tmp_path: Path) -> None:
+    days = {
+        "a.csv": ("dd.MM.yyyy", "31.12.2025"),
+        "b.csv": ("MM/dd/yyyy", "12/30/2025"),
+        "c.csv": ("yyyyMMdd", "20260102"),
+    }
+    for name, (pattern, text) in days.items():
+        (tmp_path / name).write_text(f"id,day\n1,{text}\n")
+        table.ingest(tmp_path / name, settings={"hints": {"day": f"date('{pattern}')"}})
+    proven(table, *(tmp_path / name for name in days))
+    (tmp_path / "d.csv").write_text("id,day\n1,01.02.2026\n")
+    assert not table.verify(tmp_path / "d.csv").ok
+
+
 def test_dates_by_a_pattern(table: Table, tmp_path: Path) -> None:
     hints = {"day": "date('dd.MM.yyyy')", "at": 'timestamp("MM/dd/yyyy HH:mm")', "number": "date('yyyyMMdd')"}
     file = csv(

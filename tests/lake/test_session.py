@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from driftline.errors import SetupError
+from driftline.lake import Lake
 from driftline.runtime import session
 from driftline.runtime.session import open_session
 
@@ -138,3 +139,11 @@ def test_a_cluster_is_sent_the_jars_and_this_machine_stays_closed():
     assert "spark.jars" not in here
     assert there["spark.jars"] == "/jars/a.jar,/jars/b.jar"
     assert "spark.driver.bindAddress" not in there
+
+
+def test_the_home_folder_is_spelled_as_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    Lake.open("~/lake")
+    assert (tmp_path / "home" / "lake").is_dir()
+    assert not (tmp_path / "~").exists()

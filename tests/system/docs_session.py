@@ -22,6 +22,8 @@ from threading import Timer
 from typing import Any, Self
 
 import driftline
+from driftline.runtime.jars import find_jars
+from driftline.runtime.session import prepare_environment
 
 ROOT = Path(__file__).parents[2]
 PAGES = (
@@ -133,6 +135,8 @@ def serve() -> None:
     """What the process of a shell does: each line of standard input names a folder, and what to run in it."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Java inherits it
+    prepare_environment()
+    find_jars()  # a first command would say that it downloads them
     names: dict[str, Any] = {}
     for line in sys.stdin:
         folder, what = json.loads(line)

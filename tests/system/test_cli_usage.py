@@ -1,6 +1,8 @@
 """The command line where no Spark is needed: it answers at once."""
 
 import os
+import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -8,11 +10,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import typer
+
+from driftline.cli.commands import app
+from driftline.cli.grouped import examples
+from driftline.cli.scope import Invocation
 
 COMMANDS = (
     "ingest", "plan", "capture", "schema", "stats", "query", "view", "resolve", "promote", "quarantine", "alter", "history", "undo",
     "verify", "clean", "doctor", "demo", "json-schema",
 )  # fmt: skip
+WITH_EXAMPLES = (*COMMANDS, "tables", "init", "contract export", "contract check")
 
 
 @pytest.fixture
@@ -56,6 +64,20 @@ def test_each_command_has_help(run, command):
     assert done.returncode == 0
     assert f"Usage: driftline {command}" in done.stdout
     assert "--json" in done.stdout
+    assert re.findall(r"<(?:list|str|int|path)\b.*?>", done.stdout) == []  # types of Python
+    *_, listed = done.stdout.partition("\nExamples:\n")
+    assert tuple(line.strip() for line in listed.splitlines()) == examples(command)
+
+
+@pytest.mark.parametrize("line", [line for command in WITH_EXAMPLES for line in examples(command)])
+def test_the_examples_of_help_parse(line):
+    assert len(line) <= 78  # of 80 columns, with the indent
+    _, name, *words = shlex.split(line.partition(" > ")[0])
+    command = typer.main.get_command(app).commands[name]
+    if name == "contract":
+        command = command.commands[words.pop(0)]
+    with command.make_context(name, words, obj=Invocation()) as parsed:
+        assert parsed.args == []
 
 
 def test_version(run):
@@ -118,7 +140,10 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         (["ingest", "x.json", "--into", "a.b", "--hint", "a=lnog"], "hints.a: 'lnog' is not a type"),
         (["ingest", "x.json", "--into", "a.b", "--hint", "a"], "write --hint path=type"),
         (["ingest", "x.json", "--into", "a.b", "--exclude", "a..b"], "'a..b' is not a path"),
-        (["plan", "x.json", "--into", "a.b", "--policy", "odd"], "'preserve', 'widen', 'strict'"),
+        (
+            ["plan", "x.json", "--into", "a.b", "--policy", "odd"],
+            "'--policy': 'odd' is not one of 'preserve', 'widen', 'strict'",
+        ),
         (["ingest", "x.json", "--into", "a.b", "--on-conflict", "stop"], "'fail', 'quarantine'"),
         (["ingest", "x.json", "--into", "a.b", "--config", "none.toml"], "none.toml: cannot be read"),
         (["ingest", "x.json", "--into", "movies"], "'movies' is not a table name\n  use namespace.table"),

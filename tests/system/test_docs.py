@@ -1,12 +1,9 @@
-"""The docs: the site builds with no warning and no network, and its sessions print what they say."""
+"""The docs: their sessions print what they say, and they name what there is."""
 
 import ast
 import importlib
-import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,28 +152,3 @@ def test_summaries_of_commands_are_whole(monkeypatch: pytest.MonkeyPatch) -> Non
     summaries = [line for line in lines if re.match(r"\* `[a-z]+`: ", line)]
     assert len(summaries) > 20
     assert not [line for line in summaries if line.endswith("...")]
-
-
-def test_site(tmp_path: Path) -> None:
-    mkdocs = Path(sys.executable).with_name("mkdocs")
-    unreachable = dict.fromkeys(
-        ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"
-    )
-    done = subprocess.run(
-        [mkdocs, "build", "--quiet", "--site-dir", tmp_path / "site"],
-        cwd=DOCS.parent, env=os.environ | unreachable | {"NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    pages = {path.stem: path.read_text() for path in (tmp_path / "site").rglob("*.html")}
-    assert "--on-conflict" in pages["options"]
-    for words in (
-        "there is no setting",
-        "the store denies access",
-        "Java ran out of memory",
-        "check that the broker is running",
-    ):
-        assert words in pages["messages"], words
-    assert "fonts.googleapis" not in pages["tutorial"]
-    assert "orders.ingest(" in re.sub("<[^>]+>", "", pages["notebook"])
-    assert (tmp_path / "site" / "search" / "search_index.js").is_file()  # search without a server

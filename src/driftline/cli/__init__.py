@@ -92,7 +92,7 @@ def _globals_first(argv: Sequence[str]) -> list[str]:
 
 def _misused(scope: Invocation, error: Any) -> int:
     """Print an error of the parser, or the help that it brings; returns the exit code."""
-    message: str = error.format_message()
+    message: str = error.format_message().replace(": Value error, ", ": ")  # which is pydantic's
     if message.startswith("Usage:"):
         typer.echo(message, err=True)
         return UsageError.exit_code

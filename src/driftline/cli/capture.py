@@ -67,7 +67,9 @@ def capture(
         ),
     ] = None,
     format: FormatOption = None,  # noqa: A002
-    max_files: Annotated[int, typer.Option(min=1, help="Maximum number of files per batch.")] = 1000,
+    max_files: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Maximum number of files per batch.")
+    ] = 1000,
     notify: Annotated[
         str | None,
         typer.Option(
@@ -116,7 +118,9 @@ def capture(
     ] = "earliest",
     max_records: Annotated[
         int | None,
-        typer.Option(min=1, help="Maximum number of Kafka records per batch.", show_default=False),
+        typer.Option(
+            metavar="N", min=1, help="Maximum number of Kafka records per batch.", show_default=False
+        ),
     ] = None,
     kafka_metadata: Annotated[
         bool,

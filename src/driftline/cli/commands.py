@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from driftline.cli.alter import alter
 from driftline.cli.capture import capture
 from driftline.cli.clean import clean
 from driftline.cli.contract import contract
-from driftline.cli.grouped import GroupedCommands
+from driftline.cli.grouped import CommandWithExamples, GroupedCommands
 from driftline.cli.history import history, show_layout, undo
 from driftline.cli.ingest import ingest, plan
 from driftline.cli.json_schema import json_schema
@@ -62,6 +63,7 @@ def _all(
     lake: Annotated[
         str | None,
         typer.Option(
+            metavar="PATH",
             help="The lake: a folder, or s3://, gs:// or abfss:// with a catalog in driftline.toml. "
             "[env: DRIFTLINE_LAKE; default: lake]",
             show_default=False,
@@ -69,7 +71,9 @@ def _all(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="A settings file. [default: driftline.toml, if there]", show_default=False),
+        typer.Option(
+            metavar="FILE", help="A settings file. [default: driftline.toml, if there]", show_default=False
+        ),
     ] = None,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks of errors. [env: DRIFTLINE_DEBUG]")
@@ -89,25 +93,16 @@ def _all(
         log.as_json(context.obj.redact, debug=debug)
 
 
-app.command()(ingest)
-app.command()(plan)
-app.command()(capture)
-app.command()(clean)
-app.command()(alter)
-app.command()(history)
-app.command()(undo)
-app.command()(view)
-app.command()(resolve)
-app.command()(promote)
-app.command()(quarantine)
-app.command()(stats)
-app.command()(tables)
-app.command()(init)
-app.command("json-schema")(json_schema)
+command = partial(app.command, cls=CommandWithExamples)
+for function in (
+    ingest, plan, capture, clean, alter, history, undo, view, resolve, promote, quarantine, stats, tables, init,
+):  # fmt: skip
+    command()(function)
+command("json-schema")(json_schema)
 app.add_typer(contract)
 
 
-@app.command()
+@command()
 def schema(
     context: typer.Context,
     table: TableName,
@@ -132,13 +127,14 @@ def schema(
         show(schema_text.schema(table, state.schema, from_properties(state.properties).mark))
 
 
-@app.command()
+@command()
 def query(
     context: typer.Context,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="The SELECT statement.", show_default=False)],
     limit: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=0,
             help="Maximum number of rows; 0 for all. [default: 100, with --json all]",
             show_default=False,
@@ -169,7 +165,7 @@ def query(
         result.show(out(width=rows.ENDLESS))
 
 
-@app.command()
+@command()
 def verify(
     context: typer.Context,
     sources: Sources,
@@ -204,7 +200,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command()
+@command()
 def doctor(context: typer.Context, json: Json = False) -> None:
     """Check Java, Spark, jars, catalog, write access."""
     from driftline.cli.terminal import Progress, put, show
@@ -228,7 +224,7 @@ def doctor(context: typer.Context, json: Json = False) -> None:
         raise typer.Exit(3)
 
 
-@app.command()
+@command()
 def demo(
     context: typer.Context,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the lake to look around in it.")] = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from driftline.cli.grouped import CommandWithExamples
 from driftline.cli.options import FormatOption, Json, Output, Strings, TableName
 from driftline.cli.scope import Invocation, little
 from driftline.operations.odcs import exported, read
@@ -27,7 +28,7 @@ contract = typer.Typer(
 )
 
 
-@contract.command()
+@contract.command(cls=CommandWithExamples)
 def export(context: typer.Context, table: TableName) -> None:
     """Print a table as a contract, in YAML.
 
@@ -37,7 +38,7 @@ def export(context: typer.Context, table: TableName) -> None:
     typer.echo(exported(table, state.schema, state.properties), nl=False)
 
 
-@contract.command()
+@contract.command(cls=CommandWithExamples)
 def check(
     context: typer.Context,
     table: TableName,

@@ -256,6 +256,7 @@ SortBy = Annotated[
 FormatVersion = Annotated[
     int | None,
     typer.Option(
+        metavar="2|3",
         min=2,
         max=3,
         help="Iceberg's format version, if the table is created now. [default: 2]",
@@ -299,7 +300,9 @@ Quote = Annotated[
 Encoding = Annotated[
     str | None,
     typer.Option(
-        help="The encoding of CSV: cp1252, latin1, utf-16, ... [default: UTF-8]", show_default=False
+        metavar="NAME",
+        help="The encoding of CSV: cp1252, latin1, utf-16, ... [default: UTF-8]",
+        show_default=False,
     ),
 ]
 Decimal = Annotated[

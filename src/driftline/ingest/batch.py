@@ -28,7 +28,7 @@ from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
 from driftline.readers.envelopes.encoded import encoded_notes
 from driftline.readers.envelopes.signs import envelope_note
-from driftline.settings import NEW_TABLE, from_properties
+from driftline.settings import NEW_TABLE, earlier_patterns, from_properties
 from driftline.sources.base import Source
 from driftline.sources.files import Stamp, changed
 from driftline.sources.scan import Observed
@@ -64,6 +64,7 @@ class BatchRequest:
         return {
             **self._new(state),
             **self.properties,
+            **earlier_patterns(state.properties, self.properties),
             "driftline.batch": self.id,
             **(self.token.properties if self.token is not None else {}),
         }

@@ -39,7 +39,8 @@ class Once:
             listed = ", ".join(taken[:_NAMED]) + (f", and {unnamed} more" if unnamed > 0 else "")
             raise DataError(
                 f"{table.name}: {self._count(taken)} in the table already: {listed}",
-                hint="leave them out, or pass --again (again=True in Python) to ingest them again as new rows",
+                hint=f"leave {'it' if len(taken) == 1 else 'them'} out, or pass --again (again=True in Python) "
+                "to ingest again as new rows; a new table takes every file",
             )
 
     def notes(self, table: CatalogTable, state: State) -> tuple[str, ...]:

@@ -89,10 +89,11 @@ class Lake(Shown):
         Raises:
             SetupError: The folder is not available. Without Java or the jars, what needs Spark raises it.
         """
-        if is_stored(str(path)):
+        path = os.path.expanduser(path)  # noqa: PTH111  of URIs, Path would drop a slash
+        if is_stored(path):
             if ducklake is not None:
                 raise UsageError(f"{path}: a DuckLake of driftline's lies in a folder")
-            path, properties = DEFAULT, in_store(str(path), properties or {})
+            path, properties = DEFAULT, in_store(path, properties or {})
         given = dict(properties or {})
         within = is_embedded(given)
         if within:

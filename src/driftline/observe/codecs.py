@@ -88,6 +88,8 @@ def codec_of(path: str, head: bytes, tail: bytes = b"") -> str | None:
         return _without_a_sign(path, head, claimed)
     for sign, (kind, hint) in _OTHERS.items():
         if head.startswith(sign):
+            if kind == "a zip" and Path(path).suffix.lower() == ".xlsx":
+                kind, hint = "an Excel workbook", "pass --format excel, or leave --format out"
             raise DataError(f"{path}: this is {kind}, not text", hint)
     if head.startswith(b"PAR1") and tail.endswith(b"PAR1"):
         raise DataError(f"{path}: this is Parquet, not text", "pass --format parquet")

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from itertools import groupby
 
 _HINT = re.compile(r"(\w+)\s*\(\s*(?:\"([^\"]*)\"|'((?:[^']|'')*)')\s*\)")
-_PREFIXES = ("driftline.hints.", "driftline.resolved.")
+_PREFIXES = ("driftline.hints.", "driftline.hinted.", "driftline.resolved.")
 # Directives of strptime, and those of strftime where a run prints otherwise.
 _PARSED = {
     "y": "%Y", "u": "%Y", "M": "%m", "MMM": "%b", "MMMM": "%B", "d": "%d", "E": "%a", "EEEE": "%A", "H": "%H", "h": "%I", "a": "%p", "m": "%M", "s": "%S", "S": "%f",

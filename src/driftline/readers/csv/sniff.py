@@ -122,7 +122,7 @@ def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool
     if seems:
         flags = Dialect(dialect.delimiter).flags, Dialect(seems).flags
         yield f"{{path}} has one column with {flags[0]}, but several with {flags[1]}"
-    may_be_commas = not (dialect.decimal == POINT or dialect.thousands or seems or marks.delimiter == b",")
+    may_be_commas = not (dialect.decimal == POINT or dialect.thousands or seems)
     comma_columns = _with_commas(begin.cells(marks)) if may_be_commas else ()
     if commas := [(name, grouped) for name, grouped in comma_columns if grouped or not dialect.decimal]:
         signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")

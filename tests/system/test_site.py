@@ -1,0 +1,98 @@
+"""The docs as a site: built with no warning and no network, its links lead somewhere, and so does its search."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from system.docs_session import ROOT
+
+# What people search for, and a page that they should find.
+SEARCHED = {
+    "upsert": "questions", "timezone": "questions", "resume": "questions", "excel": "commands", "undo": "alter",
+    "incremental": "captures", "backfill": "operate", "merge": "questions", "dedupe": "questions",
+    "header": "questions", "decimal comma": "commands",
+}  # fmt: skip
+# Blocks, tables and the page itself that are wider than their place.
+WIDER = """
+return [document.documentElement, ...document.querySelectorAll("pre > code, .md-typeset__scrollwrap")]
+    .filter(place => place.scrollWidth > place.clientWidth + 1).map(place => place.innerText.slice(0, 80))
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    mkdocs = Path(sys.executable).with_name("mkdocs")
+    unreachable = dict.fromkeys(
+        ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"
+    )
+    done = subprocess.run(
+        [mkdocs, "build", "--quiet", "--site-dir", folder],
+        cwd=ROOT, env=os.environ | unreachable | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    return folder
+
+
+def test_pages_have_what_is_generated(site: Path) -> None:
+    pages = {path.stem: path.read_text() for path in site.rglob("*.html")}
+    assert "--on-conflict" in pages["options"]
+    for words in (
+        "there is no setting",
+        "the store denies access",
+        "Java ran out of memory",
+        "check that the broker is running",
+    ):
+        assert words in pages["messages"], words
+    assert "orders.ingest(" in re.sub("<[^>]+>", "", pages["notebook"])
+
+
+def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(site: Path) -> None:
+    pages = {path: path.read_text() for path in site.rglob("*.html") if path.stem != "404"}
+    ids = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+    for path, text in pages.items():
+        assert not re.findall(r'<(?:script|img)[^>]* src="https?:|<link[^>]* href="https?:', text), path.name
+        for link in map(unescape, re.findall(r'\b(?:href|src)="([^"]+)"', text)):
+            if not re.match(r"https?:|data:", link):
+                url, part = urldefrag(link)
+                target = (path.parent / unquote(url)).resolve() if url else path
+                target = target / "index.html" if target.is_dir() else target
+                assert target.is_file(), f"{path.name}: {link}"
+                assert not part or unquote(part) in ids.get(target, ()), f"{path.name}: {link}"
+
+
+def test_nothing_is_scrolled_sideways_at_1280_pixels(site: Path, browser) -> None:
+    browser.set_window_size(1280, 900)
+    for path in site.rglob("*.html"):
+        if path.stem != "404":  # which a server alone shows
+            browser.get(path.as_uri())
+            assert browser.execute_script(WIDER) == [], path.name
+
+
+def test_search_works_from_a_folder(site: Path, browser) -> None:
+    browser.set_window_size(1280, 900)
+    browser.get((site / "index.html").as_uri())
+    browser.execute_script("document.querySelector('[data-md-toggle=search]').click()")
+    query = browser.find_element(By.CSS_SELECTOR, "[data-md-component=search-query]")
+    WebDriverWait(browser, 20).until(lambda _: query.is_displayed())
+    for words, page in SEARCHED.items():
+        query.clear()
+        query.send_keys(words)
+        found: list[str] = []
+        ends = time.monotonic() + 20
+        while page not in found and time.monotonic() < ends:
+            links = browser.execute_script(
+                "return [...document.querySelectorAll('.md-search-result__link')].map(link => link.pathname)"
+            )
+            found = [Path(link).stem for link in links]
+        assert page in found, f"{words}: {found}"
