@@ -18,7 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers test-sparks postgres-cdc
-.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep
+.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-install
+.PHONY: wheel licenses
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +130,15 @@ bench-upkeep: $(INSTALLED) ## what upkeep leaves of a table's metadata, and how 
 bench-startup: $(INSTALLED) $(BENCH) ## commands from the shell, next to plain PySpark and pyiceberg
 	@$(PY) bench/startup.py $(ARGS)
 
+bench-install: $(INSTALLED) ## the wheel in an environment of its own: its size, and the time to the first table
+	@$(PY) bench/install.py $(ARGS)
+
+wheel: $(INSTALLED) ## the wheel, into dist: built twice, and the same both times
+	@$(PY) bench/install.py --wheel
+
+licenses: $(INSTALLED) ## the licences of all that driftline depends on, or downloads
+	@$(PY) bench/licenses.py
+
 bench-growth: $(INSTALLED) $(BENCH) ## how time and memory grow with rows, columns, depth, drift, files, batches (ARGS=--quick for a try)
 	@bench/.venv/bin/python bench/growth.py $(ARGS)
 
@@ -136,7 +146,7 @@ catalogs: $(INSTALLED) $(CATALOGS) ## a lake in each catalog that can be started
 	@PYTHONPATH=tests $(PY) bench/catalogs.py $(ARGS)
 
 readers: $(INSTALLED) $(READERS) ## which engines read the same values out of tables
-	@$(PY) bench/readers.py --with bench/.readers/bin/python
+	@$(PY) bench/readers.py --with bench/.readers/bin/python $(ARGS)
 
 lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
 	@$(LOCK) pyproject.toml --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt

@@ -1,6 +1,7 @@
 """Tables as other engines read them: the values of each are compared with what was ingested.
 
     make readers                                  some minutes: the table of docs/readers.md
+    make readers ARGS="maps defaults"             some of its rows
 
 Tables of Iceberg's versions 2 and 3 are made with driftline; then each reader reads them from the metadata file alone, in
 a process of its own, as it would a table of somebody else. `same` is every value as it went in; `differs` says where one is
@@ -15,7 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,6 +43,11 @@ EXPECTED: dict[str, Rows] = {
         {"id": 3, "l": [None], "s": None},
         {"id": 4, "l": [{"a": None}, {"a": [1]}], "s": {"t": ["x"]}},
     ],
+    "maps": [
+        {"id": 1, "m": {"a b": {"v": 1}, "c": None, "": {"v": None}}},
+        {"id": 2, "m": {}},
+        {"id": 3, "m": None},
+    ],
     "renamed, dropped": [{"id": 1, "new": "a"}, {"id": 2, "new": "b"}],
     "deletes": [{"id": 1, "v": "b"}, {"id": 3, "v": "a"}],
     "defaults": [{"id": 1, "d": 7}, {"id": 2, "d": 8}],
@@ -52,15 +58,15 @@ MADE_IN = {name: ("2", "3") if name != "defaults" else ("3",) for name in EXPECT
 # What makes the tables -----------------------------------------------------------------------------------------
 
 
-def make(folder: Path) -> dict[str, str]:
-    """The metadata file of each table, by `NAME vVERSION`."""
+def make(folder: Path, names: Collection[str]) -> dict[str, str]:
+    """The metadata file of each table of these, by `NAME vVERSION`."""
     from driftline import Lake
 
     lake = Lake.open(folder / "lake", properties={"spark.sql.shuffle.partitions": "1"})
     lake.sql("create namespace if not exists lake.r")
     places = {}
-    for number, (name, versions) in enumerate(MADE_IN.items()):
-        for format_version in versions:
+    for number, name in enumerate(names):
+        for format_version in MADE_IN[name]:
             table = lake.table(f"r.t{number}_{format_version}")
             MAKERS[name](lake, table, format_version)
             places[f"{name} v{format_version}"] = str(table.format.load().version)
@@ -86,6 +92,17 @@ def nested(lake: Any, table: Any, format_version: str) -> None:
         "id bigint, l array<struct<a: array<bigint>>>, s struct<t: array<string>>",
     )
     table.ingest(EXPECTED["nested lists"])
+
+
+def maps(lake: Any, table: Any, format_version: str) -> None:
+    import pyarrow as pa
+
+    created(lake, table, format_version, "id bigint")
+    values = pa.struct([("v", pa.int64())])
+    columns = pa.schema([("id", pa.int64()), ("m", pa.map_(pa.string(), values))])
+    rows = [{**row, "m": row["m"] and list(row["m"].items())} for row in EXPECTED["maps"]]
+    rows[1]["m"] = []
+    table.ingest(pa.Table.from_pylist(rows, columns))
 
 
 def renamed(lake: Any, table: Any, format_version: str) -> None:
@@ -119,7 +136,7 @@ def created(lake: Any, table: Any, format_version: str, columns: str) -> None:
 
 
 MAKERS = {
-    "siblings": siblings, "structs": structs, "nested lists": nested, "renamed, dropped": renamed, "deletes": deletes,
+    "siblings": siblings, "structs": structs, "nested lists": nested, "maps": maps, "renamed, dropped": renamed, "deletes": deletes,
     "defaults": defaults,
 }  # fmt: skip
 
@@ -197,16 +214,24 @@ def verdict(reader: str, name: str, metadata: str) -> str:
         return f"differs: rows {sorted(rows)}"
     for row in wanted:
         for column, value in row.items():
-            read = rows[row["id"]].get(column, "no column")
+            read = unpacked(rows[row["id"]].get(column, "no column"), value)
             if read != value:
                 return f"differs: {column} is {json.dumps(read, default=str)}, not {json.dumps(value)}"
     return "same"
+
+
+def unpacked(read: Any, wanted: Any) -> Any:
+    """A map as a dict, where it was read as a list of pairs, or of records with key and value."""
+    if not isinstance(wanted, dict) or not isinstance(read, list):
+        return read
+    return dict(tuple(entry.values()) if isinstance(entry, dict) else entry for entry in read)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("names", nargs="*", choices=[*EXPECTED, []], help="all, if none is named")
     parser.add_argument("--one", nargs=3, metavar=("READER", "NAME", "METADATA"), help=argparse.SUPPRESS)
     parser.add_argument("--version", help=argparse.SUPPRESS)
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
@@ -214,20 +239,21 @@ def main() -> None:
         "--with", dest="python", default=sys.executable, help="the Python that has the readers"
     )
     arguments = parser.parse_args()
+    names = arguments.names or [*EXPECTED]
     if arguments.one:
         print(verdict(*arguments.one))
     elif arguments.version:
         print(version(arguments.version))
     elif arguments.make:
-        print(json.dumps(make(arguments.make)))
+        print(json.dumps(make(arguments.make, names)))
     else:
         with tempfile.TemporaryDirectory(prefix="readers-") as tmp:
-            table(Path(tmp), arguments.python)
+            table(Path(tmp), arguments.python, names)
 
 
-def table(folder: Path, python: str) -> None:
+def table(folder: Path, python: str, names: Collection[str]) -> None:
     """Print the table, and below it what is not the same."""
-    places = json.loads(_run(sys.executable, "--make", str(folder)).splitlines()[-1])
+    places = json.loads(_run(sys.executable, "--make", str(folder), "--", *names).splitlines()[-1])
     notes, lines = [], []
     for reader, (package, _) in READERS.items():
         program = sys.executable if reader == "Spark" else python

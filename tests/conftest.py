@@ -19,6 +19,13 @@ settings.load_profile("fuzz" if "DRIFTLINE_FUZZ" in os.environ else "same")
 # collector with threads of its own.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICK} -XX:+UseSerialGC")
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--in-bucket", action="store_true", help="DuckLakes of tests/lake have their files in S3"
+    )
+
+
 MARKED = {"lake", "system"}
 
 

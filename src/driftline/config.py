@@ -57,6 +57,11 @@ class Config:
     registry: Mapping[str, str] = field(default_factory=dict)
     uri: str | None = None
 
+    @property
+    def place(self) -> Path | str:
+        """The folder of the lake, or the URI of a DuckLake in a store."""
+        return self.lake if self.uri is None or self.ducklake is None else self.uri
+
     def redact(self, text: str) -> str:
         """The text without secrets of the settings.
 
@@ -117,7 +122,6 @@ def load(
     if not location:
         return read
     if _is_uri(location):
-        _must_be_iceberg(location, read.ducklake)
         return replace(read, lake=DEFAULT, uri=location)
     named = Path(location).expanduser()  # no shell does so behind `--lake=`, nor in the environment
     spark = {key: value for key, value in read.catalog.items() if key.startswith("spark.")}
@@ -147,9 +151,7 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
     if not isinstance(named, str):
         raise UsageError(f"{path}: lake = {named!r} is not a path")
     uri = named if _is_uri(named) else None
-    if uri is not None:
-        _must_be_iceberg(uri, ducklake)
-    elif "lake" in data and any(not key.startswith("spark.") for key in catalog):
+    if uri is None and "lake" in data and any(not key.startswith("spark.") for key in catalog):
         raise UsageError(f"{path}: lake and [catalog] each name a lake", hint="leave one of them out")
     lake = path.parent / Path(named).expanduser() if "lake" in data and uri is None else DEFAULT
     tables = {
@@ -163,13 +165,6 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
 
 def _is_uri(lake: str) -> bool:
     return "://" in lake
-
-
-def _must_be_iceberg(uri: str, ducklake: str | None) -> None:
-    if ducklake is not None:
-        raise UsageError(
-            f"{uri}: a DuckLake of driftline's lies in a folder", hint="Iceberg tables lie in stores"
-        )
 
 
 def from_environment(value: Any, where: Path | str, env: Mapping[str, str] = os.environ) -> Any:

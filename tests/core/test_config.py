@@ -204,10 +204,11 @@ def test_a_lake_in_a_store_keeps_the_catalog_of_the_file(write, tmp_path):
 
 
 @pytest.mark.parametrize("text", ['format = "ducklake"', 'format = "ducklake"\nlake = "s3://bucket/lake"'])
-def test_a_ducklake_is_not_in_a_store(write, tmp_path, text):
+def test_the_files_of_a_ducklake_may_be_in_a_store(write, tmp_path, text):
     write(text)
-    with pytest.raises(UsageError, match=r"^s3://bucket/lake: a DuckLake"):
-        at(tmp_path, lake="s3://bucket/lake")
+    named = at(tmp_path, lake="s3://bucket/lake")
+    assert (named.place, named.ducklake) == ("s3://bucket/lake", "duckdb")
+    assert at(tmp_path, lake=str(tmp_path)).place == tmp_path
 
 
 def test_the_name_of_a_container_is_no_secret():

@@ -12,10 +12,13 @@ from pyspark.sql import SparkSession
 
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.lake import Lake
+from driftline.runtime.hadoop import settings as to_store
 from driftline.runtime.session import open_session, stop_session
+from driftline.runtime.stores import configure
 from lake.formats import FORMATS, ducklake_at
 from servers.machine import lacking
 from servers.postgres import Postgres
+from servers.s3 import S3
 
 # It runs on the sources of an earlier version alone.
 collect_ignore = ["earlier/make.py"]
@@ -52,8 +55,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(folder: Path) -> Iterator[SparkSession]:
-    session = open_session(folder, properties=SETTINGS)
+def bucket(request: pytest.FixtureRequest) -> str | None:
+    """The bucket that has the files of DuckLakes; None without `--in-bucket`: they are on the disk."""
+    if not request.config.getoption("--in-bucket"):
+        return None
+    server: S3 = request.getfixturevalue("s3")
+    configure("s3", server.options)
+    return server.bucket("ducklakes")
+
+
+@pytest.fixture(scope="session")
+def spark(folder: Path, bucket: str | None) -> Iterator[SparkSession]:
+    session = open_session(folder, properties={**SETTINGS, **(to_store(bucket) if bucket else {})})
     yield session
     stop_session(session)
 
@@ -64,11 +77,13 @@ def iceberg(spark: SparkSession) -> Lake:
 
 
 @pytest.fixture
-def ducklake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def ducklake(spark: SparkSession, bucket: str | None, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake of the test's own: DuckDB reads all of a catalog each time it opens the file, so in one for all
     tests each would pay for the tables of those before it.
     """
-    catalog = CatalogDatabase.of("duckdb", tmp_path_factory.mktemp("ducklake"))
+    place = tmp_path_factory.mktemp("ducklake")
+    files = place if bucket is None else f"{bucket}/{place.name} of [*] ü%20"
+    catalog = CatalogDatabase.of(f"duckdb:{place}/catalog.ducklake", files)
     catalog.make()
     return ducklake_at(spark, catalog)
 

@@ -11,6 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from driftline.errors import DataError, SetupError, UsageError
+from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake, Table
 
@@ -195,3 +196,26 @@ def test_several_make_a_namespace_at_once(iceberg: Lake, table_name: str) -> Non
     with ThreadPoolExecutor(4) as pool:
         for i in range(12):
             list(pool.map(make, [f"{table_name.replace('.', '_')}_{i}"] * 4))
+
+
+def test_a_catalog_whose_namespaces_have_one_part(
+    iceberg: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Glue refuses to look for a namespace of two parts, as a folder in the table's own would have."""
+    plugin = iceberg.table(table_name).format.plugin
+    jvm: Any = iceberg.spark._jvm
+
+    class Glue:
+        """The catalog's plugin, but for such namespaces."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(plugin, name)
+
+        def namespaceExists(self, namespace: Any) -> bool:  # noqa: N802  Java's name
+            parts = list(namespace)
+            nothing = iceberg.spark.sparkContext._gateway.new_array(jvm.Object, 0)
+            jvm.org.apache.iceberg.exceptions.ValidationException.check(len(parts) == 1, str(parts), nothing)
+            return bool(plugin.namespaceExists(namespace))
+
+    monkeypatch.setattr(IcebergTable, "plugin", Glue())
+    assert iceberg.table(table_name).ingest(lines(tmp_path, '{"a": 1}')).rows_written == 1

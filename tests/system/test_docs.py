@@ -43,6 +43,7 @@ NOT_RUN = {
     r"driftline ingest day\.jsonl .* 'mail ": "there is no mail; test_settle gives notice to other commands",
     r"CHAT_URL=": "test_examples runs the script",
     r"export STORE_KEY=": "test_deploy sets them",
+    r"uvx? (--from|tool install) ": "`make bench-install` runs the second",
     r"docker (build|run) ": "there is no Docker; the page says so",
     r"\*/10 \* \* \* \*": "there is no cron; its command is a capture like others",
 }

@@ -210,7 +210,7 @@ def doctor(context: typer.Context, json: Json = False) -> None:
     scope: Invocation = context.obj
     with Progress() as progress:
         progress.phase("checking")
-        checked = checks(scope.config.lake, scope.config.catalog, scope.config.ducklake)
+        checked = checks(scope.config.place, scope.config.catalog, scope.config.ducklake)
     ok = all(check.ok for check in checked)
     if json:
         shown: ChecksJson = {

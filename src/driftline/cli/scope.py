@@ -50,7 +50,7 @@ class Invocation:
         loaded = config.load(self.lake, self.file)
         for kind, options in loaded.stores.items():
             configure(kind, options)
-        if loaded.uri is None:
+        if loaded.uri is None or loaded.ducklake is not None:
             return loaded
         from driftline.runtime.session import in_store
 
@@ -62,6 +62,8 @@ class Invocation:
         from driftline.runtime.session import is_embedded
 
         configured = self.config
+        if not isinstance(configured.place, Path):
+            return None
         within = configured.ducklake is not None or is_embedded(configured.catalog)
         return configured.lake if within else None
 
@@ -99,9 +101,13 @@ class Invocation:
         from driftline.runtime.session import is_embedded
 
         configured = self.config
-        if is_embedded(configured.catalog) and not configured.lake.exists():
+        if configured.ducklake is not None and isinstance(configured.place, str):
+            there = located("ducklake", configured.ducklake, configured.place).exists()
+        else:
+            there = not is_embedded(configured.catalog) or configured.lake.exists()
+        if not there:
             raise UsageError(
-                f"there is no lake in {configured.lake}",
+                f"there is no lake in {configured.place}",
                 hint="pass its folder with --lake; `driftline ingest` creates one",
             )
 
@@ -114,21 +120,27 @@ class Invocation:
         shown = sorted(name for name in names if not name.endswith(QUARANTINE))
         listed = ", ".join(shown[:_LISTED]) + (", …" if len(shown) > _LISTED else "")
         hint = nearest(table, shown, _SIMILAR) or f"it has {listed or 'no table yet'}; --lake names another"
-        raise UsageError(f"there is no table {table} in {self.config.lake.absolute()}", hint)
+        raise UsageError(f"there is no table {table} in {self._shown}", hint)
+
+    @property
+    def _shown(self) -> str:
+        place = self.config.place
+        return place if isinstance(place, str) else str(place.absolute())
 
     def _tables(self) -> list[str] | None:
         """The names of the lake's tables and views; None if it takes Spark to know them."""
         configured = self.config
         if configured.ducklake is not None:
-            return located("ducklake", configured.ducklake, configured.lake).tables()
+            return located("ducklake", configured.ducklake, configured.place).tables()
         embedded = self._embedded
         return None if embedded is None else embedded.names(views=True)
 
     @property
     def _embedded(self) -> EmbeddedLake | None:
         """The lake, to be read without Spark; None if only Spark knows its catalog."""
-        folder = self.folder
-        return None if folder is None else EmbeddedLake(folder, self.config.ducklake)
+        configured = self.config
+        folder = configured.place if configured.ducklake is not None else self.folder
+        return None if folder is None else EmbeddedLake(folder, configured.ducklake)
 
     def tables(self) -> list[str] | None:
         """The names of the lake's tables; None if there is no lake yet, or it takes Spark to know them."""
@@ -188,7 +200,7 @@ def _opened(configured: config.Config, progress: Progress) -> Lake:
     from driftline.lake import Lake
 
     lake = Lake.open(
-        configured.lake, properties=configured.catalog, ducklake=configured.ducklake, notify=progress.notice
+        configured.place, properties=configured.catalog, ducklake=configured.ducklake, notify=progress.notice
     )
     progress.spark = lake.spark  # which starts with this
     return lake

@@ -75,6 +75,13 @@ class Location(Protocol):
         """The names of its tables. Raises SetupError where the catalog cannot be opened."""
         ...
 
+    def settings(self) -> dict[str, str]:
+        """Spark's settings by which it reaches the lake's files.
+
+        Raises UsageError, SetupError for a place that it does not reach.
+        """
+        ...
+
     def open(self, spark: SparkSession) -> Catalog:
         """Its tables, on a Spark session."""
         ...

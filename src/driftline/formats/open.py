@@ -5,11 +5,12 @@ Each is imported when a lake of it is opened: DuckDB need not be installed for I
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import duckdb
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from driftline.formats.base import AlterableTable
     from driftline.formats.lakes import Catalog, Location, OfflineTable
 
+Place: TypeAlias = "str | os.PathLike[str]"  # of a lake: its folder, or the URI of one in a store
 CATALOG = "lake"  # the catalog of a lake in a folder
 
 
@@ -30,12 +32,12 @@ def iceberg(spark: SparkSession, name: str) -> Catalog:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedLake:
-    """A lake in a folder of this machine, read without Spark.
+    """A lake in a folder of this machine, or a DuckLake anywhere, read without Spark.
 
     ``ducklake``: its catalog, if it is a DuckLake; None for Iceberg.
     """
 
-    folder: Path
+    folder: Place
     ducklake: str | None = None
 
     def table(self, name: str) -> OfflineTable | None:
@@ -47,7 +49,7 @@ class EmbeddedLake:
             return OfflineDuckLakeTable.of(CatalogDatabase.of(self.ducklake, self.folder), name)
         from driftline.formats.iceberg.offline import OfflineIcebergTable
 
-        return OfflineIcebergTable.of(self.folder, CATALOG, name)
+        return OfflineIcebergTable.of(Path(self.folder), CATALOG, name)
 
     def names(self, *, views: bool = False) -> list[str] | None:
         """Its tables, and Iceberg's ``views``; none if it has no catalog. None if it takes Spark to know."""
@@ -60,7 +62,7 @@ class EmbeddedLake:
             return [".".join(parts) for parts in tables(CatalogDatabase.of(self.ducklake, self.folder))]
         from driftline.formats.iceberg.offline import table_names
 
-        return table_names(self.folder, CATALOG, views=views)
+        return table_names(Path(self.folder), CATALOG, views=views)
 
     def exists(self) -> bool:
         """True if there is a catalog; a server's is not asked."""
@@ -68,7 +70,7 @@ class EmbeddedLake:
             from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
 
             return CatalogDatabase.of(self.ducklake, self.folder).exists()
-        return (self.folder / "catalog.db").is_file()
+        return Path(self.folder, "catalog.db").is_file()
 
     def alterable(self, name: str) -> AbstractContextManager[AlterableTable]:
         """A table by ``namespace.table``, to be altered. Raises NeedsSpark where that takes Spark."""
@@ -82,7 +84,7 @@ class EmbeddedLake:
             return nullcontext(AlterableDuckLakeTable(database, name))
         from driftline.formats.iceberg.bare import alterable
 
-        return alterable(self.folder, CATALOG, name)
+        return alterable(Path(self.folder), CATALOG, name)
 
     def in_duckdb(self, sql: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """DuckDB with the tables that the ``sql`` names."""
@@ -92,7 +94,7 @@ class EmbeddedLake:
             return CatalogDatabase.of(self.ducklake, self.folder).queried()
         from driftline.formats.iceberg.duckdb_views import queried
 
-        return queried(self.folder, CATALOG, sql)
+        return queried(Path(self.folder), CATALOG, sql)
 
 
 def rehearsed(folder: Path, options: Sequence[str]) -> AbstractContextManager[AlterableTable]:
@@ -102,18 +104,18 @@ def rehearsed(folder: Path, options: Sequence[str]) -> AbstractContextManager[Al
     return rehearsed(folder, options)
 
 
-def _ducklake(catalog: str, folder: Path) -> Location:
+def _ducklake(catalog: str, folder: Place) -> Location:
     from driftline.formats.ducklake.lake import DuckLakeLocation
 
     return DuckLakeLocation.of(catalog, folder)
 
 
 # Formats whose catalogs are not Spark's, by the word for them.
-FORMATS: dict[str, Callable[[str, Path], Location]] = {"ducklake": _ducklake}
+FORMATS: dict[str, Callable[[str, Place], Location]] = {"ducklake": _ducklake}
 
 
-def located(format_: str, catalog: str, folder: Path) -> Location:
-    """A lake of one of these formats. ``catalog``: as a person names it; ``folder``: where the lake is.
+def located(format_: str, catalog: str, folder: Place) -> Location:
+    """A lake of one of these formats. ``catalog``: as a person names it; ``folder``: the lake's, or its URI.
 
     Raises UsageError for a catalog that the format does not know.
     """

@@ -12,7 +12,6 @@ from weakref import WeakSet
 
 import driftline.report.shown  # noqa: F401  how results print
 from driftline.core.schema.table_name import QUARANTINE
-from driftline.errors import UsageError
 from driftline.formats.lakes import Catalog, Orphan
 from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located
 from driftline.ingest.recent import RecentBatches
@@ -80,7 +79,7 @@ class Lake(Shown):
 
         Args:
             path: The folder, or a URI such as ``s3://bucket/lake``, which needs the catalog of
-                ``properties``.
+                ``properties`` or ``ducklake``; a DuckLake lies in no store but S3.
             properties: Those of an existing Iceberg catalog, to use instead of the folder's.
             ducklake: Makes the lake a DuckLake with this catalog: ``duckdb``, ``sqlite``, either with
                 ``:PATH``, or ``postgres:`` followed by what libpq takes.
@@ -90,16 +89,17 @@ class Lake(Shown):
             SetupError: The folder is not available. Without Java or the jars, what needs Spark raises it.
         """
         path = os.path.expanduser(path)  # noqa: PTH111  of URIs, Path would drop a slash
-        if is_stored(path):
-            if ducklake is not None:
-                raise UsageError(f"{path}: a DuckLake of driftline's lies in a folder")
-            path, properties = DEFAULT, in_store(path, properties or {})
+        stored = is_stored(path)
+        if stored and ducklake is None:
+            path, properties, stored = DEFAULT, in_store(path, properties or {}), False
         given = dict(properties or {})
         within = is_embedded(given)
-        if within:
+        if within and not stored:
             make_lake(Path(path))
-        folder = Path(path).resolve()
-        location = None if ducklake is None else located("ducklake", ducklake, folder)
+        place: str | Path = path if stored else Path(path).resolve()
+        folder = place if isinstance(place, Path) else None
+        location = None if ducklake is None else located("ducklake", ducklake, place)
+        given = {**(location.settings() if location is not None else {}), **given}
 
         def start() -> tuple[SparkSession, Catalog]:
             """Open the session; the lake is then one of those that keep Spark running."""
@@ -110,7 +110,7 @@ class Lake(Shown):
 
         alike = (within or location is not None) and TIME_ZONE not in given
         lake = cls.__new__(cls)
-        lake._set(CATALOG, start, EmbeddedLake(folder, ducklake) if alike else None)
+        lake._set(CATALOG, start, EmbeddedLake(place, ducklake) if alike else None)
         return lake
 
     @classmethod

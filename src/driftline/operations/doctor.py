@@ -57,7 +57,7 @@ class Check:
 
 
 def checks(
-    lake: Path, properties: Mapping[str, str] | None = None, ducklake: str | None = None
+    lake: Path | str, properties: Mapping[str, str] | None = None, ducklake: str | None = None
 ) -> list[Check]:
     """All checks of this machine and this lake, in order. Never raises.
 
@@ -65,17 +65,24 @@ def checks(
     """
     properties = properties or {}
     at = partial(located, "ducklake", folder=lake)
+    stored = stores.is_stored(str(lake))
     parts: list[tuple[str, Callable[[], str]]] = [("python", _python), ("spark", _spark), ("java", _java)]
-    if session.is_embedded(properties):
-        parts.append(("lake", lambda: _lake(lake)))
+    if session.is_embedded(properties) and not stored:
+        parts.append(("lake", lambda: _lake(Path(lake))))
     if ducklake is not None:
         parts.append(("duckdb", lambda: at(ducklake).engine()))
     done = [_check(name, look) for name, look in parts]
     if all(check.ok for check in done):
-        done.append(_check("jars", partial(_jars, properties)))
+        done.append(
+            _check("jars", lambda: _jars({**properties, **(at(ducklake).settings() if ducklake else {})}))
+        )
     if all(check.ok for check in done):
-        look = partial(_catalog, lake, properties) if ducklake is None else lambda: _located(at(ducklake))
+        look = (
+            partial(_catalog, Path(lake), properties) if ducklake is None else lambda: _located(at(ducklake))
+        )
         done.append(_check("catalog", look))
+    if stored and done[-1].ok:
+        done.append(_check("store", partial(_probe, str(lake), stores.configured(str(lake)))))
     place = properties.get("warehouse", "")
     if stores.is_stored(place) and done[-1].ok:
         done.append(_check("store", partial(_store, place, properties)))
@@ -132,6 +139,11 @@ def _store(uri: str, properties: Mapping[str, str]) -> str:
         return f"{uri}: left to Java, as tasks do not know all of its settings"
     if properties.get("type") == "rest" and not any("key" in name or "token" in name for name in options):
         return f"{uri}: the catalog may hand out the keys"
+    return _probe(uri, options)
+
+
+def _probe(uri: str, options: Mapping[str, str]) -> str:
+    """Write a file at the URI, and delete it."""
     probe = f"{uri}/driftline-doctor-{uuid4().hex}"
     system, path = stores.filesystem(probe, options)
     with stores.explaining(uri, options):

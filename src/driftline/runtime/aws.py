@@ -4,6 +4,7 @@ name.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,11 @@ _KEYS = {
     "session_token": "aws_session_token",
     "region": "region_name",
     "endpoint": "endpoint_url",
+}
+_VARIABLES = {
+    "access_key": "AWS_ACCESS_KEY_ID",
+    "secret_key": "AWS_SECRET_ACCESS_KEY",
+    "session_token": "AWS_SESSION_TOKEN",
 }
 
 
@@ -45,6 +51,27 @@ def client(service: str, options: Mapping[str, str]) -> Any:
     given = {word: options[key] for key, word in _KEYS.items() if key in options}
     with explaining(service, options):
         return Session().create_client(service, config=config, **given)
+
+
+def keys(options: Mapping[str, str]) -> dict[str, str]:
+    """The keys that the environment has for S3, as ``[store.s3]`` has them; none where it has none.
+
+    Without Amazon's client these are the variables alone.
+    """
+    found = {word: value for word, name in _VARIABLES.items() if (value := os.environ.get(name))}
+    if "access_key" in found:
+        return found
+    try:
+        from botocore.session import Session
+    except ImportError:
+        return {}
+    with explaining("S3", options):
+        credentials = Session().get_credentials()
+        if credentials is None:
+            return {}
+        now = credentials.get_frozen_credentials()
+    given = {"access_key": now.access_key, "secret_key": now.secret_key, "session_token": now.token}
+    return {word: value for word, value in given.items() if value}
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -12,6 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import SetupError
+from driftline.runtime.stores import configured, is_s3, is_stored
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,6 +27,12 @@ _OFFLINE: dict[str, str | bool | int | float | list[str]] = {
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')  # of a name
 _NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^." ]+|\.)+')  # what DuckDB leaves without quotes has no blank
+_SECRET = {
+    "access_key": "KEY_ID",
+    "secret_key": "SECRET",
+    "session_token": "SESSION_TOKEN",
+    "region": "REGION",
+}
 
 _lock = RLock()
 
@@ -95,6 +102,38 @@ def extension_path(name: str) -> str:
     raise SetupError(
         f"DuckDB {duckdb.__version__} has no extension {name!r}.", hint=f"pip install 'driftline[{extra}]'"
     )
+
+
+def reach(connection: duckdb.DuckDBPyConnection, place: str) -> None:
+    """Have DuckDB read and write files in the S3 bucket of a URI, with the keys that tasks have; a path needs
+    nothing. Raises SetupError for another store, without DuckDB's extension, and where keys are unknown.
+    """
+    if not is_stored(place):
+        return
+    if not is_s3(place):
+        raise SetupError(f"{place}: DuckDB's extension for stores reaches S3 alone")
+    connection.execute(f"LOAD {literal(extension_path('httpfs'))}")
+    connection.execute("SET GLOBAL s3_url_compatibility_mode = true")  # a path is a key, and no glob
+    bucket = place.partition("://")[2].partition("/")[0]
+    parts = {"SCOPE": place.partition("://")[0] + f"://{bucket}/", **_secret(configured(place))}
+    listed = ", ".join(f"{key} {literal(value)}" for key, value in parts.items())
+    connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {identifier(f's3 {bucket}')} (TYPE s3, {listed})")
+
+
+def _secret(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of S3 in DuckDB's words; keys that are not among them are the environment's."""
+    given = dict(options)
+    if given.get("anonymous") != "true" and "access_key" not in given:
+        from driftline.runtime.aws import keys  # late: brings botocore, which few need
+
+        given |= keys(options)
+    scheme, slashes, host = given.get("endpoint", "").rstrip("/").rpartition("://")
+    out = {word: given[key] for key, word in _SECRET.items() if key in given}
+    if host:
+        path_style = given.get("path_style") != "false"
+        out |= {"ENDPOINT": host, "USE_SSL": str(scheme != "http" or not slashes).lower()}
+        out |= {"URL_STYLE": "path" if path_style else "vhost"}
+    return out
 
 
 def literal(text: str) -> str:

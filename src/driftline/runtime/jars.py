@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from driftline.errors import SetupError
-from driftline.runtime.spark_version import installed_release
+from driftline.runtime.spark_version import NEWEST, installed_release
 
 _RELEASE = installed_release()
 PACKAGES = _RELEASE.packages
@@ -36,10 +36,25 @@ BUNDLES = {
     "gs": f"org.apache.iceberg:iceberg-gcp-bundle:{_RELEASE.iceberg}",
     "abfss": f"org.apache.iceberg:iceberg-azure-bundle:{_RELEASE.iceberg}",
 }
+# Hadoop's own way to S3, by which Spark reads files that are no table's of Iceberg's; Amazon's client in the
+# version that Iceberg's bundle has.
+HADOOP_S3 = f"org.apache.hadoop:hadoop-aws:{_RELEASE.hadoop or NEWEST.hadoop}"
+_AWS = "2.54.17"
+# What a package is asked for with, and what is left out: all of Amazon's clients are half a gigabyte.
+_WITH = {
+    HADOOP_S3: (
+        tuple(
+            f"software.amazon.awssdk:{name}:{_AWS}"
+            for name in ("s3-transfer-manager", "apache-client", "sts")
+        ),
+        ("software.amazon.awssdk:bundle", "org.slf4j:*", "io.netty:*"),
+    )
+}
 _SIGNS = {
     "s3": (("s3.", "client.", "glue."), ("s3:", "s3a:", "glue"), ".aws."),
     "gs": (("gcs.",), ("gs:",), ".gcp."),
     "abfss": (("adls.",), ("abfs:", "abfss:"), ".azure."),
+    "s3a": ((), (), ".fs.s3a."),
 }
 
 
@@ -57,7 +72,7 @@ def bundles(properties: Mapping[str, str]) -> tuple[str, ...]:
             for key, value in properties.items()
         )
 
-    return tuple(package for kind, package in BUNDLES.items() if named(*_SIGNS[kind]))
+    return tuple(package for kind, package in {**BUNDLES, "s3a": HADOOP_S3}.items() if named(*_SIGNS[kind]))
 
 
 def cache_folder() -> Path:
@@ -99,7 +114,8 @@ def find_jars(notify: Callable[[str], None] | None = None, more: Collection[str]
 
 
 def _resolved(more: Collection[str]) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
-    return (*RESOLVED, *(((package,), ()) for package in more))
+    asked = ((package, *_WITH.get(package, ((), ()))) for package in more)
+    return (*RESOLVED, *(((package, *others), left_out) for package, others, left_out in asked))
 
 
 def _jar_list(more: Collection[str]) -> Path:

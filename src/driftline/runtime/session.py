@@ -38,7 +38,7 @@ HINT = "run `driftline doctor` to find the cause."
 
 
 def open_session(
-    lake: Path,
+    lake: Path | None,
     *,
     catalog: str | None = "lake",
     properties: Mapping[str, str] | None = None,
@@ -47,13 +47,13 @@ def open_session(
 ) -> SparkSession:
     """A local Spark session with the lake as its default catalog; the process's open one if it has it.
 
-    `properties` are those of an existing Iceberg catalog (`type`, `uri`, ...), used in place of the embedded
-    one; keys that begin with `spark.` are settings of Spark. `catalog` None: no Iceberg at all. `notify` is
-    called with a line about work that takes long. Raises SetupError without Java or jars, if Spark does not
-    start, or if a session of another program runs in this process.
+    `lake` None: it is a DuckLake in a store. `properties` are those of an existing Iceberg catalog (`type`,
+    `uri`, ...), used in place of the embedded one; keys that begin with `spark.` are settings of Spark.
+    `catalog` None: no Iceberg at all. `notify` is called with a line about work that takes long. Raises
+    SetupError without Java or jars, if Spark does not start, or if another program's session runs in here.
     """
     properties = properties or {}
-    if is_embedded(properties):
+    if lake is not None and is_embedded(properties):
         make_lake(lake)
     settings = catalog_settings(lake, catalog, properties)
     more = bundles(properties)
@@ -155,11 +155,11 @@ def make_lake(lake: Path) -> None:
         )
 
 
-def catalog_settings(lake: Path, catalog: str | None, properties: Mapping[str, str]) -> dict[str, str]:
+def catalog_settings(lake: Path | None, catalog: str | None, properties: Mapping[str, str]) -> dict[str, str]:
     """Spark's settings for the catalog: the embedded one in the folder
     `lake`, or the one that `properties` name.
     """
-    if catalog is None:
+    if catalog is None or lake is None:
         return dict(properties)
     spark = {key: value for key, value in properties.items() if key.startswith("spark.")}
     given = {key: value for key, value in properties.items() if key not in spark}

@@ -24,9 +24,10 @@ class Release:
     """A version of Spark, such as 4.1, with the Java libraries built for it.
 
     ``packages``: Iceberg's and those that it needs; ``kafka``: Spark's connector, and ``kafka_tokens`` what
-    it needs; ``iceberg``: the version of Iceberg, which its bundles for stores have too; ``classes``: the
-    Java package of sessions and datasets; ``rewrites``: Iceberg has a table of its own for rewritten rows;
-    ``unknown``: Iceberg's types, of those that others read, with one of which it reads no table.
+    it needs; ``iceberg``: the version of Iceberg, which its bundles for stores have too; ``hadoop``: that of
+    Spark's Hadoop, if driftline has its way to S3; ``classes``: the Java package of sessions and datasets;
+    ``rewrites``: Iceberg has a table of its own for rewritten rows; ``unknown``: Iceberg's types, of those
+    that others read, with one of which it reads no table.
     """
 
     spark: str
@@ -34,6 +35,7 @@ class Release:
     kafka: str
     kafka_tokens: str
     iceberg: str
+    hadoop: str | None = None
     classes: str = _CLASSIC
     rewrites: bool = False
     unknown: tuple[str, ...] = ()
@@ -81,6 +83,7 @@ RELEASES = (
         # Published up to 4.0.0 only; the connector works with that one.
         f"{_TOKENS}_2.13:4.0.0",
         iceberg="1.12.0",
+        hadoop="3.4.2",
         rewrites=True,
     ),
 )

@@ -7,6 +7,7 @@ their turn, and what finds the catalog locked tries again.
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict, UnknownError
-from driftline.runtime.duckdb import instance, literal
+from driftline.runtime.duckdb import instance, literal, reach
 from driftline.runtime.failure import ASK_DOCTOR
+from driftline.runtime.stores import is_stored
 
 if TYPE_CHECKING:
     import duckdb
@@ -57,8 +59,10 @@ class CatalogDatabase:
     data: str
 
     @classmethod
-    def of(cls, text: str, lake: Path) -> CatalogDatabase:
+    def of(cls, text: str, lake: str | os.PathLike[str]) -> CatalogDatabase:
         """Parse the setting ``catalog``: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
+
+        ``lake``: the folder of the lake, or the URI of one in a store. Raises UsageError.
 
         >>> CatalogDatabase.of("sqlite", Path("/lake"))
         CatalogDatabase(kind='sqlite', target='/lake/catalog.sqlite', data='/lake/data/')
@@ -70,13 +74,19 @@ class CatalogDatabase:
                 f"catalog = {kind!r} is none of DuckLake's",
                 hint="duckdb, sqlite, either with :PATH, or postgres:dbname=… host=…",
             )
-        folder = lake.resolve()
+        stored = is_stored(str(lake))
+        folder = str(lake).rstrip("/") if stored else str(Path(lake).resolve())
         if kind == "postgres":
             if text.startswith(("postgres://", "postgresql://")):
                 target = text
             return cls(kind, target, f"{folder}/data/")
-        path = folder / Path(target or f"catalog.{'ducklake' if kind == 'duckdb' else kind}").expanduser()
-        return cls(kind, str(path), f"{folder}/data/")
+        path = Path(target or f"catalog.{'ducklake' if kind == 'duckdb' else kind}").expanduser()
+        if stored and not path.is_absolute():
+            raise UsageError(
+                f"{lake}: a catalog in a file cannot lie in a store",
+                hint=f'catalog = "{kind}:/PATH" names one on this machine, "postgres:dbname=…" one on a server',
+            )
+        return cls(kind, str(path if stored else Path(folder, path)), f"{folder}/data/")
 
     @property
     def shown(self) -> str:
@@ -101,7 +111,8 @@ class CatalogDatabase:
             if self.exists():
                 return
             _folder(Path(self.target).parent)
-        _folder(Path(self.data))
+        if not is_stored(self.data):
+            _folder(Path(self.data))
         self.by_duckdb("SELECT 1")
 
     def by_duckdb(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -134,6 +145,7 @@ class CatalogDatabase:
         prefix = "" if self.kind == "duckdb" else f"{self.kind}:"
         source = literal(f"ducklake:{prefix}{self.target}")
         with instance("ducklake", *_EXTENSIONS[self.kind]) as connection:
+            reach(connection, self.data)
             # AUTOMATIC_MIGRATION stays off: a catalog of an older version is its owner's to change.
             connection.execute(
                 f"ATTACH {source} AS {name} (DATA_PATH {literal(self.data)}, OVERRIDE_DATA_PATH false{options})"

@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from driftline.core.schema.words import quoted
-from driftline.errors import DataError, SetupError
-from driftline.formats.ducklake.files import DeleteFile, local
+from driftline.errors import DataError
+from driftline.formats.ducklake.files import DeleteFile
 from driftline.formats.ducklake.inlined import EndedRows, InlinedRows
 from driftline.formats.ducklake.scan import Scan, scan
+from driftline.formats.ducklake.storage import Storage
 from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.settle import Found
@@ -55,6 +56,7 @@ class RowDeletes:
         self._spark = spark
         self._state = state
         self._folder = folder
+        self._storage = Storage.of(folder)
         self._scan: Scan | None = None
         self._dead: dict[str, BitMap64] = {}
         self.files: list[DeleteFile] = []
@@ -74,14 +76,10 @@ class RowDeletes:
         ``order``: the id of the column with a row's order; ``deleted``: of that with the mark of a delete;
         ``cache``: of keys that were read before. Raises DataError, SetupError where rows cannot be looked up.
         """
-        if local(self._folder) is None:
-            raise SetupError(
-                f"the files of the table are in {self._folder}: rows are looked up by key in folders of this machine"
-            )
         self._scan = catalog.read(lambda connection: scan(connection, self._state))
         _check(self._scan)
         lookup = KeyLookup.of(keys, order, self._state.schema, deleted)
-        finder, constants = lookup.finder(_opened), lookup.constants
+        finder, constants = lookup.finder(self._storage.open), lookup.constants
         files = [(size, KeyFile(path, constants)) for path, size in self._scan.files.items()]
         in_files = map(self._live, find_rows(self._spark.sparkContext, finder, files, cache))
         in_catalog = chain.from_iterable(_in_catalog(finder, rows, constants) for rows in self._scan.inlined)
@@ -102,7 +100,7 @@ class RowDeletes:
             )
             for group in self._scan.inlined
         }
-        return StoredRows(struct, _opened, inlined)
+        return StoredRows(struct, self._storage.open, inlined)
 
     def _live(self, hits: Found) -> Found:
         return hits.without(self._dead_in(hits.file))
@@ -113,7 +111,7 @@ class RowDeletes:
         if path not in self._dead:
             dead = BitMap64(self._scan.deleted.get(path, ()))
             if path in self._scan.deletes:
-                with _opened(self._scan.deletes[path]) as stream:
+                with self._storage.open(self._scan.deletes[path]) as stream:
                     dead |= read_positions(stream)
             self._dead[path] = dead
         return self._dead[path]
@@ -137,7 +135,7 @@ class RowDeletes:
             for path, positions in rows.items()
             if path not in tables
         }
-        stored, scan_ = StoredRows(struct, _opened), self._scan
+        stored, scan_ = StoredRows(struct, self._storage.open), self._scan
         files = (WornFile(path, scan_.rows[path], scan_.files[path], gone) for path, gone in dead.items())
         self.worn += worn(files, size, lambda path: can_write and stored.can_move(path))
         for path in dead.keys() - {file.path for file in self.worn}:
@@ -148,17 +146,10 @@ class RowDeletes:
 
 def written_deletes(folder: str, data_file: str, rows: BitMap64) -> DeleteFile:
     """Write the file of the deleted ``rows`` of a data file into the table's ``folder``."""
-    path, place = f"{uuid4().hex}-delete.parquet", local(folder)
-    assert place is not None
-    place.mkdir(parents=True, exist_ok=True)
-    file = place / path
-    try:
-        with pa.OSFile(str(file), "wb") as stream:
-            write_positions(stream, data_file, rows, DUCKLAKE_IDS)
-        content = file.read_bytes()
-    except BaseException:
-        file.unlink(missing_ok=True)  # nobody knows of it yet
-        raise
+    path, stream = f"{uuid4().hex}-delete.parquet", pa.BufferOutputStream()
+    write_positions(stream, data_file, rows, DUCKLAKE_IDS)
+    content = stream.getvalue().to_pybytes()
+    Storage.of(folder).put(folder + path, content)
     footer = int.from_bytes(content[_FOOTER], "little")
     return DeleteFile(path, data_file, len(rows), len(content), footer)
 
@@ -171,10 +162,6 @@ def _check(contents: Scan) -> None:
                 f"{paths[0]}: its columns have no field ids, so keys cannot be looked up in it",
                 "CALL ducklake_rewrite_data_files in DuckDB rewrites the file",
             )
-
-
-def _opened(path: str) -> pa.NativeFile:
-    return pa.memory_map(str(local(path)))
 
 
 def _in_catalog(

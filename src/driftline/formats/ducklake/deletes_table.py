@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from driftline.core.schema.types import STRING, TIMESTAMP, Field, Schema, Struct
-from driftline.errors import DataError, SetupError
+from driftline.errors import DataError
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.deletes import RowDeletes
-from driftline.formats.ducklake.files import DataFile, describe, local
+from driftline.formats.ducklake.files import DataFile, describe
 from driftline.formats.ducklake.rows import TableCommit
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState, find, latest, state_of
+from driftline.formats.ducklake.storage import Storage
 from driftline.keys.identity import BatchKeys, FieldColumns
 from driftline.keys.memory import MemoryFile, Tidying, key_texts, name_of, nested
 from driftline.keys.memory import latest as latest_of
@@ -111,28 +112,22 @@ class DeletesTable:
         )
         self.commit.files += self._written(name_of(now), nested(_SCHEMA.struct, pa.table(columns)))
         for group in tidying.groups:
-            rows = pa.concat_tables(pq.read_table(_local(file.path)) for file in group).combine_chunks()
+            rows = pa.concat_tables(map(self._read, (file.path for file in group))).combine_chunks()
             name = name_of(latest_of(group), gathered=True)
             self.commit.files += self._written(name, rows.to_batches()[0])
 
+    def _read(self, path: str) -> pa.Table:
+        with Storage.of(self._folder).open(path) as stream:
+            return pq.read_table(stream)
+
     def _written(self, name: str, rows: pa.RecordBatch) -> Sequence[DataFile]:
-        path = _local(self._folder) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path, storage = self._folder + name, Storage.of(self._folder)
         plan = FilePlan(_SCHEMA, {f.id: "none" for _, f in _SCHEMA.walk()}, FileSettings(), _ENDLESS)
-        with pa.OSFile(str(path), "wb") as stream:
-            list(write_files([rows], plan, lambda _: NewFile(str(path), stream, path.unlink)))
+        with storage.create(path) as stream:
+            list(write_files([rows], plan, lambda _: NewFile(path, stream, partial(storage.remove, path))))
         return describe(self._folder, [name], _SCHEMA)
 
     def abandon(self) -> None:
         """Delete the files that were written."""
         for file in self.commit.files if self.commit is not None else ():
-            (_local(self._folder) / file.path).unlink(missing_ok=True)
-
-
-def _local(path: str) -> Path:
-    place = local(path)
-    if place is None:
-        raise SetupError(
-            f"the files of the lake are in {path}: deletes can only be remembered in a folder of this machine"
-        )
-    return place
+            Storage.of(self._folder).remove(self._folder + file.path)

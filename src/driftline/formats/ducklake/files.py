@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from driftline.core.schema.types import List, Map, Primitive, Schema, Struct, Type
 from driftline.errors import DataError, SetupError
-from driftline.runtime.duckdb import instance
+from driftline.formats.ducklake.storage import Storage, local
+from driftline.runtime import stores
+from driftline.runtime.duckdb import instance, reach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +95,7 @@ def describe(folder: str, paths: Sequence[str], schema: Schema) -> list[DataFile
     if not paths:
         return []
     with instance() as duckdb:  # reads them all at once
+        reach(duckdb, folder)
         return _described(duckdb, folder, paths, schema)
 
 
@@ -127,6 +129,7 @@ def ids_in(paths: Sequence[str]) -> dict[str, frozenset[int]]:
         return {}
     out = dict.fromkeys(paths, frozenset[int]())
     with instance() as duckdb:
+        reach(duckdb, paths[0])
         rows = duckdb.execute(
             "SELECT file_name, list(field_id) FROM parquet_schema(?) WHERE field_id IS NOT NULL GROUP BY ALL",
             [[plain(path) for path in paths]],
@@ -135,12 +138,12 @@ def ids_in(paths: Sequence[str]) -> dict[str, frozenset[int]]:
 
 
 def plain(path: str) -> str:
-    """A path in which DuckDB finds no glob.
+    """A path in which DuckDB finds no glob; after `reach` it looks for none in URIs.
 
     >>> plain("/a[1]/*.parquet")
     '/a[[]1]/[*].parquet'
     """
-    return re.sub(r"[\[*?]", lambda m: f"[{m[0]}]", path)
+    return path if stores.is_stored(path) else re.sub(r"[\[*?]", lambda m: f"[{m[0]}]", path)
 
 
 _CHUNKS = """
@@ -219,25 +222,19 @@ def removed(spark: SparkSession, folder: str) -> None:
         fs.delete(path, True)
 
 
-def local(path: str) -> Path | None:
-    """The path on this machine; None for one elsewhere."""
-    parts = urlsplit(path)
-    if parts.scheme in ("", "file"):
-        return Path(unquote(parts.path) if parts.scheme else path)
-    return None
-
-
 def unchanged(paths: Mapping[str, int], table: str) -> None:
-    """Check that the registered files still have their registered size, if that is cheap to find out.
+    """Check that the registered files still have their registered size; in a store, many at once.
 
     Raises DataError, which names the file.
     """
+    stored = [path for path in paths if local(path) is None]
+    asked = Storage.of(stored[0]) if stored else None
+    sizes = dict(zip(stored, stores.at_once(partial(_size, asked), stored), strict=True)) if asked else {}
     for path, size in paths.items():
-        file = local(path)
-        if file is None:
-            continue
         try:
-            actual = os.stat(file).st_size  # noqa: PTH116  thousands of files: no object for each
+            actual = _size_here(path) if path not in sizes else sizes[path]
+            if isinstance(actual, OSError):
+                raise actual
         except OSError as error:
             raise DataError(
                 f"{table}: the file {path} cannot be read: {error.strerror}",
@@ -248,3 +245,15 @@ def unchanged(paths: Mapping[str, int], table: str) -> None:
                 f"{table}: the file {path} was replaced: it now has {actual} bytes, not {size}",
                 hint="restore the registered file",
             )
+
+
+def _size(storage: Storage, path: str) -> int | OSError:
+    """The size of a file of a store, or why it has none."""
+    try:
+        return storage.size(path)
+    except OSError as error:
+        return error
+
+
+def _size_here(path: str) -> int:
+    return os.stat(str(local(path))).st_size  # noqa: PTH116  thousands of files: no object for each

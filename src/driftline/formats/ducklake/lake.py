@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
@@ -15,6 +15,8 @@ from driftline.formats.ducklake.snapshot import data_path
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.formats.lakes import Orphan
 from driftline.formats.leftovers import bare, delete, listed
+from driftline.runtime.hadoop import settings
+from driftline.runtime.stores import is_stored
 from driftline.sql.quoting import name as quoted
 from driftline.write import STAGED
 
@@ -85,9 +87,9 @@ class DuckLakeLocation:
     catalog: CatalogDatabase
 
     @classmethod
-    def of(cls, text: str, folder: Path) -> DuckLakeLocation:
-        """``text``: ``duckdb``, ``sqlite``, either with ``:PATH``, or
-        ``postgres:…``. Raises UsageError for any other.
+    def of(cls, text: str, folder: str | os.PathLike[str]) -> DuckLakeLocation:
+        """``text``: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``; ``folder``: the lake's,
+        or its URI. Raises UsageError for any other.
         """
         return cls(CatalogDatabase.of(text, folder))
 
@@ -108,8 +110,15 @@ class DuckLakeLocation:
         """The names of the lake's tables."""
         return [".".join(parts) for parts in tables(self.catalog)]
 
+    def settings(self) -> dict[str, str]:
+        """Spark's settings by which it reaches the store of the files; none for those on a disk."""
+        return settings(self.catalog.data) if is_stored(self.catalog.data) else {}
+
     def open(self, spark: SparkSession) -> DuckLake:
         """The lake's tables, on a Spark session."""
+        # A session that runs already has not begun with them.
+        for key, value in self.settings().items():
+            spark.conf.set(key.removeprefix("spark.hadoop."), value)
         return DuckLake(spark, self.catalog)
 
 

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import pyarrow as pa
 from pyroaring import BitMap64
 
 from driftline.core.changelog.record import BATCH, MOVED
 from driftline.core.schema.words import quoted
-from driftline.errors import DataError, SetupError, no_table
+from driftline.errors import DataError, no_table
 from driftline.formats.base import LastBatch, UnknownError
 from driftline.formats.ducklake.deletes import written_deletes
-from driftline.formats.ducklake.files import DeleteFile, ReturningFile, local
+from driftline.formats.ducklake.files import DeleteFile, ReturningFile
 from driftline.formats.ducklake.ledger import forget
 from driftline.formats.ducklake.scan import inlined_deletes
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, TableRow, find, latest, state_of
+from driftline.formats.ducklake.storage import Storage
 from driftline.keys.memory import OF_BATCH
 from driftline.write.positions import read_positions
 
@@ -153,11 +151,6 @@ def replaced(connection: Connection, name: str, table: TableRow, snapshot: int) 
 @contextmanager
 def copies(files: Replaced, folder: str) -> Iterator[tuple[list[DeleteFile], list[ReturningFile]]]:
     """Copies of the files in the table's ``folder``; deleted if what they are made for fails."""
-    place = local(folder)
-    if place is None and (files.data or files.deletes):
-        raise SetupError(
-            f"the files of the table are in {folder}: rows can only be restored in a folder of this machine"
-        )
     paths: list[str] = []
     try:
         yield _copied(files, folder, paths)
@@ -165,22 +158,22 @@ def copies(files: Replaced, folder: str) -> Iterator[tuple[list[DeleteFile], lis
         raise
     except BaseException:
         for path in paths:
-            Path(str(place), path).unlink(missing_ok=True)
+            Storage.of(folder).remove(folder + path)
         raise
 
 
 def _copied(files: Replaced, folder: str, paths: list[str]) -> tuple[list[DeleteFile], list[ReturningFile]]:
     """Copy the files; ``paths`` gets the paths of the copies."""
-    deletes, data = [], []
+    deletes, data, storage = [], [], Storage.of(folder)
     of_file = {file.data_file: file for file in files.deletes}
     for path, (id_, positions) in files.data.items():
         inside = path.removeprefix(folder).rpartition("/")[0] if path.startswith(folder) else ""
         data.append(ReturningFile(id_, f"{inside}/{uuid4().hex}.parquet".lstrip("/")))
         paths.append(data[-1].path)
-        shutil.copyfile(str(local(path)), str(local(folder + paths[-1])))
+        storage.copy(path, folder + paths[-1])
         dead = BitMap64(positions)
         if (before := of_file.pop(path, None)) is not None:
-            with pa.OSFile(str(local(before.path))) as stream:
+            with storage.open(before.path) as stream:
                 dead |= read_positions(stream)
         if dead:
             deletes.append(written_deletes(folder, folder + data[-1].path, dead))
@@ -188,7 +181,7 @@ def _copied(files: Replaced, folder: str, paths: list[str]) -> tuple[list[Delete
     for file in of_file.values():
         deletes.append(replace(file, path=f"{uuid4().hex}-delete.parquet"))
         paths.append(deletes[-1].path)
-        shutil.copyfile(str(local(file.path)), str(local(folder + paths[-1])))
+        storage.copy(file.path, folder + paths[-1])
     return deletes, data
 
 

@@ -16,7 +16,7 @@ from driftline.formats.ducklake.inlined import InlinedRows, inlined_rows
 from driftline.formats.ducklake.mapping import own_mappings
 from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, live
 from driftline.formats.ducklake.types import SYNONYMS, promotes, read_type, spark_name
-from driftline.runtime.duckdb import instance
+from driftline.runtime.duckdb import instance, reach
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
@@ -104,6 +104,7 @@ def _readable(kind: str) -> bool:
 def _footers(paths: list[str], columns: Collection[int]) -> dict[str, dict[int, str]]:
     out: dict[str, dict[int, str]] = {}
     with instance() as duckdb:
+        reach(duckdb, paths[0])
         rows = duckdb.execute(
             "SELECT file_name, field_id, type, converted_type, logical_type, precision, scale FROM parquet_schema(?) "
             "WHERE field_id IS NOT NULL",

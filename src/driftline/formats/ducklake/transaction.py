@@ -40,22 +40,26 @@ from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.defaults import value_of
 from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.deletes_table import DeletesTable
-from driftline.formats.ducklake.files import DataFile, describe, local, removed
+from driftline.formats.ducklake.files import DataFile, describe, removed
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState
 from driftline.formats.ducklake.sorting import top_column
+from driftline.formats.ducklake.storage import Storage, local
 from driftline.formats.ducklake.types import duckdb_name, write_type
 from driftline.formats.ducklake.write import check_required, write
 from driftline.runtime.duckdb import literal
 from driftline.write import (
     BatchFolder,
+    Destination,
     Distribution,
     FilePlan,
     FileSettings,
     InFolder,
+    InStore,
     Key,
+    Partition,
     WrittenFile,
     staged,
     write_in_tasks,
@@ -87,26 +91,22 @@ def write_tasks(
 ) -> list[DataFile] | None:
     """Have tasks write files into the table's folder, through the batch's ``folder``; returns the files.
 
-    Returns None, with nothing written, if Spark's own writer must: for types and keys that tasks do not know,
-    and folders outside this machine. Raises DataError if a required column has no value.
+    Returns None, with nothing written, if Spark's own writer must: for types and keys that tasks do not know.
+    Raises DataError if a required column has no value.
     """
-    schema, keys = intent.schema, intent.keys
-    root, dealing = local(intent.folder), _dealing(schema, keys, intent.name)
-    if root is None or not writes_in_tasks(intent):
+    schema = intent.schema
+    if not writes_in_tasks(intent):
         return None
+    dealing = _dealing(schema, intent.keys, intent.name)
     # The footers have everything that the catalog records.
     unmeasured = {f.id: "none" for _, f in schema.walk()}
     plan = FilePlan(schema, unmeasured, FileSettings(), _TARGET, dealing)
-    partitions: dict[str, tuple[str | None, ...]] = {}
-
-    def place(file: WrittenFile) -> str:
-        """The place of a written file in the folder of its partition; notes its values for the catalog."""
-        values = tuple(map(_text, dealing.partition, file.partition))
-        path = (duckdb_folder(values, schema, keys) or "") + Path(file.path).name
-        partitions[path] = values
-        return str(root / path)
-
-    write_in_tasks(spark.sparkContext, tasks, plan, folder, InFolder(folder, place))
+    place = _destination(intent, dealing, folder)
+    written = write_in_tasks(spark.sparkContext, tasks, plan, folder, place)
+    root = _plain(intent.folder)
+    partitions = {
+        file.path.removeprefix(root): tuple(map(_text, dealing.partition, file.partition)) for file in written
+    }
     try:
         files = describe(intent.folder, list(partitions), schema)
         check_required(files, schema, intent.name)
@@ -117,10 +117,37 @@ def write_tasks(
     return [replace(file, partition=partitions[file.path]) for file in files]
 
 
+def _destination(intent: TableCommit, dealing: Distribution, folder: BatchFolder) -> Destination:
+    """The place of the batch's files: each partition has a folder, where DuckDB would have it."""
+    root, storage = _plain(intent.folder), Storage.of(intent.folder)
+
+    def partition_folder(partition: Partition) -> str:
+        """The folder of the files with these values of the keys."""
+        values = tuple(map(_text, dealing.partition, partition))
+        return root + (duckdb_folder(values, intent.schema, intent.keys) or "")
+
+    def place(file: WrittenFile) -> str:
+        """The place of a written file."""
+        return partition_folder(file.partition) + Path(file.path).name
+
+    def prefix(batch: str, partition: Partition) -> str:
+        """The beginning of the names of a batch's files."""
+        return partition_folder(partition) + batch
+
+    if storage.options is None:
+        return InFolder(folder, place)
+    return InStore(storage.options, prefix, storage.sweep)
+
+
+def _plain(folder: str) -> str:
+    """A folder's path, with a slash at its end; the URI of one in a store."""
+    here = local(folder)
+    return folder if here is None else f"{here}/"
+
+
 def writes_in_tasks(intent: TableCommit) -> bool:
     """True if tasks may write files of the table, rather than Spark's own writer."""
-    is_here = local(intent.folder) is not None and convertible(intent.schema.struct)
-    return is_here and _known(_dealing(intent.schema, intent.keys, intent.name))
+    return convertible(intent.schema.struct) and _known(_dealing(intent.schema, intent.keys, intent.name))
 
 
 def _dealing(schema: Schema, keys: CatalogLayout, name: str) -> Distribution:
@@ -335,11 +362,11 @@ class DuckLakeTransaction:
     @property
     def location(self) -> str:
         """The folder of the table's data files."""
-        return self._intent.folder
+        return self._intent.folder.rstrip("/")
 
     def reached_with(self) -> Mapping[str, str] | None:
-        """None: a DuckLake is in no store."""
-        return None
+        """The options by which tasks reach the store of the files; None if they are on a disk."""
+        return Storage.of(self._intent.folder).options
 
     def write(
         self,

@@ -25,6 +25,7 @@ from driftline.formats.iceberg.definition import order_json, partition_fields, s
 from driftline.formats.iceberg.gateway import (
     failure,
     items,
+    java_class,
     java_type,
     short,
     strings,
@@ -257,7 +258,13 @@ class IcebergTable(IcebergReader):
             if (java := outer.java()) is not None and _inside(location, str(java.location())):
                 raise self._would_lie(f"in the folder of {outer.name}")
         namespace = strings(self.gateway, parts)
-        if not self.plugin.namespaceExists(namespace):
+        try:
+            if not self.plugin.namespaceExists(namespace):
+                return
+        except Py4JJavaError as error:
+            # A catalog that has no namespace of several parts, as Glue, refuses to look for one.
+            if java_class(error) != "org.apache.iceberg.exceptions.ValidationException":
+                raise
             return
         names = java_type(self.jvm, "org.apache.iceberg.catalog.Namespace").of(namespace)
         for identifier in items(self.java_catalog.listTables(names)):

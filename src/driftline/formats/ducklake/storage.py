@@ -1,0 +1,106 @@
+"""The files of a DuckLake, on a disk or in a store, as this process and tasks reach them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from driftline.errors import SetupError
+from driftline.runtime import stores
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The disk or the store that has a lake's files; it is sent to tasks.
+
+    ``options``: of the store, as `stores.filesystem` takes them; None on a disk.
+    """
+
+    options: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, folder: str) -> Self:
+        """The one that has this folder. Raises SetupError for a place that only Java knows."""
+        if stores.is_stored(folder):
+            return cls(stores.configured(folder))
+        if local(folder) is None:
+            raise SetupError(
+                f"the files of the lake are in {folder}: driftline reaches those on a disk and in S3"
+            )
+        return cls()
+
+    def open(self, path: str) -> pa.NativeFile:
+        """A file, to be read anywhere in it."""
+        return pa.memory_map(str(local(path))) if self.options is None else stores.native(path, self.options)
+
+    def create(self, path: str) -> pa.NativeFile:
+        """A new file, open for writing, with the folders on the way."""
+        if self.options is not None:
+            return stores.created(path, self.options)
+        place = Path(str(local(path)))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return pa.OSFile(str(place), "wb")
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a new file; after an error it is not there."""
+        try:
+            with self.create(path) as stream:
+                stream.write(content)
+        except BaseException:
+            self.remove(path)
+            raise
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file, in a store without its bytes coming here."""
+        if self.options is None:
+            shutil.copyfile(str(local(source)), str(local(target)))
+            return
+        (system, place), (_, copied) = (stores.filesystem(path, self.options) for path in (source, target))
+        with stores.explaining(source, self.options):
+            system.copy_file(place, copied)
+
+    def remove(self, path: str) -> None:
+        """Delete a file, if it is there; one that cannot be deleted is an orphan."""
+        if self.options is None:
+            Path(str(local(path))).unlink(missing_ok=True)
+            return
+        system, place = stores.filesystem(path, self.options)
+        with suppress(OSError):
+            system.delete_file(place)
+
+    def sweep(self, prefix: str) -> None:
+        """Delete all files of a store whose URIs begin so; those that cannot be deleted are orphans."""
+        from pyarrow.fs import FileSelector
+
+        system, place = stores.filesystem(prefix, self.options)
+        with suppress(OSError):
+            beside = FileSelector(place.rpartition("/")[0], allow_not_found=True)
+            for file in system.get_file_info(beside):
+                if file.is_file and file.path.startswith(place):
+                    system.delete_file(file.path)
+
+    def size(self, path: str) -> int:
+        """The bytes of a file. Raises FileNotFoundError."""
+        if self.options is None:
+            return Path(str(local(path))).stat().st_size
+        system, place = stores.filesystem(path, self.options)
+        with stores.explaining(path, self.options):
+            info = system.get_file_info(place)
+        if info.size is None:
+            raise FileNotFoundError(2, "there is no such object", path)
+        return int(info.size)
+
+
+def local(path: str) -> Path | None:
+    """The path on this machine; None for one elsewhere."""
+    parts = urlsplit(path)
+    if parts.scheme in ("", "file"):
+        return Path(unquote(parts.path) if parts.scheme else path)
+    return None

@@ -1,0 +1,59 @@
+"""Hadoop's way to S3, by which Spark reads and writes files that are no table's of Iceberg's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driftline.errors import SetupError, UsageError
+from driftline.runtime.spark_version import NEWEST, installed_release
+from driftline.runtime.stores import configured, is_s3
+
+_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_WORDS = {
+    "endpoint": "fs.s3a.endpoint",
+    "region": "fs.s3a.endpoint.region",
+    "access_key": "fs.s3a.access.key",
+    "secret_key": "fs.s3a.secret.key",
+    "session_token": "fs.s3a.session.token",
+}
+_GIVEN = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+_FOR_A_TIME = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+_NOBODY = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+# What Amazon's own clients ask: the environment, files, the machine's role.
+_ENVIRONMENT = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+
+
+def settings(uri: str) -> dict[str, str]:
+    """Spark's settings by which it reaches the store of a URI, with the keys that `stores.configure` has.
+
+    Raises UsageError for a store other than S3, SetupError for a version of Spark without a way there.
+    """
+    if not is_s3(uri):
+        raise UsageError(
+            f"{uri}: a DuckLake lies in a folder or in S3", hint="Iceberg tables lie in other stores"
+        )
+    if (release := installed_release()).hadoop is None:
+        raise SetupError(
+            f"Spark {release.spark} does not read the files of a DuckLake in S3",
+            hint=f"it takes Spark {NEWEST.spark}: pip install 'driftline[local]'",
+        )
+    return {f"spark.hadoop.{key}": value for key, value in _of_s3(configured(uri)).items()}
+
+
+def _of_s3(options: Mapping[str, str]) -> dict[str, str]:
+    out = {key: options[word] for word, key in _WORDS.items() if word in options}
+    if options.get("anonymous") == "true":
+        provider = _NOBODY
+    elif "access_key" in options:
+        provider = _FOR_A_TIME if "session_token" in options else _GIVEN
+    else:
+        provider = _ENVIRONMENT
+    if "endpoint" in options:  # as Arrow does it
+        out["fs.s3a.path.style.access"] = str(options.get("path_style") != "false").lower()
+        out.setdefault("fs.s3a.endpoint.region", "us-east-1")
+    return {
+        "fs.s3.impl": _SYSTEM,
+        "fs.s3a.impl": _SYSTEM,
+        "fs.s3a.aws.credentials.provider": provider,
+        **out,
+    }

@@ -1,0 +1,204 @@
+"""A DuckLake whose files are in S3: one test through all that a batch and a person do there, and its deaths.
+
+`pytest tests/lake --in-bucket` runs the other tests of DuckLakes there, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.formats.ducklake.catalog import CatalogDatabase
+from driftline.runtime import stores
+from servers.machine import lacking
+from servers.postgres import Postgres
+from servers.s3 import S3
+
+_COUNT = count()
+# A Spark with the way to S3 needs a process of its own: that of the other tests has none.
+SPARK = '{"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}'
+HEAD = f"""
+import json, os, sys
+from pathlib import Path
+from driftline.lake import Lake
+from driftline.runtime import stores
+uri, catalog, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+stores.configure("s3", json.loads(os.environ["STORE"]))
+lake = Lake.open(uri, ducklake=catalog, properties={SPARK})
+table = lake.table("shop.orders")
+"""
+
+
+@pytest.fixture
+def uri(s3: S3, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URI of a lake of the test's own, with signs that have a meaning in globs and in URLs."""
+    monkeypatch.setattr(stores, "_configured", {})
+    stores.configure("s3", s3.options)
+    return s3.bucket(f"ducklake-{next(_COUNT)}") + "/a [*] ü%20?"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:{tmp_path}/catalog.sqlite"
+    if Postgres.programs() is None:
+        lacking("PostgreSQL", "apt-get install postgresql")
+    return str(request.getfixturevalue("postgres").database())
+
+
+def run(script: str, uri: str, catalog: str, folder: Path, s3: S3, code: int = 0) -> Any:
+    """What the script prints last, as JSON, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + script, uri, catalog, str(folder)],
+        capture_output=True, text=True, check=False, env={**os.environ, "STORE": json.dumps(s3.options)},
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1]) if code == 0 else None
+
+
+def objects(s3: S3, uri: str) -> list[str]:
+    """The keys of all files of rows in the bucket."""
+    from pyarrow.fs import FileSelector
+
+    bucket = uri.partition("://")[2].partition("/")[0]
+    files = s3.system().get_file_info(FileSelector(bucket, recursive=True))
+    return sorted(file.path for file in files if file.is_file and file.path.endswith(".parquet"))
+
+
+def lines(folder: Path, name: str, *records: Any) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(f"{r if isinstance(r, str) else json.dumps(r)}\n" for r in records))
+
+
+ALL = """
+def rows(): return sorted((row.id, row.p) for row in lake.sql("select id, p from shop.orders").collect())
+keyed = {"key": "id", "order_by": "at"}
+first = table.ingest(folder / "1.jsonl", settings=keyed | {"partition_by": "kind"})
+drifted = table.ingest(folder / "2.jsonl")
+said = {"written": [first.rows_written, drifted.rows_written], "rows": rows(), "proof": table.verify(folder).to_dict()}
+table.undo(yes=True)
+said["undone"] = rows()
+table.ingest(folder / "2.jsonl")
+lake.alter("alter table shop.orders add column extra int default 7")
+said["default"] = [row[0] for row in lake.sql("select distinct extra from shop.orders").collect()]
+table.resolve("p", "string")
+said["resolved"] = rows()
+said["orphans"] = [file.path for file in lake.clean(0)]
+print(json.dumps(said, default=str))
+"""
+
+
+def test_all_that_is_done_with_a_table(s3: S3, uri: str, catalog: str, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    lines(folder, "1.jsonl", *({"id": i, "at": 1, "kind": "a/b c%", "p": i * 1.5} for i in range(4)))
+    lines(
+        folder,
+        "2.jsonl",
+        {"id": 0, "at": 2, "kind": "a/b c%", "p": "x"},
+        {"id": 9, "at": 2, "kind": None},
+        "{",
+    )
+    said = run(ALL, uri, catalog, folder, s3)
+    before = [[i, i * 1.5] for i in range(4)]
+    assert said["written"] == [4, 2]
+    assert said["rows"] == [[0, None], *before[1:], [9, None]]
+    assert said["proof"]["ok"]
+    assert said["undone"] == before
+    assert said["default"] == [7]
+    assert said["resolved"] == [[0, "x"], *([i, str(p).removesuffix(".0")] for i, p in before[1:]), [9, None]]
+    assert said["orphans"] == []
+    place = CatalogDatabase.of(catalog, uri)
+    with place.queried() as duckdb:
+        query = "SELECT id, p, extra FROM shop.orders ORDER BY id"
+        assert duckdb.execute(query).fetchall() == [(i, p, 7) for i, p in said["resolved"]]
+
+
+DIES = """
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
+DuckLakeTransaction.commit = lambda self: os._exit(9)
+table.ingest(folder / "1.jsonl")
+"""
+DIES_AFTER = """
+from driftline.formats.ducklake.transaction import DuckLakeTransaction
+commit = DuckLakeTransaction.commit
+DuckLakeTransaction.commit = lambda self: (commit(self), os._exit(9))
+table.ingest(folder / "1.jsonl")
+"""
+CLEANS = """
+there = [file.path for file in lake.clean(dry_run=True)]
+gone = [file.path for file in lake.clean(0)]
+print(json.dumps([there, gone, len(lake.tables()) and table.read().count()]))
+"""
+
+
+@pytest.mark.parametrize("script", [DIES, DIES_AFTER], ids=["before the commit", "after it"])
+def test_killed_around_its_commit(s3: S3, uri: str, tmp_path: Path, script: str) -> None:
+    catalog, folder = f"duckdb:{tmp_path}/catalog.ducklake", tmp_path / "in"
+    lines(folder, "1.jsonl", {"id": 1}, {"id": 2}, "{")
+    run(script, uri, catalog, folder, s3, code=9)
+    left = objects(s3, uri)
+    assert len(left) == 2  # rows and rejects
+    there, gone, rows = run(CLEANS, uri, catalog, folder, s3)
+    assert there == []  # they may be a batch's that goes on
+    if script == DIES:
+        assert (sorted(path.removeprefix("s3://") for path in gone), rows, objects(s3, uri)) == (left, 0, [])
+    else:
+        assert (gone, rows, objects(s3, uri)) == ([], 2, left)
+
+
+FAILS = """
+from driftline.formats.ducklake import transaction
+def fails(*_): raise OSError("no room")
+transaction.describe = fails
+try:
+    table.ingest(folder / "1.jsonl")
+except Exception as error:
+    print(json.dumps(str(error)))
+"""
+GONE = """
+table.ingest(folder / "1.jsonl")
+system, place = stores.filesystem(uri)
+from pyarrow.fs import FileSelector
+(file,) = [f.path for f in system.get_file_info(FileSelector(f"{place}/data/shop/orders", recursive=True)) if f.is_file]
+said = []
+for change in (lambda: system.open_output_stream(file).close(), lambda: system.delete_file(file)):
+    change()
+    try:
+        table.read().count()
+    except Exception as error:
+        said.append([type(error).__name__, str(error)])
+print(json.dumps(said))
+"""
+
+
+def test_after_an_error_nothing_is_left_and_lost_files_are_named(s3: S3, uri: str, tmp_path: Path) -> None:
+    catalog, folder = f"sqlite:{tmp_path}/catalog.sqlite", tmp_path / "in"
+    lines(folder, "1.jsonl", {"id": 1})
+    assert run(FAILS, uri, catalog, folder, s3).endswith("no room")
+    assert objects(s3, uri) == []
+    replaced, deleted = run(GONE, uri, catalog, folder, s3)
+    assert replaced[0] == deleted[0] == DataError.__name__
+    assert "was replaced: it now has 0 bytes" in replaced[1]
+    assert "cannot be read" in deleted[1] and ".parquet" in deleted[1]
+
+
+@pytest.mark.parametrize("named", ["duckdb", "sqlite:catalog.sqlite"])
+def test_a_catalog_in_a_file_is_named_on_this_machine(named: str) -> None:
+    with pytest.raises(UsageError, match="cannot lie in a store"):
+        CatalogDatabase.of(named, "s3://bucket/lake")
+
+
+@pytest.mark.parametrize("place", ["gs://bucket/lake", "abfss://box@account.dfs.core.windows.net/lake"])
+def test_other_stores_are_refused_before_anything_runs(place: str, tmp_path: Path) -> None:
+    from driftline.lake import Lake
+
+    with pytest.raises(DriftlineError, match="in a folder or in S3"):
+        Lake.open(place, ducklake=f"sqlite:{tmp_path}/catalog.sqlite")
