@@ -63,9 +63,12 @@ class Table(Shown):
     """One table of a lake."""
 
     def __init__(self, lake: Lake, name: str) -> None:
-        table_parts(name)
+        embedded = lake.embedded
+        table_parts(name, two=embedded is not None and embedded.ducklake is not None)
         self.lake = lake
         self.name = name
+        if embedded is None:
+            _ = self.format  # its catalog may refuse the name
 
     @cached_property
     def format(self) -> CatalogTable:
