@@ -66,9 +66,9 @@ class Table(Shown):
         embedded = lake.embedded
         table_parts(name, two=embedded is not None and embedded.ducklake is not None)
         self.lake = lake
-        self.name = name
+        self.name: str = name
         if embedded is None:
-            _ = self.format  # its catalog may refuse the name
+            lake.format.table(name)  # which may refuse the name
 
     @cached_property
     def format(self) -> CatalogTable:
