@@ -230,6 +230,50 @@ def test_moments_as_databases_write_them(table: Table, tmp_path: Path) -> None:
     proven(table, *files)
 
 
+@pytest.mark.parametrize(
+    ("dates", "expected"),
+    [
+        ("on", ["date", "string", "timestamp"]),
+        ("off", ["string", "string", "string"]),
+        ("instant", ["date", "timestamp", "timestamp"]),
+    ],
+)
+def test_dates_by_the_setting(table: Table, tmp_path: Path, dates: str, expected: list[str]) -> None:
+    """As in JSON (rules 2.2): none, or instants with other offsets than UTC too."""
+    text = "day,offset,at\n2026-03-01,2026-03-01T10:00:00+02:00,2026-03-01T10:00:00Z\n2026-03-02,2026-03-01 10:00:00.5-05:30,\n"
+    file = csv(tmp_path, text)
+    table.ingest(file, dates=dates)
+    assert list(types(table).values()) == expected
+    proven(table, file)
+    if dates == "instant":
+        instants = [
+            row[0]
+            for row in table.read().orderBy("day").selectExpr("cast(unix_micros(offset) as string)").collect()
+        ]
+        assert instants == ["1772352000000000", "1772379000500000"]
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-03-01T10:00:00", "2026-03-01T10:00:00+24:00", "2026-02-30T10:00:00+02:00", "soon"]
+)
+def test_one_text_that_is_no_instant_leaves_the_column_text(table: Table, tmp_path: Path, text: str) -> None:
+    file = csv(tmp_path, f"id,at\n1,2026-03-01T10:00:00+02:00\n2,{text}\n")
+    table.ingest(file, dates="instant")
+    assert types(table) == {"id": "long", "at": "string"}
+    proven(table, file)
+
+
+def test_offsets_of_a_later_file_go_into_the_column_of_instants(table: Table, tmp_path: Path) -> None:
+    files = (
+        csv(tmp_path, "id,at\n1,2026-03-01T10:00:00Z\n", "1.csv"),
+        csv(tmp_path, "id,at\n2,2026-03-01T10:00:00+02:00\n", "2.csv"),
+    )
+    for file in files:
+        table.ingest(file, dates="instant")
+    assert types(table) == {"id": "long", "at": "timestamp"}
+    proven(table, *files)
+
+
 def test_files_without_rows(table: Table, tmp_path: Path) -> None:
     for text in ("", "\n", "a,b\n"):
         result = table.ingest(csv(tmp_path, text))

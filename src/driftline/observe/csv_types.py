@@ -45,9 +45,9 @@ _PLAIN_IN_ARROW = (1e-3, 1e15)  # and in Arrow
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
 _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+(?P<power>E-?[0-9]+)?")
 _NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
-_MOMENT = (
-    r"^[0-9-]{10}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|\+00:00)?$"  # of texts that are moments
-)
+_CLOCK = r"^[0-9-]{10}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+_MOMENT = _CLOCK + r"(?:Z|\+00:00)?$"  # of texts that are moments
+_INSTANT = _CLOCK + r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])$"  # of those with any offset
 
 
 def as_json(texts: pa.Array, signs: Signs) -> pa.Array:
@@ -117,6 +117,29 @@ def numbers_of(texts: pa.Array, among: Types, signs: Signs = JSON_SIGNS) -> Type
     texts = as_json(texts, signs)
     numbers = all(_all(pc.match_substring_regex(sample, _NUMBER)) for sample in (texts[:1], texts))
     return frozenset(type_ for type_ in among if numbers and _holds(texts, type_))
+
+
+def declared_of(texts: pa.Array, among: Types, signs: Signs = JSON_SIGNS) -> Types:
+    """The types ``among`` these that texts have where a table or a setting asks for them: narrow numbers, and
+    timestamps with any offset (rules 2.2).
+
+    >>> [str(t) for t in declared_of(pa.array(["2026-03-01T10:00:00+02:00"]), frozenset({TIMESTAMP}))]
+    ['timestamp']
+    >>> declared_of(pa.array(["2026-03-01T10:00:00"]), frozenset({TIMESTAMP}))
+    frozenset()
+    """
+    numbers = numbers_of(texts, among - {TIMESTAMP}, signs)
+    return numbers | {TIMESTAMP} if TIMESTAMP in among and _are_instants(texts.drop_null()) else numbers
+
+
+def _are_instants(texts: pa.Array) -> bool:
+    if not _all(pc.match_substring_regex(texts, _INSTANT)):
+        return False
+    try:
+        micros = texts.cast(arrow_type(TIMESTAMP)).cast(pa.int64())
+    except pa.ArrowInvalid:  # no such day
+        return False
+    return _all(pc.greater_equal(micros, _FIRST_DAY * _DAY))
 
 
 def java_text(number: float) -> str:

@@ -18,11 +18,11 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
 from driftline.convert.leaf_readings import VOID
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.dialect import Dialect, Signs
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import (
     BOOLEAN,
+    DATE,
     DOUBLE,
     LONG,
     STRING,
@@ -32,7 +32,7 @@ from driftline.core.schema.types import (
     Struct,
 )
 from driftline.errors import DataError
-from driftline.observe.csv_types import ALL, NARROW, Types, numbers_of, type_of, types_of
+from driftline.observe.csv_types import ALL, NARROW, Types, declared_of, type_of, types_of
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.readers.columnar.parts import FoundReaders
 from driftline.readers.columnar.rows import Rows
@@ -178,6 +178,8 @@ def _with_looks(file: CsvFile, looks: Sequence[CsvSample]) -> CsvFile | None:
     return replace(file, stretches=stretches, types=types, escaped=any(look.escaped for look in looks))
 
 
+_DATES = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+_ASKED_FOR = (*NARROW, TIMESTAMP.name)
 _RESPELLED = (BOOLEAN, DOUBLE, TIMESTAMP, TIMESTAMP_NTZ)  # 19.90, TRUE, a blank for the T
 _MADE = 4  # columns whose names are told of
 _STRETCH = 4 * 2**20, 32 * 2**20  # bytes of a stretch, at least and at most
@@ -255,7 +257,7 @@ class FoundCsv(FoundReaders):
     """The readers of CSV files for a table.
 
     ``written``: those by what the files say, read by the ``dialect``; ``wanted``: the types of their columns,
-    and the number types that the table has for them; ``patterns``: those of dates, by column.
+    and those that the table or its settings have for them; ``patterns``: those of dates, by column.
     """
 
     dialect: Dialect = ANY
@@ -286,7 +288,7 @@ class CsvFiles:
         if any(reader.numbered != numbered for reader in before.written):
             written = [replace(reader, numbered=numbered) for reader in before.written]
             before = replace(before, readers=written, written=written, wanted=())
-        return before if self.strings else fitted(self.spark, before, expected, settings.contract)
+        return before if self.strings else fitted(self.spark, before, expected, settings)
 
 
 def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
@@ -319,16 +321,16 @@ def _escaped(reader: CsvReader) -> Iterator[str]:
         yield f"{reader.escaped} has quotes behind backslashes in quoted cells: {flags} reads them"
 
 
-def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, contract: Contract) -> FoundCsv:
-    """The readers with the number types that a table declares, and the patterns of dates that the
-    ``contract`` does. ``expected``: its fields.
+def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, settings: Settings) -> FoundCsv:
+    """The readers with the number types that a table declares, and the dates that its ``settings`` do.
+    ``expected``: its fields.
 
     A text that is a number goes into such a column as it would come from JSON, if the column holds all texts
     of its field exactly. Where the table has a string column alone, a text stays as it is written.
     """
-    patterns = patterns_of(contract)
-    readers = [_with_texts(reader, expected, patterns) for reader in current.written]
-    types = [[_wanted(f, expected) for f in reader.struct.fields] for reader in readers]
+    patterns, dates = patterns_of(settings.contract), settings.dates
+    readers = [_with_texts(reader, expected, patterns, dates) for reader in current.written]
+    types = [[_wanted(f, expected, patterns, dates) for f in reader.struct.fields] for reader in readers]
     wanted_types = tuple(
         (reader.struct, column_types) for reader, column_types in zip(readers, types, strict=True)
     )
@@ -340,7 +342,7 @@ def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, cont
         if any(column_types)
         for part in reader.stretches
     ]
-    looks = iter(looks_at(spark, work, numbers_of))
+    looks = iter(looks_at(spark, work, declared_of))
     fitting = [
         _with_types(reader, [next(looks).types for _ in reader.stretches]) if any(column_types) else reader
         for reader, column_types in zip(readers, types, strict=True)
@@ -349,9 +351,10 @@ def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, cont
     return replace(current, readers=by_pattern, wanted=wanted_types, patterns=patterns)
 
 
-def _with_texts(reader: CsvReader, expected: ExpectedField, patterns: Patterns) -> CsvReader:
+def _with_texts(reader: CsvReader, expected: ExpectedField, patterns: Patterns, dates: str) -> CsvReader:
     """The reader for a table that has string columns alone for some fields: what prints otherwise than it is
-    written is text for them. So is all of a column whose dates have a pattern.
+    written is text for them. So is all of a column whose dates have a pattern, and without ``dates`` each
+    that has some.
     """
 
     grouped = any(stretch.form.signs.thousands for stretch in reader.stretches)
@@ -360,22 +363,27 @@ def _with_texts(reader: CsvReader, expected: ExpectedField, patterns: Patterns) 
         alone = expected.fields.get(f.name, UNKNOWN).types == {STRING}
         is_respelled = f.type in _RESPELLED or (f.type == LONG and grouped)
         is_text = (alone and is_respelled) or (f.name in patterns and f.type != VOID)
+        is_text = is_text or (dates == "off" and f.type in _DATES)
         return replace(f, type=STRING) if is_text else f
 
     return replace(reader, struct=Struct(tuple(map(fitting, reader.struct.fields))))
 
 
-def _wanted(f: Field, expected: ExpectedField) -> Types:
-    """The number types of a field's columns that no text by itself would have."""
+def _wanted(f: Field, expected: ExpectedField, patterns: Patterns, dates: str) -> Types:
+    """The types that a field has not by its texts alone: numbers of its columns, instants by a setting."""
     types = expected.fields.get(f.name, UNKNOWN).types
-    narrow = frozenset(t for t in types if t.name in NARROW)
-    return narrow if f.type in (LONG, DOUBLE, STRING) and f.type not in types else frozenset()
+    if dates == "instant" and f.type == STRING and types != {STRING} and f.name not in patterns:
+        types |= {TIMESTAMP}
+    declared = frozenset(t for t in types if t.name in NARROW or (t == TIMESTAMP and dates == "instant"))
+    return declared if f.type in (LONG, DOUBLE, STRING) and f.type not in types else frozenset()
 
 
 def _with_types(reader: CsvReader, parts: Sequence[Sequence[Types]]) -> CsvReader:
     """The reader with the narrowest of the types that every part could have, where there is one."""
     fields = []
     for f, column_types in zip(reader.struct.fields, zip(*parts, strict=True), strict=True):
-        common = sorted(frozenset.intersection(*column_types), key=lambda t: (NARROW.index(t.name), t.args))
+        common = sorted(
+            frozenset.intersection(*column_types), key=lambda t: (_ASKED_FOR.index(t.name), t.args)
+        )
         fields.append(replace(f, type=common[0]) if common else f)
     return replace(reader, struct=Struct(tuple(fields)))
