@@ -113,6 +113,17 @@ def test_numbers_keep_their_digits() -> None:
     assert bytes(of_schema(far)(Raw(b'{"scale": -2000000000, "value": "AQ=="}'))) == b"1E+2000000000"
 
 
+def test_a_scale_beyond_any_decimal() -> None:
+    schema = {
+        "type": "struct",
+        "fields": [{**schema_of(f"{CONNECT}Decimal", "bytes", {"scale": str(2**63)}), "field": "f"}],
+    }
+    with pytest.raises(WrongValue, match="`f` is"):
+        of_schema(json.dumps(schema).encode())(Raw(b'{"f": "AQ=="}'))
+    with pytest.raises(Unreadable):
+        decoded(parse(b'{"f":"AQ=="}'), schema)
+
+
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("value", ["true", "[1]", '"?"', "1.5", "{}", str(2**70), '"AQ"'])
 def test_a_value_that_is_not_of_its_type(name: str, value: str) -> None:

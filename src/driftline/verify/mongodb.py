@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from driftline.verify.json_texts import MalformedText, parse
@@ -75,8 +76,14 @@ def _update(description: Any) -> dict[str, Any]:
         updated = parse((description.get("updatedFields") or "{}").encode())
     except (AttributeError, MalformedText):
         raise NoDocument("no update") from None
+    removed = description.get("removedFields") or []
+    if not isinstance(removed, list) or not all(isinstance(path, str) for path in removed):
+        raise NoDocument("no update")
     fields = [(path, _value(value)) for path, value in updated.items()]
-    fields += [(path, None) for path in description.get("removedFields") or ()]
+    fields += [(path, None) for path in removed if path not in updated]
+    paths = sorted(f"{path}." for path, _ in fields)
+    if any(path.startswith(around) for around, path in pairwise(paths)):
+        raise NoDocument("fields of an update inside each other")
     if not fields or any(
         isinstance(value, dict) or re.search(r"(^|[.])[0-9]+([.]|$)", path) for path, value in fields
     ):

@@ -13,7 +13,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from datetime import date
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -46,7 +46,10 @@ def decimal_text(unscaled: bytes, scale: int) -> bytes:
     b'1000'
     """
     sign, digits, _ = Decimal(int.from_bytes(unscaled, "big", signed=True)).as_tuple()
-    number = Decimal((sign, digits, -scale))
+    try:
+        number = Decimal((sign, digits, -scale))
+    except InvalidOperation:
+        raise OverflowError(f"a scale of {scale}") from None
     # An exponent would need as many zeros, and may be as large as anyone writes.
     return (f"{number:f}" if abs(scale) < 10_000 else f"{number:E}").encode()
 

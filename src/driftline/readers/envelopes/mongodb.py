@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from msgspec import DecodeError, Raw, json
+from msgspec import DecodeError, Raw, Struct, json
 
 from driftline.readers.envelopes.change import (
     DELETE,
@@ -153,6 +153,14 @@ def _of_key(key: Raw | None, terms: EnvelopeTerms) -> bytes:
     return json.encode({"_id": value})
 
 
+class _Update(Struct, rename="camel"):
+    """Debezium's `updateDescription`."""
+
+    updated_fields: str | None = None
+    removed_fields: list[str] | None = None
+    truncated_arrays: list[Any] | None = None
+
+
 def _patch(description: Raw, key: Raw | None, terms: EnvelopeTerms) -> bytes:
     """The record of what an update set and removed, by `updateDescription`. Raises NotReadable."""
     if not terms.patches:
@@ -160,13 +168,13 @@ def _patch(description: Raw, key: Raw | None, terms: EnvelopeTerms) -> bytes:
             f"an update without its document in `after`: {_WHOLE_UPDATES}, or make the table with merge = patch"
         )
     try:
-        said = json.decode(description, type=dict[str, Any] | None) or {}
-        updated = _decode(said.get("updatedFields") or "{}")
+        said = json.decode(description, type=_Update | None) or _Update()
+        updated = _decode(said.updated_fields or "{}")
         values = {path: plain(value) for path, value in updated.items()}
-        values |= dict.fromkeys(said.get("removedFields") or ())
-        arrays = bool(said.get("truncatedArrays"))
-    except (AttributeError, DecodeError, RecursionError, TypeError, ValueError):
+        values |= dict.fromkeys(said.removed_fields or ())
+    except (AttributeError, DecodeError, RecursionError, ValueError):
         raise NotReadable("no update of MongoDB's in `updateDescription`") from None
+    arrays = bool(said.truncated_arrays)
     if not values and not arrays:
         raise NotReadable(
             "op 'u' without a document in `after`, and without an update in `updateDescription`"
@@ -175,11 +183,20 @@ def _patch(description: Raw, key: Raw | None, terms: EnvelopeTerms) -> bytes:
         raise NotReadable(f"an update of elements of a list, which a patch does not have: {_WHOLE_UPDATES}")
     if any(isinstance(value, dict) for value in values.values()):
         raise NotReadable(f"an update that replaces an object, which a patch would merge: {_WHOLE_UPDATES}")
+    return json.encode(_nested(values) | json.decode(_of_key(key, terms)))
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values by dotted path as one object. Raises NotReadable."""
     row: dict[str, Any] = {}
     for path, value in values.items():
         *steps, last = path.split(".")
         inside = row
         for step in steps:
             inside = inside.setdefault(step, {})
+            if not isinstance(inside, dict):
+                raise NotReadable(f"an update of `{path}` and of a field around it")
+        if last in inside:
+            raise NotReadable(f"an update of `{path}` and of a field inside it")
         inside[last] = value
-    return json.encode(row | json.decode(_of_key(key, terms)))
+    return row
