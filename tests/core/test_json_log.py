@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -52,6 +53,15 @@ def test_a_batch_is_a_record_with_its_figures(caplog: pytest.LogCaptureFixture) 
     )  # fmt: skip
     assert (fields["rows_read"], fields["changes"], fields["snapshot"]) == (6, {"sibling": 1}, 7)
     assert 0 <= fields["seconds"] < 60
+
+
+def test_the_sentence_counts_changes_as_the_figures_do(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "driftline")
+    inside = replace(SIBLING, parent=("s",), within=True)
+    Log().ended(replace(RESULT, changes=(SIBLING, inside), rest=("x",)))
+    (record,) = caplog.records
+    assert record.getMessage().endswith("1 in quarantine, 1 change of the schema")
+    assert vars(record)["changes"] == {"sibling": 1, "rest": 1}
 
 
 def test_lines_are_objects_without_secrets(lines: io.StringIO) -> None:

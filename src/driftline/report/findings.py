@@ -16,7 +16,8 @@ from driftline.ingest.result import Result
 from driftline.operations.contract import Break
 from driftline.report.lines import clean, from_folder, short
 
-KINDS = ("new", "widen", "sibling", "map", "rest", "quarantine")
+OF_SCHEMA = ("new", "widen", "sibling", "map")
+KINDS = (*OF_SCHEMA, "rest", "quarantine")
 
 
 class FindingJson(TypedDict):
