@@ -60,7 +60,8 @@ def resolved(result: Resolved) -> Iterator[RenderableType]:
         line.append(unconverted, "yellow")
         yield Hanging(line, 6, 10)
     if result.rest:
-        shown = ", ".join(map(sample, result.samples)) + (", …" if result.rest > len(result.samples) else "")
+        more = ["…"] if result.rest > len(result.samples) else []
+        shown = " · ".join([*map(sample, result.samples), *more])  # numbers may have commas
         columns = ", ".join(clean(dotted(path)) for path in result.kept_in)
         becomes = (
             "would not convert"
