@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bucket(request: pytest.FixtureRequest) -> str | None:
+def lake_bucket(request: pytest.FixtureRequest) -> str | None:
     """The bucket that has the files of DuckLakes; None without `--in-bucket`: they are on the disk."""
     if not request.config.getoption("--in-bucket"):
         return None
@@ -65,8 +65,8 @@ def bucket(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def spark(folder: Path, bucket: str | None) -> Iterator[SparkSession]:
-    session = open_session(folder, properties={**SETTINGS, **(to_store(bucket) if bucket else {})})
+def spark(folder: Path, lake_bucket: str | None) -> Iterator[SparkSession]:
+    session = open_session(folder, properties={**SETTINGS, **(to_store(lake_bucket) if lake_bucket else {})})
     yield session
     stop_session(session)
 
@@ -77,12 +77,12 @@ def iceberg(spark: SparkSession) -> Lake:
 
 
 @pytest.fixture
-def ducklake(spark: SparkSession, bucket: str | None, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def ducklake(spark: SparkSession, lake_bucket: str | None, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake of the test's own: DuckDB reads all of a catalog each time it opens the file, so in one for all
     tests each would pay for the tables of those before it.
     """
     place = tmp_path_factory.mktemp("ducklake")
-    files = place if bucket is None else f"{bucket}/{place.name} of [*] ü%20"
+    files = place if lake_bucket is None else f"{lake_bucket}/{place.name} of [*] ü%20"
     catalog = CatalogDatabase.of(f"duckdb:{place}/catalog.ducklake", files)
     catalog.make()
     return ducklake_at(spark, catalog)

@@ -27,7 +27,7 @@ from driftline.core.schema.definition import ROW_KEY, Definition
 from driftline.core.schema.naming import MARK, data_key, is_metadata, marked_key
 from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.table_name import QUARANTINE
+from driftline.core.schema.table_name import QUARANTINE, table_parts
 from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primitive, Schema, Struct, dotted
 from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import AlterableTable
@@ -217,6 +217,7 @@ def _renamed(table: AlterableTable, request: AlterRequest, name: str, catalog: s
     to = local_name(name, catalog) if "." in name else f"{namespace}.{name}"
     if to == table.name:
         raise UsageError(f"{to} is its name already")
+    table_parts(to)  # before the name of its quarantine is judged
     quarantined = table.sibling(table.name + QUARANTINE)
     beside = table.sibling(to + QUARANTINE)
     moved = quarantined.load().exists
