@@ -28,7 +28,7 @@ class Catalogs:
 def iceberg_reader(failures: int) -> IcebergReader:
     state = SimpleNamespace(catalogManager=lambda: Catalogs(failures))
     opened = object.__new__(IcebergReader)
-    opened.catalog = "lake"
+    opened.catalog, opened._catalog_of = "lake", opened._iceberg_catalog
     opened.spark = SimpleNamespace(_jsparkSession=SimpleNamespace(sessionState=lambda: state))  # type: ignore[assignment]
     return opened
 
