@@ -15,7 +15,7 @@ from core.test_envelopes import AT, LSN, row_key
 from core.test_kafka_typed import avro, framed, of_kafka, record
 from driftline.readers import registry as client
 from driftline.readers.decoders import Wire
-from driftline.readers.envelopes.avro_texts import text_of
+from driftline.readers.envelopes.avro_texts import AvroTexts
 from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.readers.wire import UnreadableError
 from driftline.sources.kafka import _Values
@@ -54,7 +54,7 @@ def plain(schema: Any) -> Any:
 
 def text(registry: Registry, schema: Any, value: Any) -> str:
     number = registry.register(f"s{len(registry.schemas)}", schema)
-    return text_of(wire_of(registry), avro(number, plain(schema), value)).decode()
+    return AvroTexts(wire_of(registry)).of(avro(number, plain(schema), value)).decode()
 
 
 NAMED = [case for case in VALUES if case[0] and "geometry" not in case[0]]
@@ -209,10 +209,23 @@ def test_what_is_no_schema(registry: Registry, schema: str) -> None:
     number = registry.register("wrong", schema)
     for _ in range(2):
         with pytest.raises(UnreadableError, match="invalid Avro schema"):
-            text_of(wire_of(registry), framed(number, b""))
+            AvroTexts(wire_of(registry)).of(framed(number, b""))
 
 
 def test_bytes_that_go_on(registry: Registry) -> None:
     number = registry.register("v", KEY)
     with pytest.raises(UnreadableError, match="1 bytes follow"):
-        text_of(wire_of(registry), avro(number, KEY, {"id": 7}) + b"\0")
+        AvroTexts(wire_of(registry)).of(avro(number, KEY, {"id": 7}) + b"\0")
+
+
+def test_a_schema_that_the_registry_has_later(registry: Registry) -> None:
+    """The next batch of the same process reads what the batch before could not."""
+    number = registry.register("before", {"type": "enum", "name": "Before", "symbols": ["a"]}) + 1
+    value, wire = avro(number, KEY, {"id": 7}), wire_of(registry)
+    batch = AvroTexts(wire)
+    for _ in range(2):
+        with pytest.raises(UnreadableError, match=f"the registry has no schema {number}"):
+            batch.of(value)
+    later = {"type": "record", "name": "Later", "fields": [{"name": "id", "type": "int"}]}
+    assert registry.register("later", later) == number
+    assert AvroTexts(wire).of(value) == b'{"id":7}'

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fastavro import schemaless_reader
 from fastavro.schema import SchemaParseException, parse_schema
@@ -19,7 +19,34 @@ from driftline.errors import SetupError, UsageError
 from driftline.readers.registry import NoSchemaError, Registered, Registry
 from driftline.readers.wire import Payloads, UnreadableError, Whole, WireDecoder
 
+T = TypeVar("T")
 _TOP = "__top__"  # the record around a value, so that it may be a union; without a namespace
+
+
+def around_values(
+    registered: Registered, prepare: Callable[[Any], Any] = lambda schema: schema
+) -> tuple[Any, dict[str, Any]]:
+    """A record schema whose field ``value`` has the registered one, and all named types in it.
+
+    ``prepare``: applied to each schema before it is parsed.
+    """
+    named: dict[str, Any] = {}
+    for reference in registered.references.values():
+        parse_schema(prepare(json.loads(reference.text)), named)
+    field = {"name": "value", "type": prepare(json.loads(registered.text))}
+    return parse_schema({"type": "record", "name": _TOP, "fields": [field]}, named), named
+
+
+def whole_value(payload: bytes, read: Callable[[io.BytesIO], T]) -> T:
+    """Read a payload to its end. Raises UnreadableError."""
+    file = io.BytesIO(payload)
+    try:
+        value = read(file)
+    except Exception as error:  # whatever hostile bytes lead a reader into
+        raise UnreadableError(f"invalid Avro for its schema: {str(error) or type(error).__name__}") from error
+    if left := len(payload) - file.tell():
+        raise UnreadableError(f"invalid Avro for its schema: {left} bytes follow the record")
+    return value
 
 
 class AvroDecoder:
@@ -29,13 +56,9 @@ class AvroDecoder:
     """
 
     def __init__(self, schema: Registered, *, keys: bool = False) -> None:
-        named: dict[str, Any] = {}
         self._schema: Any = None
         try:
-            for one in schema.references.values():
-                parse_schema(json.loads(one.text), named)
-            field = {"name": "value", "type": json.loads(schema.text)}
-            self._schema = parse_schema({"type": "record", "name": _TOP, "fields": [field]}, named)
+            self._schema, named = around_values(schema)
             top = self._schema if keys else self._schema["fields"][0]["type"]
             node = node_of(top, named)
         except RecursionError as error:
@@ -61,15 +84,9 @@ class AvroDecoder:
 
     def record(self, payload: bytes) -> tuple[str, Mapping[str, Any]]:
         """Read one payload; returns the record's name and fields. Raises UnreadableError."""
-        file = io.BytesIO(payload)
-        try:
-            top: Any = schemaless_reader(file, self._schema, None, return_record_name=True)
-        except Exception as error:  # whatever hostile bytes lead a reader into
-            raise UnreadableError(
-                f"invalid Avro for its schema: {str(error) or type(error).__name__}"
-            ) from error
-        if left := len(payload) - file.tell():
-            raise UnreadableError(f"invalid Avro for its schema: {left} bytes follow the record")
+        top: Any = whole_value(
+            payload, lambda file: schemaless_reader(file, self._schema, None, return_record_name=True)
+        )
         if self._keys:
             return self._only, top
         if (value := top["value"]) is None:
@@ -97,11 +114,18 @@ class Wire:
         Raises UnreadableError if there is no such schema, or none that a table can have; SetupError if the
         registry does not answer.
         """
-        key = (self.format, self.keys, tuple(sorted(self.registry.settings.items())), number)
-        decoder = _decoders.get(key)
-        if decoder is None:
-            decoder = _decoders[key] = self._new(number)
-        return decoder
+        return self.once(number, Wire._new)
+
+    def once(self, number: int, make: Callable[[Wire, int], T]) -> T:
+        """The object that a function makes for the schema with this id, made once in a process.
+
+        An error is not kept: the registry may have the schema later.
+        """
+        key = (make, self.format, self.keys, tuple(sorted(self.registry.settings.items())), number)
+        if key not in _by_schema:
+            _by_schema[key] = make(self, number)
+        made: T = _by_schema[key]
+        return made
 
     def schema(self, number: int) -> Registered:
         """The schema with this id. Raises as `decoder` does."""
@@ -122,7 +146,7 @@ class Wire:
             raise UnreadableError(f"schema {number}: {error.message}") from error
 
 
-_decoders: dict[tuple[Any, ...], WireDecoder] = {}  # an id's schema never changes
+_by_schema: dict[tuple[Any, ...], Any] = {}  # an id's schema never changes
 
 
 def _protobuf(schema: Registered) -> WireDecoder:

@@ -21,7 +21,7 @@ from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Fi
 from driftline.observe.json_lines import Why
 from driftline.readers.decoders import Wire
 from driftline.readers.deletes import NO_RECORD
-from driftline.readers.envelopes.avro_texts import text_of
+from driftline.readers.envelopes.avro_texts import AvroTexts
 from driftline.readers.json.rows import Run
 from driftline.readers.messages import MessageTexts, with_keys, without_keys
 from driftline.readers.origins import Origins
@@ -157,12 +157,12 @@ class _Values:
         offsets: Sequence[int],
     ) -> _ReadValues:
         """The texts of values in Avro, with keys in Avro or as they are; the bytes of those that are none."""
-        wrong: dict[int, str] = {}
+        texts_of, wrong = AvroTexts(wire), dict[int, str]()
         read_values, read_keys = list(values), list(keys)
         for place, (value, key) in enumerate(zip(values, keys, strict=True)):
             try:
-                read_values[place] = None if value is None else text_of(wire, value)
-                read_keys[place] = text_of(wire, key) if key is not None and key[:1] == b"\0" else key
+                read_values[place] = None if value is None else texts_of.of(value)
+                read_keys[place] = texts_of.of(key) if key is not None and key[:1] == b"\0" else key
             except UnreadableError as error:
                 wrong[place] = str(error)
         lines = [NO_RECORD if place in wrong else value for place, value in enumerate(read_values)]

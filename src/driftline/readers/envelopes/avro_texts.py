@@ -6,49 +6,33 @@ The reader of Avro applies each rule itself, where the type stands: the schema i
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from math import isfinite
 from typing import Any, TypeAlias
 
 import msgspec
-from fastavro import parse_schema, schemaless_reader
+from fastavro import schemaless_reader
 from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException
 from msgspec import Raw
 
-from driftline.readers.decoders import Wire
+from driftline.readers.decoders import Wire, around_values, whole_value
 from driftline.readers.envelopes.connect_schema import (
     RULES,
     Parameters,
     Spell,
-    day_text,
-    decimal_text,
-    moment_text,
-    time_text,
+    day_spelled,
+    decimal_spelled,
+    moment_spelled,
+    time_spelled,
 )
-from driftline.readers.registry import Registered
 from driftline.readers.wire import UnreadableError, framed
 
 TextOf: TypeAlias = "Callable[[bytes], bytes]"
 
-_TOP = "__top__"  # the record around a message, so that it may be of any type
 _MARK = "driftline-text"  # the logical type of what is read as a text of JSON
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
-
-
-def _decimal(parameters: Parameters) -> Spell:
-    scale = int(parameters.get("scale") or 0)
-    return lambda raw: decimal_text(raw, scale)
-
-
-def _time(digits: int) -> Callable[[Parameters], Spell]:
-    return lambda _: lambda units: b'"%b"' % time_text(units, digits).encode()
-
-
-def _moment(digits: int, zone: str) -> Callable[[Parameters], Spell]:
-    return lambda _: lambda units: f'"{moment_text(units, digits)}{zone}"'.encode()
 
 
 def _number(_: Parameters) -> Spell:
@@ -60,16 +44,16 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 # Types that are known by no name of Kafka Connect's, by their logical types.
 LOGICAL: Mapping[str, Callable[[Parameters], Spell]] = {
-    "decimal": _decimal,
-    "date": lambda _: lambda days: b'"%b"' % day_text(days).encode(),
-    "time-millis": _time(3),
-    "time-micros": _time(6),
-    "timestamp-millis": _moment(3, "Z"),
-    "timestamp-micros": _moment(6, "Z"),
-    "timestamp-nanos": _moment(9, "Z"),
-    "local-timestamp-millis": _moment(3, ""),
-    "local-timestamp-micros": _moment(6, ""),
-    "local-timestamp-nanos": _moment(9, ""),
+    "decimal": decimal_spelled,
+    "date": day_spelled,
+    "time-millis": time_spelled(3),
+    "time-micros": time_spelled(6),
+    "timestamp-millis": moment_spelled(3, "Z"),
+    "timestamp-micros": moment_spelled(6, "Z"),
+    "timestamp-nanos": moment_spelled(9, "Z"),
+    "local-timestamp-millis": moment_spelled(3),
+    "local-timestamp-micros": moment_spelled(6),
+    "local-timestamp-nanos": moment_spelled(9),
 }
 
 
@@ -83,54 +67,41 @@ LOGICAL_READERS.update(
 )
 
 
-def text_of(wire: Wire, value: bytes) -> bytes:
-    """The text of a message, or of its key, in the registry's wire format.
+class AvroTexts:
+    """In a task: reads messages, and their keys, in the registry's wire format as texts of JSON."""
 
-    Raises UnreadableError; SetupError if the registry does not answer.
-    """
-    number, payload = framed(value)
-    key = (tuple(sorted(wire.registry.settings.items())), number)
-    if key not in _readers:
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._unreadable: dict[int, UnreadableError] = {}  # by the ids of their schemas
+
+    def of(self, value: bytes) -> bytes:
+        """The text of a message. Raises UnreadableError; SetupError if the registry does not answer."""
+        number, payload = framed(value)
+        if number in self._unreadable:
+            raise self._unreadable[number]
         try:
-            _readers[key] = reader_of(wire.schema(number))
+            reader = self._wire.once(number, _reader)
         except UnreadableError as error:
-            _readers[key] = error
-    reader = _readers[key]
-    if isinstance(reader, UnreadableError):
-        raise reader
-    return reader(payload)
+            self._unreadable[number] = error
+            raise
+        return reader(payload)
 
 
-_readers: dict[tuple[Any, ...], TextOf | UnreadableError] = {}  # an id's schema never changes
-
-
-def reader_of(registered: Registered) -> TextOf:
+def _reader(wire: Wire, number: int) -> TextOf:
     """The reader of values with a schema. Raises UnreadableError for an invalid one."""
-    named: dict[str, Any] = {}
+    registered = wire.schema(number)
     try:
-        for one in registered.references.values():
-            parse_schema(_marked(json.loads(one.text)), named)
-        field = {"name": "value", "type": _marked(json.loads(registered.text))}
-        schema: Any = parse_schema({"type": "record", "name": _TOP, "fields": [field]}, named)
+        schema, _ = around_values(registered, _marked)
     except RecursionError as error:
         raise UnreadableError("its schema is nested too deeply") from error
     except (SchemaParseException, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnreadableError(f"invalid Avro schema: {type(error).__name__}: {error}") from error
 
-    def read(payload: bytes) -> bytes:
-        file = io.BytesIO(payload)
-        try:
-            top: Any = schemaless_reader(file, schema, None)
-            text = msgspec.json.encode(top["value"])
-        except Exception as error:  # whatever hostile bytes lead a reader into
-            raise UnreadableError(
-                f"invalid Avro for its schema: {str(error) or type(error).__name__}"
-            ) from error
-        if left := len(payload) - file.tell():
-            raise UnreadableError(f"invalid Avro for its schema: {left} bytes follow the record")
-        return text
+    def text(file: BytesIO) -> bytes:
+        top: Any = schemaless_reader(file, schema, None)
+        return msgspec.json.encode(top["value"])
 
-    return read
+    return lambda payload: whole_value(payload, text)
 
 
 def _marked(schema: Any) -> Any:

@@ -54,7 +54,8 @@ def decimal_text(unscaled: bytes, scale: int) -> bytes:
     return (f"{number:f}" if abs(scale) < 10_000 else f"{number:E}").encode()
 
 
-def _decimal(parameters: Parameters) -> Spell:
+def decimal_spelled(parameters: Parameters) -> Spell:
+    """The digits of a decimal, by its parameter ``scale``."""
     return partial(decimal_text, scale=int(parameters.get("scale") or 0))
 
 
@@ -107,16 +108,19 @@ def moment_text(units: int, digits: int) -> str:
     return f"{day_text(days)}T{time_text(units_of_day, digits)}"
 
 
-def _day(_: Parameters) -> Spell:
+def day_spelled(_: Parameters) -> Spell:
+    """The text of a date, by the days since 1970."""
     return lambda days: b'"%b"' % day_text(days).encode()
 
 
-def _time(digits: int) -> Callable[[Parameters], Spell]:
+def time_spelled(digits: int) -> Callable[[Parameters], Spell]:
+    """The text of a time of day in units of so many decimal digits."""
     return lambda _: lambda units: b'"%b"' % time_text(units, digits).encode()
 
 
-def _moment(digits: int) -> Callable[[Parameters], Spell]:
-    return lambda _: lambda units: b'"%b"' % moment_text(units, digits).encode()
+def moment_spelled(digits: int, zone: str = "") -> Callable[[Parameters], Spell]:
+    """The text of a moment in units of so many decimal digits, with the ``zone`` behind it."""
+    return lambda _: lambda units: f'"{moment_text(units, digits)}{zone}"'.encode()
 
 
 _LONGEST = 100_000  # bits of a column; one without a limit has the largest number there is as its length
@@ -152,18 +156,18 @@ class NamedType(NamedTuple):
 
 
 RULES: Mapping[str, NamedType] = {
-    "org.apache.kafka.connect.data.Decimal": NamedType(_bytes, _decimal),  # parameter scale
+    "org.apache.kafka.connect.data.Decimal": NamedType(_bytes, decimal_spelled),  # parameter scale
     "io.debezium.data.VariableScaleDecimal": NamedType(_scaled, _variable_scale),
-    "org.apache.kafka.connect.data.Date": NamedType(_whole, _day),
-    "io.debezium.time.Date": NamedType(_whole, _day),
-    "org.apache.kafka.connect.data.Time": NamedType(_whole, _time(3)),  # milliseconds
-    "io.debezium.time.Time": NamedType(_whole, _time(3)),
-    "io.debezium.time.MicroTime": NamedType(_whole, _time(6)),
-    "io.debezium.time.NanoTime": NamedType(_whole, _time(9)),
-    "org.apache.kafka.connect.data.Timestamp": NamedType(_whole, _moment(3)),  # milliseconds
-    "io.debezium.time.Timestamp": NamedType(_whole, _moment(3)),
-    "io.debezium.time.MicroTimestamp": NamedType(_whole, _moment(6)),
-    "io.debezium.time.NanoTimestamp": NamedType(_whole, _moment(9)),
+    "org.apache.kafka.connect.data.Date": NamedType(_whole, day_spelled),
+    "io.debezium.time.Date": NamedType(_whole, day_spelled),
+    "org.apache.kafka.connect.data.Time": NamedType(_whole, time_spelled(3)),  # milliseconds
+    "io.debezium.time.Time": NamedType(_whole, time_spelled(3)),
+    "io.debezium.time.MicroTime": NamedType(_whole, time_spelled(6)),
+    "io.debezium.time.NanoTime": NamedType(_whole, time_spelled(9)),
+    "org.apache.kafka.connect.data.Timestamp": NamedType(_whole, moment_spelled(3)),  # milliseconds
+    "io.debezium.time.Timestamp": NamedType(_whole, moment_spelled(3)),
+    "io.debezium.time.MicroTimestamp": NamedType(_whole, moment_spelled(6)),
+    "io.debezium.time.NanoTimestamp": NamedType(_whole, moment_spelled(9)),
     "io.debezium.data.Bits": NamedType(_bytes, _bits),  # lowest byte first, parameter length
 }
 
