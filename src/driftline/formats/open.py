@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from driftline.formats.base import AlterableTable
+    from driftline.formats.ducklake.catalog import CatalogDatabase
     from driftline.formats.lakes import Catalog, Location, OfflineTable
 
 Place: TypeAlias = "str | os.PathLike[str]"  # of a lake: its folder, or the URI of one in a store
@@ -43,10 +44,9 @@ class EmbeddedLake:
     def table(self, name: str) -> OfflineTable | None:
         """A table by ``namespace.table``; None if there is none, or if it takes Spark to read it."""
         if self.ducklake is not None:
-            from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
             from driftline.formats.ducklake.offline import OfflineDuckLakeTable
 
-            return OfflineDuckLakeTable.of(CatalogDatabase.of(self.ducklake, self.folder), name)
+            return OfflineDuckLakeTable.of(self._database(), name)
         from driftline.formats.iceberg.offline import OfflineIcebergTable
 
         return OfflineIcebergTable.of(Path(self.folder), CATALOG, name)
@@ -56,10 +56,9 @@ class EmbeddedLake:
         if not self.exists():
             return []
         if self.ducklake is not None:
-            from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
             from driftline.formats.ducklake.offline import tables
 
-            return [".".join(parts) for parts in tables(CatalogDatabase.of(self.ducklake, self.folder))]
+            return [".".join(parts) for parts in tables(self._database())]
         from driftline.formats.iceberg.offline import table_names
 
         return table_names(Path(self.folder), CATALOG, views=views)
@@ -67,9 +66,7 @@ class EmbeddedLake:
     def exists(self) -> bool:
         """True if there is a catalog; a server's is not asked."""
         if self.ducklake is not None:
-            from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
-
-            return CatalogDatabase.of(self.ducklake, self.folder).exists()
+            return self._database().exists()
         return Path(self.folder, "catalog.db").is_file()
 
     def alterable(self, name: str) -> AbstractContextManager[AlterableTable]:
@@ -78,10 +75,8 @@ class EmbeddedLake:
             from driftline.formats.ducklake.alterable import (
                 AlterableDuckLakeTable,  # late: as all of a format
             )
-            from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
 
-            database = CatalogDatabase.of(self.ducklake, self.folder)
-            return nullcontext(AlterableDuckLakeTable(database, name))
+            return nullcontext(AlterableDuckLakeTable(self._database(), name))
         from driftline.formats.iceberg.bare import alterable
 
         return alterable(Path(self.folder), CATALOG, name)
@@ -89,12 +84,17 @@ class EmbeddedLake:
     def in_duckdb(self, sql: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """DuckDB with the tables that the ``sql`` names."""
         if self.ducklake is not None:
-            from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
-
-            return CatalogDatabase.of(self.ducklake, self.folder).queried()
+            return self._database().queried()
         from driftline.formats.iceberg.duckdb_views import queried
 
         return queried(Path(self.folder), CATALOG, sql)
+
+    def _database(self) -> CatalogDatabase:
+        """The catalog of a DuckLake."""
+        from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
+
+        assert self.ducklake is not None
+        return CatalogDatabase.of(self.ducklake, self.folder)
 
 
 def rehearsed(folder: Path, options: Sequence[str]) -> AbstractContextManager[AlterableTable]:

@@ -68,7 +68,7 @@ class Table(Shown):
         self.lake = lake
         self.name: str = name
         if embedded is None:
-            lake.format.table(name)  # which may refuse the name
+            _ = self.format  # its catalog may refuse the name
 
     @cached_property
     def format(self) -> CatalogTable:
