@@ -37,7 +37,7 @@ class SetupError(DriftlineError):
 
 
 class NeedsSpark(Exception):
-    """What was begun without Spark takes it: nothing has been done, and it is to be done with Spark."""
+    """Work that was tried without Spark needs it: nothing has been done, and Spark has to do it."""
 
 
 def no_table(name: str) -> UsageError:

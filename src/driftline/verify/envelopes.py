@@ -177,7 +177,7 @@ def _available(row: Record, placeholder: str) -> tuple[Record, list[str]]:
 
 
 class _Forms(NamedTuple):
-    """What stands for a value that a message does not have."""
+    """The forms of the placeholder for a value that a message does not have."""
 
     text: str
     encoded: str

@@ -284,7 +284,7 @@ def check_stays(table: str, before: RowKey | None, after: RowKey | None) -> None
 
 
 def late_hint(table: str, row_key: RowKey, late: int, changes: int) -> str:
-    """What a person should know of a batch of ``changes`` of which most are ``late``; empty for any other.
+    """A hint at a new epoch for a batch most of whose ``changes`` are ``late``; empty for any other.
 
     >>> late_hint("t", RowKey((("id",),), envelope="dms"), 3, 4)[:59]
     '3 of 4 changes are older than what the table has: if the so'

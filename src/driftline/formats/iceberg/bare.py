@@ -50,7 +50,7 @@ def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[AlterableIcebergTa
 
 
 def _opened(gateway: Any, lake: Path, name: str) -> Callable[[], Any]:
-    """What gives Java's object for the catalog of a lake, the same each time."""
+    """A function that opens the catalog of a lake once, and returns Java's object for it."""
 
     @cache
     def opened() -> Any:

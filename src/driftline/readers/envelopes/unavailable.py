@@ -24,7 +24,7 @@ _SHAPES = (
 
 
 class Placeholder:
-    """What stands for such values, in all forms of the connector's ``text``."""
+    """The connector's placeholder ``text`` for such values, in the form that each type of column has it."""
 
     def __init__(self, text: str) -> None:
         raw = placeholder_bytes(text)
