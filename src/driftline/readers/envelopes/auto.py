@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 from msgspec import Raw
 
+from driftline.core.values.members import raw_members
 from driftline.readers.envelopes import debezium
-from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable, is_object, split
+from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable, is_object
 from driftline.readers.envelopes.opened import opened
 from driftline.readers.envelopes.signs import FLAG, LIST, NUMBER, OBJECT, TEXT, envelope_of
 from driftline.readers.envelopes.tools import canal, debezium_unwrapped, dms, maxwell, ogg
@@ -54,6 +55,6 @@ def _kind_at(fields: Mapping[str, Raw], path: str) -> str | None:
     if value is None:
         return None
     if inside:
-        return _kind_at(split(value), inside) if is_object(value) else None
+        return _kind_at(raw_members(value), inside) if is_object(value) else None
     first = memoryview(value)[0]
     return _KINDS.get(first) or (NUMBER if first in b"-0123456789" else None)

@@ -11,13 +11,13 @@ from msgspec import Raw, json
 from driftline.core.planning.row_key import PLACEHOLDER
 from driftline.core.schema.definition import CHANGE
 from driftline.core.schema.types import Path
+from driftline.core.values.members import raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes import connect_schema
 
 DELETE = "d"
 LEFT_OUT, MARKED, REFUSED_VALUES = "left out", "marked", "refused"  # what becomes of unavailable values
 
-split = json.Decoder(dict[str, Raw]).decode
 _OBJECT, _NULL = b"{n"
 _NAME = json.encode(CHANGE)
 
@@ -87,7 +87,7 @@ def record(text: bytes | Raw, operation: str, position: str | None, unavailable:
     b'{"id": 7,"_change":{"op":"c","position":"0042"}}'
     """
     body = bytes(text)
-    if (_NAME in body or b"\\" in body) and CHANGE in split(body):
+    if (_NAME in body or b"\\" in body) and CHANGE in raw_members(body):
         raise NotReadable(f"it has a field {CHANGE} of its own, where the table keeps what its envelope says")
     place = b"" if position is None else b',"position":' + json.encode(position)
     if unavailable:
@@ -104,18 +104,18 @@ def unavailable_of(line: bytes) -> str:
     """
     if not line.endswith(b']"}}'):
         return ""
-    change = split(split(line)[CHANGE])
+    change = raw_members(raw_members(line)[CHANGE])
     return json.decode(change["unavailable"], type=str) if "unavailable" in change else ""
 
 
 def values_at(text: bytes | Raw, paths: Sequence[Path]) -> list[Raw | None]:
     """The values at these paths of an object; None where one is absent or null."""
-    members = split(text)
+    members = raw_members(text)
     values = []
     for path in paths:
         value = members.get(path[0])
         for step in path[1:]:
-            value = split(value).get(step) if value is not None and is_object(value) else None
+            value = raw_members(value).get(step) if value is not None and is_object(value) else None
         values.append(None if is_null(value) else value)
     return values
 
@@ -129,7 +129,7 @@ def of_key(key: bytes | Raw | None, paths: Sequence[Path]) -> bytes | None:
     if key is None or is_null(key):
         return None
     if is_object(key):
-        members = split(key)
+        members = raw_members(key)
         if members.keys() == {"schema", "payload"}:
             try:
                 decode = connect_schema.of_schema(bytes(members["schema"]))
@@ -153,7 +153,7 @@ def _object_in(key: bytes | Raw) -> bytes | None:
         text = json.decode(key, type=str).strip().encode()
         if not is_object(text):
             return None
-        split(text)
+        raw_members(text)
     except (*REFUSED, IndexError):
         return None
     return text

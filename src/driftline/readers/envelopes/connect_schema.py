@@ -20,11 +20,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from msgspec import DecodeError, Raw, ValidationError, json
 
+from driftline.core.values.members import raw_members
+
 Decode: TypeAlias = "Callable[[Raw], Raw]"
 Spell: TypeAlias = "Callable[[Any], bytes]"  # the text of JSON for what a type stands for
 Parameters: TypeAlias = "Mapping[str, str]"
 
-_object = json.Decoder(dict[str, Raw]).decode
 _list = json.Decoder(list[Raw]).decode
 _whole = json.Decoder(int).decode
 _text = json.Decoder(str).decode
@@ -142,7 +143,7 @@ def _bytes(value: Raw) -> bytes:
 
 
 def _scaled(value: Raw) -> dict[str, Any]:
-    members = _object(value)
+    members = raw_members(value)
     return {"scale": _whole(members["scale"]), "value": _bytes(members["value"])}
 
 
@@ -219,7 +220,7 @@ def _struct(of_fields: Mapping[str, Decode], path: str, value: Raw) -> Raw:
     if _is_null(value):
         return value
     try:
-        members = _object(value)
+        members = raw_members(value)
     except (ValidationError, DecodeError):
         raise WrongValue(f"`{path}` is {_shown(value)}, no struct, as its schema has it") from None
     for key, decode in of_fields.items():
@@ -246,7 +247,7 @@ def _map(decode: Decode, path: str, value: Raw) -> Raw:
         if memoryview(value)[0] == ord("["):
             pairs = [_list(pair) for pair in _list(value)]
             return Raw(json.encode([[key, decode(item)] for key, item in pairs]))
-        members = _object(value)
+        members = raw_members(value)
     except (ValidationError, DecodeError, ValueError):
         raise WrongValue(f"`{path}` is {_shown(value)}, no map, as its schema has it") from None
     return Raw(json.encode({key: decode(item) for key, item in members.items()}))

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, ValidationError, field, json
 
+from driftline.core.values.members import raw_members
 from driftline.readers.envelopes import connect_schema, mongodb
 from driftline.readers.envelopes.change import (
     DELETE,
@@ -18,7 +19,6 @@ from driftline.readers.envelopes.change import (
     is_object,
     of_key,
     record,
-    split,
     values_at,
 )
 from driftline.readers.envelopes.opened import AROUND, truncate, written
@@ -97,7 +97,7 @@ def _without_op(
     text: bytes | Raw, message: DebeziumMessage, terms: EnvelopeTerms, key: Raw | None
 ) -> Changes:
     """Read what stands around a message, or what is no change."""
-    fields = split(text)
+    fields = raw_members(text)
     members = fields.keys() - {"_key"}
     if "payload" in members and members <= {"schema", "payload"}:
         return _inside("payload", message.payload, terms, key, fields.get("schema"))

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from msgspec import DecodeError, Raw, Struct, json
 
+from driftline.core.values.members import raw_members
 from driftline.readers.envelopes.change import (
     DELETE,
     Changes,
@@ -22,7 +23,6 @@ from driftline.readers.envelopes.change import (
     is_null,
     of_key,
     record,
-    split,
     values_at,
 )
 from driftline.readers.envelopes.connect_schema import moment_text
@@ -142,7 +142,7 @@ def _of_key(key: Raw | None, terms: EnvelopeTerms) -> bytes:
     """The record with the `_id` that a message's key has. Raises NotReadable."""
     is_text = key is not None and memoryview(key)[0] == ord('"')
     inside = None if is_text else of_key(key, [("id",)])
-    id_ = key if is_text else None if inside is None else split(inside).get("id")
+    id_ = key if is_text else None if inside is None else raw_members(inside).get("id")
     if terms.key != (_ID,) or is_null(id_):
         raise NotReadable("a delete without its key: neither `before` nor the message's key has it")
     assert id_ is not None

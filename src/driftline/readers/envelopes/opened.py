@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw, json
 
+from driftline.core.values.members import raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes import connect_schema
 from driftline.readers.envelopes.change import (
@@ -18,7 +19,6 @@ from driftline.readers.envelopes.change import (
     is_object,
     of_key,
     record,
-    split,
     values_at,
 )
 
@@ -57,7 +57,7 @@ def opened(text: bytes | Raw, key: Raw | None = None) -> Opened | Mark:
 
     Raises NotReadable, and msgspec's errors for what is no object.
     """
-    fields = split(text)
+    fields = raw_members(text)
     has_key = "_key" in fields
     key = fields.pop("_key", key)
     content = None
@@ -138,7 +138,7 @@ def merged(row: Raw, old: Raw) -> bytes:
     >>> merged(Raw(b'{"id": 8, "n": 1}'), Raw(b'{"id": 7}'))
     b'{"id":7,"n":1}'
     """
-    return json.encode(split(row) | split(old))
+    return json.encode(raw_members(row) | raw_members(old))
 
 
 def text_of(value: Raw) -> str | None:

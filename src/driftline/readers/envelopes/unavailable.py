@@ -15,7 +15,8 @@ from uuid import UUID
 from msgspec import Raw, json
 
 from driftline.core.planning.row_key import placeholder_bytes
-from driftline.readers.envelopes.change import NotReadable, split
+from driftline.core.values.members import raw_members
+from driftline.readers.envelopes.change import NotReadable
 
 _SHAPES = (
     "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==",  # a geometry: a point far out
@@ -49,7 +50,7 @@ class Placeholder:
         text = bytes(row)
         if not any(sign in text for sign in self._signs):
             return row, ()
-        members = split(row)
+        members = raw_members(row)
         names = [name for name, value in members.items() if self._is_it(value)]
         available = json.encode({name: value for name, value in members.items() if name not in names})
         if any(sign in available for sign in self._texts):

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Raw, ValidationError, json
 
-from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable, is_null, split
+from driftline.core.values.members import raw_members
+from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable, is_null
 from driftline.readers.envelopes.mysql_types import Decode, decoder
 from driftline.readers.envelopes.opened import (
     Opened,
@@ -96,7 +97,7 @@ def _decoders(message: Opened) -> Mapping[str, Decode]:
 
 def _decoded(row: Raw, decoders: Mapping[str, Decode]) -> Raw:
     """The row with the values that their types say; a text that is no value of its type stays."""
-    values = split(row)
+    values = raw_members(row)
     for name, decode in decoders.items():
         text = text_of(values[name]) if name in values else None
         value = None if text is None else decode(text)

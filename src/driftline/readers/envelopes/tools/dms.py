@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec import Raw, json
 
-from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable, split
+from driftline.core.values.members import raw_members
+from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
 from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, truncate, written
 
 WRITES = {"load": "r", "insert": "c", "update": "u"}  # by `operation`
@@ -53,11 +54,11 @@ def _changes(message: Opened, metadata: Mapping[str, Any], operation: str, terms
         terms,
         "no UTC time in `metadata.timestamp` by which changes could be ordered",
     )
-    values = split(row)
+    values = raw_members(row)
     old = {name.removeprefix(_OLD): value for name, value in values.items() if _is_old(name, values)}
     now = {name: value for name, value in values.items() if not _is_old(name, values)}
     if (image := message.row("before-image")) is not None:
-        old |= split(image)
+        old |= raw_members(image)
     was, is_now = json.encode(now | old), json.encode(now)
     if operation == "delete":
         return [deleted(was, message.key, at, terms)]
