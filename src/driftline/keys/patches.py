@@ -97,7 +97,7 @@ def settle_patches(
 
 
 def _spans(latest: Latest, deletes: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where among the ranked changes those of each key begin that count, and where they end."""
+    """The begin and the end, among the ranked changes, of those of each key that count."""
     place = np.empty(len(latest.ranked), np.int64)
     place[latest.ranked] = np.arange(len(latest.ranked))
     ends = place[latest.rows] + 1

@@ -20,7 +20,7 @@ from driftline.readers.wire import Payloads, UnreadableError, WireDecoder, frame
 
 
 class RecordKind(NamedTuple):
-    """What records alike have in common: their topic, the id of their schema and the record's name.
+    """The traits that records of one kind share: their topic, the id of their schema and the record's name.
 
     ``keys``: the types of their messages' keys, where these are read; ``null``: their values are null.
     """
