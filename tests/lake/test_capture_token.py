@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
-from driftline.formats.iceberg.gateway import java_type
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.ingest import accept, pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
+from driftline.runtime.java_types import java_type
 from driftline.sources.json_files import JsonScan
 from driftline.sources.opening import open_source
 from lake.formats import beside, database

@@ -22,6 +22,7 @@ from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.readers.decoders import KINDS, Wire
 from driftline.readers.registry import Registry
 from driftline.runtime.failure import of_text
+from driftline.runtime.java_types import java_type
 from driftline.sources.kafka import kafka_json
 from driftline.sources.kafka_typed import kafka_typed
 
@@ -323,7 +324,9 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
         options["maxOffsetsPerTrigger"] = str(reading.max_records)
     frame = spark.readStream.format("kafka").options(**options).load()
     if reading.client:
-        check_names(client, set(jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()))
+        check_names(
+            client, set(java_type(jvm, "org.apache.kafka.clients.consumer.ConsumerConfig").configNames())
+        )
     admin = Admin(spark, {**client, _PATIENCE: chosen.get(_PATIENCE, str(_TRIES * PATIENCE))})
     watch = Topics(tuple(topics.split(",")), admin, checkpoint, reading.skip_lost)
     return Kafka(frame, f"topic {topics}", values, client, watch)

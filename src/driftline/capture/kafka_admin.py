@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from py4j.protocol import Py4JJavaError
 
+from driftline.runtime.java_types import java_type
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -36,7 +38,7 @@ class Admin:
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """The existing topics among these names."""
-        java_names = self._jvm.java.util.ArrayList()
+        java_names = java_type(self._jvm, "java.util.ArrayList")()
         for name in names:
             java_names.add(name)
         answers = self._open().describeTopics(java_names).topicNameValues()
@@ -55,9 +57,10 @@ class Admin:
 
     def first_offsets(self, places: Iterable[tuple[str, int]]) -> ByPartition:
         """The first offset that each partition still has."""
-        kafka, request = self._jvm.org.apache.kafka, self._jvm.java.util.HashMap()
-        earliest = kafka.clients.admin.OffsetSpec.earliest()
-        partitions = {place: kafka.common.TopicPartition(*place) for place in places}
+        request = java_type(self._jvm, "java.util.HashMap")()
+        earliest = java_type(self._jvm, "org.apache.kafka.clients.admin.OffsetSpec").earliest()
+        partition_of = java_type(self._jvm, "org.apache.kafka.common.TopicPartition")
+        partitions = {place: partition_of(*place) for place in places}
         for partition in partitions.values():
             request.put(partition, earliest)
         answer = self._open().listOffsets(request).all().get()
@@ -75,8 +78,8 @@ class Admin:
 
     def _open(self) -> Any:
         if self._java is None:
-            settings = self._jvm.java.util.HashMap()
+            settings = java_type(self._jvm, "java.util.HashMap")()
             for key, value in self.client.items():
                 settings.put(key, value)
-            self._java = self._jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+            self._java = java_type(self._jvm, "org.apache.kafka.clients.admin.Admin").create(settings)
         return self._java

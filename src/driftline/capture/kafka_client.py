@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import UsageError
+from driftline.runtime.java_types import java_type
 
 _PREFIX = "kafka."
 _MODULES = {
@@ -90,7 +91,7 @@ def with_open_key(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:
         info = crypto.EncryptedPrivateKeyInfo(base64.b64decode(match[1]))
         name, parameters = info.getAlgName(), info.getAlgParameters()
         name = parameters.toString() if name in _PBES2 else name
-        characters = jvm.java.nio.CharBuffer.allocate(len(password)).put(password).array()
+        characters = java_type(jvm, "java.nio.CharBuffer").allocate(len(password)).put(password).array()
         secret = crypto.SecretKeyFactory.getInstance(name).generateSecret(crypto.spec.PBEKeySpec(characters))
         cipher = crypto.Cipher.getInstance(name)
         cipher.init(_DECRYPT, secret, parameters)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from driftline.formats.lakes import Orphan
+from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +73,7 @@ def bare(path: str) -> str:
 
 def _path(spark: SparkSession, path: str) -> Any:
     jvm: Any = spark._jvm
-    return jvm.org.apache.hadoop.fs.Path(path)
+    return java_type(jvm, "org.apache.hadoop.fs.Path")(path)
 
 
 def _file_system(spark: SparkSession, path: Any) -> Any:

@@ -15,6 +15,7 @@ from driftline.runtime import class_data, file_io, stores
 from driftline.runtime.bare_java import quiet_py4j
 from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import QUICK, Java, default_memory, find_java, launcher_home
+from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_conf import activate
 from driftline.runtime.spark_version import quiet_errors, release_of
 
@@ -111,7 +112,7 @@ def _only_sql(session: SparkSession) -> SparkSession:
     java: Any = session._jsparkSession
     functions = java.sessionState().functionRegistry()
     for name in _REFLECTION:
-        functions.dropFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
+        functions.dropFunction(java_type(jvm, "org.apache.spark.sql.catalyst.FunctionIdentifier")(name))
     return session
 
 
@@ -214,6 +215,8 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
         "spark.redaction.regex": rf"(?i){SENSITIVE}|://[^/\s@]+@",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.session.timeZone": "UTC",
+        # It takes eight calls to Java for each column, and says what Python's traceback says.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.variable.substitute": "false",  # names are data, and `${env:PASSWORD}` may be one
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.geospatial.enabled": "true",  # else a view of a table with such a column is refused

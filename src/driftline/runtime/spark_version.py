@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import SetupError
+from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -133,14 +134,6 @@ def has_variants() -> bool:
     return "variant" not in unknown_types()
 
 
-def _java(spark: SparkSession, name: str) -> Any:
-    """A Java class by its full name, without the calls by which py4j looks for each part of it."""
-    from py4j.java_gateway import JavaClass  # late: many commands need no Spark
-
-    jvm: Any = spark._jvm
-    return JavaClass(name, jvm._gateway_client)
-
-
 def quiet_errors() -> None:
     """Keep pyspark from printing each error as JSON, besides raising it. Spark 3.5 prints none."""
     try:
@@ -153,18 +146,18 @@ def quiet_errors() -> None:
 
 def set_active(spark: SparkSession) -> None:
     """Make the session this thread's active one."""
-    _java(spark, f"{_running_release().classes}.SparkSession").setActiveSession(spark._jsparkSession)
+    java_type(spark._jvm, f"{_running_release().classes}.SparkSession").setActiveSession(spark._jsparkSession)
 
 
 def rows_of(spark: SparkSession, session: Any, plan: Any) -> Any:
     """The Java dataset of a logical plan in a Java session; a plan that writes has been run then."""
-    return _java(spark, f"{_running_release().classes}.Dataset").ofRows(session, plan)
+    return java_type(spark._jvm, f"{_running_release().classes}.Dataset").ofRows(session, plan)
 
 
 def settings_of(spark: SparkSession) -> Any:
     """All settings of a session, as a Java map."""
     session: Any = spark._jsparkSession
-    return _java(spark, "scala.collection.JavaConverters").mapAsJavaMap(session.conf().getAll())
+    return java_type(spark._jvm, "scala.collection.JavaConverters").mapAsJavaMap(session.conf().getAll())
 
 
 def as_arrow(frame: DataFrame) -> pa.Table:
@@ -208,7 +201,7 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def spark_table(spark: SparkSession, table: Any) -> Any:
     """Iceberg's Java table as Spark reads and writes it."""
-    kind = _java(spark, f"{_TABLES}.SparkTable")
+    kind = java_type(spark._jvm, f"{_TABLES}.SparkTable")
     return kind(table) if _running_release().rewrites else kind(table, False)
 
 
@@ -217,6 +210,6 @@ def rewritten_table(spark: SparkSession, table: Any, group: str) -> tuple[Any, M
     options to write with.
     """
     if _running_release().rewrites:
-        return _java(spark, f"{_TABLES}.SparkRewriteTable")(table, group), {}
-    no_snapshot, kind = None, _java(spark, f"{_TABLES}.SparkTable")
+        return java_type(spark._jvm, f"{_TABLES}.SparkRewriteTable")(table, group), {}
+    no_snapshot, kind = None, java_type(spark._jvm, f"{_TABLES}.SparkTable")
     return kind(table, no_snapshot, False, True), {"rewritten-file-scan-task-set-id": group}

@@ -16,6 +16,7 @@ from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.storage import Storage, local
 from driftline.runtime import stores
 from driftline.runtime.duckdb import instance, reach
+from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,7 +188,7 @@ def order_of(type_: Primitive) -> Any:
 def listed(spark: SparkSession, folder: str) -> list[str]:
     """The Parquet files in a folder, below it, as paths relative to it."""
     jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(folder)
+    path = java_type(jvm, "org.apache.hadoop.fs.Path")(folder)
     session: Any = spark._jsparkSession
     fs = path.getFileSystem(session.sessionState().newHadoopConf())
     if not fs.exists(path):
@@ -204,7 +205,10 @@ def listed(spark: SparkSession, folder: str) -> list[str]:
 def moved(spark: SparkSession, source: str, target: str) -> None:
     """Move a file; creates the folders on the way."""
     jvm: Any = spark._jvm
-    old, new = jvm.org.apache.hadoop.fs.Path(source), jvm.org.apache.hadoop.fs.Path(target)
+    old, new = (
+        java_type(jvm, "org.apache.hadoop.fs.Path")(source),
+        java_type(jvm, "org.apache.hadoop.fs.Path")(target),
+    )
     session: Any = spark._jsparkSession
     fs = old.getFileSystem(session.sessionState().newHadoopConf())
     fs.mkdirs(new.getParent())
@@ -215,7 +219,7 @@ def moved(spark: SparkSession, source: str, target: str) -> None:
 def removed(spark: SparkSession, folder: str) -> None:
     """Delete a folder with everything in it."""
     jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(folder)
+    path = java_type(jvm, "org.apache.hadoop.fs.Path")(folder)
     session: Any = spark._jsparkSession
     fs = path.getFileSystem(session.sessionState().newHadoopConf())
     with suppress(Exception):  # what cannot be deleted is an orphan, which `driftline clean` finds

@@ -14,6 +14,7 @@ from driftline.errors import DataError
 from driftline.formats.ducklake.files import DataFile
 from driftline.formats.ducklake.layout import CatalogLayout, text_of
 from driftline.formats.ducklake.sorting import top_column
+from driftline.runtime.java_types import java_type
 from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
@@ -79,11 +80,13 @@ def _value(spark: SparkSession, field: Field, transform: Transform, table: str) 
 def _bucket(spark: SparkSession, type_: Primitive, n: int) -> str:
     """Iceberg's bucket function, which is DuckLake's too."""
     jvm: Any = spark._jvm
-    types = jvm.org.apache.spark.sql.types.DataTypes
+    types = java_type(jvm, "org.apache.spark.sql.types.DataTypes")
     java = {"int": "IntegerType", "long": "LongType", "string": "StringType", "date": "DateType"}
     name = f"driftline_bucket_{type_.name}_{n}"
     kind = getattr(types, java.get(type_.name, "TimestampType"))
-    jvm.org.apache.iceberg.spark.IcebergSpark.registerBucketUDF(spark._jsparkSession, name, kind, n)
+    java_type(jvm, "org.apache.iceberg.spark.IcebergSpark").registerBucketUDF(
+        spark._jsparkSession, name, kind, n
+    )
     return name
 
 

@@ -27,6 +27,7 @@ from driftline.formats.ducklake.scan import MapRow, Scan, ScanGroup, scan
 from driftline.formats.ducklake.snapshot import load
 from driftline.formats.ducklake.types import read_type, readable, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
+from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_conf import PLAIN, configured, literally
 from driftline.runtime.spark_version import from_arrow
 from driftline.sql.quoting import each, literal, name, variable
@@ -403,7 +404,7 @@ def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
 
     def said(path: str) -> str:
         """A path in the form of Spark's column of file names."""
-        java = jvm.org.apache.hadoop.fs.Path(path)
+        java = java_type(jvm, "org.apache.hadoop.fs.Path")(path)
         qualified = str(java.getFileSystem(conf).makeQualified(java).toUri().toString())
         return re.sub(_SCHEME, "/", qualified)
 

@@ -12,6 +12,7 @@ from driftline.formats.ducklake.files import DataFile, describe, listed, moved, 
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder, partitioned, with_partition
 from driftline.formats.ducklake.types import written_as
+from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_conf import configured
 from driftline.sql.quoting import name as quoted
 
@@ -89,7 +90,7 @@ def _identified(frame: DataFrame, target: StructType, helpers: Sequence[str]) ->
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     jdf: Any = frame._jdf
-    schema = jvm.org.apache.spark.sql.types.DataType.fromJson(with_helpers.json())
+    schema = java_type(jvm, "org.apache.spark.sql.types.DataType").fromJson(with_helpers.json())
     return DataFrame(session.internalCreateDataFrame(jdf.queryExecution().toRdd(), schema, False), spark)
 
 

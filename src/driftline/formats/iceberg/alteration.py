@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,17 +14,17 @@ from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition, forgets_deletes
 from driftline.core.schema.partitioning import TIMES, PartitionField, SortField, SortKey, Transform
-from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
-from driftline.formats.iceberg.gateway import short
+from driftline.formats.iceberg.gateway import java_schema, short
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import check_variants, warnings
 from driftline.formats.iceberg.upkeep import upkeep
+from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -95,7 +94,7 @@ def _add(jvm: Any, update: Any, now: Definition, fields: list[PartitionField]) -
 
 def _replace_sort_order(jvm: Any, transaction: Any, now: Definition, order: tuple[SortKey, ...]) -> None:
     update = transaction.replaceSortOrder()
-    nulls = jvm.org.apache.iceberg.NullOrder
+    nulls = java_type(jvm, "org.apache.iceberg.NullOrder")
     for f in order:
         assert isinstance(f, SortField)  # `evolved` takes no expression
         place = nulls.NULLS_FIRST if f.nulls_first else nulls.NULLS_LAST
@@ -111,14 +110,16 @@ def _name(now: Definition, source: int) -> str:
 
 
 def _term(jvm: Any, transform: Transform, column: str) -> Any:
-    expressions = jvm.org.apache.iceberg.expressions.Expressions
+    expressions = java_type(jvm, "org.apache.iceberg.expressions.Expressions")
     match transform.name:
         case "identity":
             return expressions.ref(column)
         case "bucket" | "truncate":
             return getattr(expressions, transform.name)(column, transform.n)
         case "void":
-            return expressions.transform(column, jvm.org.apache.iceberg.transforms.Transforms.alwaysNull())
+            return expressions.transform(
+                column, java_type(jvm, "org.apache.iceberg.transforms.Transforms").alwaysNull()
+            )
         case name:
             return getattr(expressions, name)(column)
 
@@ -219,11 +220,10 @@ class IcebergAlteration:
             update_schema(self._jvm, transaction, _with_identifiers(diff(start, end), end), self.table.name)
 
     def _replace_schema(self, transaction: Any, after: Definition) -> None:
-        iceberg = self._jvm.org.apache.iceberg
         operations = transaction.table().operations()
         base = operations.current()
-        schema = iceberg.SchemaParser.fromJson(json.dumps(to_json(after.schema)))
-        builder = iceberg.TableMetadata.buildFrom(base).setCurrentSchema(schema, base.lastColumnId())
+        builder = java_type(self._jvm, "org.apache.iceberg.TableMetadata").buildFrom(base)
+        builder = builder.setCurrentSchema(java_schema(self._jvm, after.schema), base.lastColumnId())
         operations.commit(base, builder.build())
 
     def _show_variants(self, transaction: Any, schema: Schema) -> None:
@@ -282,7 +282,7 @@ class IcebergDraft:
 
     def read(self) -> DataFrame:
         """The present rows, as they would read."""
-        view = self.table.jvm.org.apache.iceberg.BaseTable(self._draft, self.table.name)
+        view = java_type(self.table.jvm, "org.apache.iceberg.BaseTable")(self._draft, self.table.name)
         return self.table.read_as(view, self.definition.schema)
 
     def commit(self) -> None:

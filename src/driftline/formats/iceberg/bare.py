@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.errors import NeedsSpark
+from driftline.formats.iceberg.gateway import java_schema
 from driftline.runtime.bare_java import BareJava
+from driftline.runtime.java_types import java_type
 from driftline.runtime.session import embedded_catalog, make_lake
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[AlterableIcebergTa
         gateway = java.gateway()
         table = AlterableIcebergTable(gateway, _opened(gateway, lake, "lake"), "a.b")
         row = Struct((Field("id", LONG, 1), Field("who", Struct((Field("name", STRING, 3),)), 2)))
-        schema = gateway.jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(Schema(row))))
+        schema = java_schema(gateway.jvm, Schema(row))
         table.java_catalog.createNamespace(table.identifier.namespace())
         table.java_catalog.createTable(table.identifier, schema)
         yield table
@@ -57,15 +57,15 @@ def _opened(gateway: Any, lake: Path, name: str) -> Callable[[], Any]:
         """Open the catalog. Raises NeedsSpark if it does not open, which Spark's errors explain."""
         from py4j.protocol import Py4JJavaError
 
-        iceberg = gateway.jvm.org.apache.iceberg
-        configuration = gateway.jvm.org.apache.hadoop.conf.Configuration()
+        catalogs = java_type(gateway.jvm, "org.apache.iceberg.CatalogUtil")
+        configuration = java_type(gateway.jvm, "org.apache.hadoop.conf.Configuration")()
         properties = embedded_catalog(lake)
         try:
             try:
-                return iceberg.CatalogUtil.buildIcebergCatalog(name, properties, configuration)
+                return catalogs.buildIcebergCatalog(name, properties, configuration)
             except Py4JJavaError:
                 # JdbcCatalog adds a column to a new catalog without a lock: of two that do, one fails.
-                return iceberg.CatalogUtil.buildIcebergCatalog(name, properties, configuration)
+                return catalogs.buildIcebergCatalog(name, properties, configuration)
         except Py4JJavaError as error:
             raise NeedsSpark("the catalog does not open") from error
 

@@ -16,13 +16,14 @@ from pyspark.errors.exceptions.captured import UnsupportedOperationException
 from driftline.core.changelog.record import LEDGER
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.iceberg import store
-from driftline.formats.iceberg.gateway import items, java_type
+from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.ledger import WRITTEN_LEDGER, place
 from driftline.formats.iceberg.staging import WRITTEN_BY_SPARK, data_folders
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.formats.lakes import Orphan
 from driftline.formats.leftovers import bare, delete, listed
+from driftline.runtime.java_types import java_type
 from driftline.runtime.stores import is_stored
 from driftline.sql.quoting import name as quoted
 from driftline.write import STAGED, WRITTEN

@@ -10,13 +10,14 @@ from driftline.core.changelog.last_changes import Ids, Step
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import VOID, PartitionField, SortField, Transform
 from driftline.core.schema.schema_json import from_json
+from driftline.runtime.java_types import java_type
 
 _FIRST_FIELD = 1000  # Iceberg's id of a partition field
 
 
 def definition(jvm: Any, metadata: Any) -> Definition:
     """The definition that a Java ``TableMetadata`` holds."""
-    return of_json(json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata)))
+    return of_json(json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(metadata)))
 
 
 def step(before: Any, after: Any) -> Step:

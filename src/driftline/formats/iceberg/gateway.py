@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.schema.schema_json import from_json
+from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict
 from driftline.runtime.failure import ASK_DOCTOR, is_away
+from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_version import settings_of
 
 if TYPE_CHECKING:
@@ -27,18 +28,14 @@ _CONFLICTS = (
 )
 
 
-@lru_cache(maxsize=64)
-def java_type(jvm: Any, name: str) -> Any:
-    """A Java class by its full name. Kept, since py4j asks Java about each part of the name each time."""
-    type_ = jvm
-    for part in name.split("."):
-        type_ = getattr(type_, part)
-    return type_
-
-
 def schema_of(jvm: Any, table: Any) -> Schema:
     """The current schema of a Java table."""
-    return from_json(json.loads(jvm.org.apache.iceberg.SchemaParser.toJson(table.schema())))
+    return from_json(json.loads(java_type(jvm, "org.apache.iceberg.SchemaParser").toJson(table.schema())))
+
+
+def java_schema(jvm: Any, schema: Schema) -> Any:
+    """A schema as Java's."""
+    return java_type(jvm, "org.apache.iceberg.SchemaParser").fromJson(json.dumps(to_json(schema)))
 
 
 def items(java: Any) -> list[Any]:
@@ -67,7 +64,7 @@ def session_conf(spark: SparkSession) -> dict[str, str]:
 
 def strings(gateway: Any, parts: list[str]) -> Any:
     """A Java array of strings."""
-    array = gateway.new_array(gateway.jvm.java.lang.String, len(parts))
+    array = gateway.new_array(java_type(gateway.jvm, "java.lang.String"), len(parts))
     for i, part in enumerate(parts):
         array[i] = part
     return array

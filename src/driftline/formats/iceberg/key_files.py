@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from driftline.core.schema.types import Field, Primitive
 from driftline.errors import DataError, SetupError
-from driftline.formats.iceberg.gateway import items, java_type
+from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.store import options_of
 from driftline.formats.iceberg.task_files import location_of
 from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.finder import KeyFile
 from driftline.runtime import stores
+from driftline.runtime.java_types import java_type
 from driftline.write import local, on_disk
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class KeyFiles:
 
         ``ids``: the columns whose statistics they have; ``tasks``: gets Java's scan tasks, by path.
         """
-        schema, names = scan.schema(), self.jvm.java.util.ArrayList()
+        schema, names = scan.schema(), java_type(self.jvm, "java.util.ArrayList")()
         for name in filter(None, (schema.findColumnName(id_) for id_ in ids)):
             names.add(name)
         parser = java_type(self.jvm, "org.apache.iceberg.ScanTaskParser")

@@ -20,7 +20,8 @@ from py4j.protocol import Py4JJavaError
 from driftline.core.changelog.retention import rolled_back
 from driftline.errors import SetupError
 from driftline.formats.base import REMEMBERED
-from driftline.formats.iceberg.gateway import java_class, java_type, short
+from driftline.formats.iceberg.gateway import java_class, short
+from driftline.runtime.java_types import java_type
 from driftline.write import on_disk
 
 _PREFIX, _SUFFIX = "_driftline-files-", ".bin"

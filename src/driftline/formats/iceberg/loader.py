@@ -13,9 +13,10 @@ from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark, SetupError, UsageError, no_table
 from driftline.formats.base import State
-from driftline.formats.iceberg.gateway import java_class, java_type, schema_of, short, strings, text_map
+from driftline.formats.iceberg.gateway import java_class, schema_of, short, strings, text_map
 from driftline.formats.iceberg.manifest_files import entries_of
 from driftline.formats.iceberg.null_counts import FileNulls, by_entries, null_count
+from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

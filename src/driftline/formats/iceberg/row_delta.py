@@ -26,6 +26,7 @@ from driftline.formats.lookup import KeyLookup
 from driftline.keys.settle import Found
 from driftline.keys.stored import StoredRows
 from driftline.keys.worn import RowsLeft, WornFile, worn
+from driftline.runtime.java_types import java_type
 from driftline.write import WRITTEN
 from driftline.write.positions import (
     CHANGED,
@@ -159,7 +160,7 @@ class RowDelta:
 
     def update(self) -> Any:
         """A row delta of the transaction that removes the rows; rows may be added to it."""
-        delta, refer = self._java.newRowDelta(), self._key_files.jvm.java.util.ArrayList()
+        delta, refer = self._java.newRowDelta(), java_type(self._key_files.jvm, "java.util.ArrayList")()
         for delete_file in self._written():
             delta.addDeletes(self._key_files.as_java(delete_file))
             refer.add(delete_file[_REFERENCED])

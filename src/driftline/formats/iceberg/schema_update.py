@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
@@ -26,9 +25,8 @@ from driftline.core.changes import (
     fresh,
 )
 from driftline.core.changes.defaults import default_json
-from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Field, Path, Schema, Struct, Type, children, dotted
-from driftline.formats.iceberg.gateway import failure, java_type, schema_of
+from driftline.formats.iceberg.gateway import failure, java_schema, schema_of
 
 
 def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], name: str) -> None:
@@ -126,9 +124,4 @@ def _java_type(jvm: Any, type_: Type) -> Any:
 def _field(jvm: Any, column: Field) -> Any:
     """The column as Iceberg's own."""
     holder = Schema(Struct((fresh(column, 0),)))
-    return (
-        java_type(jvm, "org.apache.iceberg.SchemaParser")
-        .fromJson(json.dumps(to_json(holder)))
-        .columns()
-        .get(0)
-    )
+    return java_schema(jvm, holder).columns().get(0)

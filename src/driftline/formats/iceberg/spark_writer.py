@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
-from driftline.formats.iceberg.gateway import items, java_type
+from driftline.formats.iceberg.gateway import items
+from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_version import rewritten_table, rows_of, spark_table
 
 if TYPE_CHECKING:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema
-from driftline.formats.iceberg.gateway import items, java_type
+from driftline.formats.iceberg.gateway import items, java_schema
 from driftline.formats.iceberg.unread import telling
+from driftline.runtime.java_types import java_type
 
 # Checksums, which begin with a dot, are deleted with their files.
 WRITTEN_BY_SPARK = re.compile(r"/driftline-[0-9a-f]{32}/(.+/)?[^./][^/]*$")
@@ -42,8 +41,7 @@ def staging(jvm: Any, java: Any, inside: Any, schema: Schema, folder: str) -> An
     transaction = java.newTransaction()
     operations, now = transaction.table().operations(), inside.operations().current()
     builder = java_type(jvm, "org.apache.iceberg.TableMetadata").buildFrom(now).setProperties({_DATA: folder})
-    java_schema = jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
-    builder.setCurrentSchema(java_schema, max(now.lastColumnId(), schema.highest_id()))
+    builder.setCurrentSchema(java_schema(jvm, schema), max(now.lastColumnId(), schema.highest_id()))
     operations.commit(operations.current(), builder.build())
     return transaction
 

@@ -17,7 +17,7 @@ from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import Laid
-from driftline.core.schema.schema_json import from_json, to_json
+from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import LastBatch, State
@@ -26,7 +26,7 @@ from driftline.formats.iceberg.gateway import (
     failure,
     items,
     java_class,
-    java_type,
+    java_schema,
     short,
     strings,
     text_map,
@@ -40,6 +40,7 @@ from driftline.formats.iceberg.table_statistics import table_statistics
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.formats.iceberg.unread import check_variants, fillable, readable
 from driftline.formats.iceberg.versions import past, schemas
+from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_conf import SMALL, configured
 from driftline.sql.quoting import literal
 from driftline.sql.quoting import name as quoted
@@ -123,7 +124,7 @@ class IcebergTable(IcebergReader):
 
     def statistics(self, schema: Schema) -> TableStatistics:
         """The statistics of the columns of ``schema``, by metadata. Raises UsageError without a table."""
-        parser = self.jvm.org.apache.iceberg.TableMetadataParser
+        parser = java_type(self.jvm, "org.apache.iceberg.TableMetadataParser")
         metadata = json.loads(parser.toJson(self.existing().operations().current()))
         with configured(self.spark, SMALL):
             entries = self.metadata_table("entries")
@@ -144,7 +145,9 @@ class IcebergTable(IcebergReader):
             ref = java.refs().get(ref_name)
             if ref.isBranch() and ref_name not in ("main", DELETES_BRANCH):
                 schema = java.schemas().get(java.snapshot(ref.snapshotId()).schemaId()) or java.schema()
-                parsed = from_json(json.loads(self.jvm.org.apache.iceberg.SchemaParser.toJson(schema)))
+                parsed = from_json(
+                    json.loads(java_type(self.jvm, "org.apache.iceberg.SchemaParser").toJson(schema))
+                )
                 out[str(ref_name)] = {f.id for _, f in parsed.walk()}
         return out
 
@@ -173,7 +176,7 @@ class IcebergTable(IcebergReader):
 
     def _partition_specs(self, java: Any) -> dict[int, tuple[PartitionField, ...]]:
         """All partition specs by id."""
-        parse = self.jvm.org.apache.iceberg.PartitionSpecParser.toJson
+        parse = java_type(self.jvm, "org.apache.iceberg.PartitionSpecParser").toJson
         version = int(java.operations().current().formatVersion())
         return {
             int(spec.specId()): partition_fields(json.loads(parse(spec)), version)
@@ -238,13 +241,18 @@ class IcebergTable(IcebergReader):
 
     def _made(self, definition: Definition) -> Any:
         """A Java transaction that makes the table."""
-        iceberg, schema = self.jvm.org.apache.iceberg, definition.schema
-        java_schema = iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
+        schema = java_schema(self.jvm, definition.schema)
+        specs = java_type(self.jvm, "org.apache.iceberg.PartitionSpecParser")
+        orders = java_type(self.jvm, "org.apache.iceberg.SortOrderParser")
         spec, order = json.dumps(spec_json(definition)), json.dumps(order_json(definition))
-        properties = {VERSION: str(definition.format_version), **_NEW_TABLE, **metrics_of_all(schema, {})}
-        builder = self.java_catalog.buildTable(self.identifier, java_schema)
-        builder = builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(java_schema, spec))
-        builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order))
+        properties = {
+            VERSION: str(definition.format_version),
+            **_NEW_TABLE,
+            **metrics_of_all(definition.schema, {}),
+        }
+        builder = self.java_catalog.buildTable(self.identifier, schema)
+        builder = builder.withPartitionSpec(specs.fromJson(schema, spec))
+        builder = builder.withSortOrder(orders.fromJson(schema, order))
         java = builder.withProperties(properties).createTransaction()
         self._check_location(str(java.table().location()))
         return java
@@ -285,7 +293,7 @@ class IcebergTable(IcebergReader):
             if plugin.namespaceExists(namespace):
                 return
             try:
-                plugin.createNamespace(namespace, self.jvm.java.util.HashMap())
+                plugin.createNamespace(namespace, java_type(self.jvm, "java.util.HashMap")())
             except (Py4JJavaError, PySparkException):
                 # Somebody else may have created it meanwhile; each catalog has its own error for that.
                 if not plugin.namespaceExists(namespace):

@@ -15,8 +15,9 @@ from driftline.core.planning.recent import Recent
 from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.types import UNKNOWN, Primitive, Schema, Type, children
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
-from driftline.formats.iceberg.gateway import java_type, text_map
+from driftline.formats.iceberg.gateway import text_map
 from driftline.formats.iceberg.store import options_of, remove_all
+from driftline.runtime.java_types import java_type
 from driftline.write import (
     BatchFolder,
     Destination,
@@ -46,7 +47,7 @@ def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), 
     fields; ``sort_order``: the id of the order in which the file's rows are.
     """
     parser = java_type(jvm, "org.apache.iceberg.ContentFileParser")
-    specs = jvm.java.util.HashMap()
+    specs = java_type(jvm, "java.util.HashMap")()
     specs.put(spec.specId(), spec)
     node = (
         java_type(jvm, "org.apache.iceberg.util.JsonUtil")

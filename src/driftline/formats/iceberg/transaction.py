@@ -23,7 +23,6 @@ from driftline.formats.iceberg.gateway import (
     failure,
     items,
     java_class,
-    java_type,
     schema_of,
     session_conf,
     short,
@@ -52,6 +51,7 @@ from driftline.formats.iceberg.unread import (
 )
 from driftline.formats.iceberg.upkeep import upkeep
 from driftline.formats.retry import Retry
+from driftline.runtime.java_types import java_type
 from driftline.write import BatchFolder, staged
 from driftline.write.positions import ROW_ID
 
@@ -306,9 +306,9 @@ class IcebergTransaction:
 
     def _as_it_was(self) -> Any:
         """The Java table that the transaction began on."""
-        iceberg = self._jvm.org.apache.iceberg
-        operations = iceberg.StaticTableOperations(self._java.startMetadata(), self._java.table().io())
-        return iceberg.BaseTable(operations, self.table.name)
+        fixed = java_type(self._jvm, "org.apache.iceberg.StaticTableOperations")
+        operations = fixed(self._java.startMetadata(), self._java.table().io())
+        return java_type(self._jvm, "org.apache.iceberg.BaseTable")(operations, self.table.name)
 
     def replace(self, frame: DataFrame, summary: Mapping[str, str], carry: Carry | None = None) -> int:
         """Replace all rows of the table by those of the frame; returns their number.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.schema.schema_json import to_json, type_name
+from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import VARIANT, List, Map, Primitive, Schema, Struct, Type, dotted
 from driftline.errors import DataError
-from driftline.formats.iceberg.gateway import items, java_type
+from driftline.formats.iceberg.gateway import items, java_schema
+from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_version import has_variants, rows_of, spark_table, unknown_types
 
 if TYPE_CHECKING:
@@ -136,9 +136,11 @@ def with_schema(jvm: Any, java: Any, schema: Schema) -> Any:
     transaction = java.newTransaction()
     operations = transaction.table().operations()
     base = operations.current()
-    java_schema = jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(to_json(schema)))
+    fields = java_schema(jvm, schema)
     last = max(base.lastColumnId(), schema.highest_id())
-    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(base).setCurrentSchema(java_schema, last)
+    builder = (
+        java_type(jvm, "org.apache.iceberg.TableMetadata").buildFrom(base).setCurrentSchema(fields, last)
+    )
     operations.commit(base, builder.build())
     return transaction
 
@@ -148,7 +150,7 @@ def frame_of(spark: SparkSession, java: Any) -> DataFrame:
     from pyspark.sql import DataFrame
 
     jvm: Any = spark._jvm
-    none = jvm.scala.Option.empty()
+    none = java_type(jvm, "scala.Option").empty()
     relation = java_type(jvm, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation").create(
         spark_table(spark, java), none, none
     )
@@ -162,10 +164,10 @@ def partial(spark: SparkSession, java: Any, name: str, schema: Schema, metadata:
     """
     jvm: Any = spark._jvm
     operations = with_schema(jvm, java, readable(schema)).table().operations()
-    view = jvm.org.apache.iceberg.BaseTable(operations, name)
+    view = java_type(jvm, "org.apache.iceberg.BaseTable")(operations, name)
     if metadata:
-        kind = getattr(jvm.org.apache.iceberg.MetadataTableType, metadata.upper())
-        view = jvm.org.apache.iceberg.MetadataTableUtils.createMetadataTableInstance(view, kind)
+        kind = getattr(java_type(jvm, "org.apache.iceberg.MetadataTableType"), metadata.upper())
+        view = java_type(jvm, "org.apache.iceberg.MetadataTableUtils").createMetadataTableInstance(view, kind)
     return frame_of(spark, view)
 
 

@@ -18,7 +18,8 @@ from driftline.core.changelog import last_changes, retention
 from driftline.core.changelog.record import EXPIRED
 from driftline.core.changelog.retention import BEHIND, FEW, MIN_SNAPSHOTS
 from driftline.core.schema.schema_json import from_json
-from driftline.formats.iceberg.gateway import items, java_type
+from driftline.formats.iceberg.gateway import items
+from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.loader import IcebergLoader

@@ -18,6 +18,7 @@ from driftline.core.schema.types import Schema
 from driftline.formats.iceberg.definition import ids_of_json, of_json, partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.log import Metadata, changes_in_log
+from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
     pass
@@ -139,7 +140,7 @@ def _properties(metadata: Metadata) -> Mapping[str, str]:
 
 def schemas(jvm: Any, metadata: Any) -> dict[int, Schema]:
     """The schemas that a version of the table has, by id."""
-    parse = jvm.org.apache.iceberg.SchemaParser.toJson
+    parse = java_type(jvm, "org.apache.iceberg.SchemaParser").toJson
     return {
         int(schema.schemaId()): from_json(json.loads(parse(schema))) for schema in items(metadata.schemas())
     }
