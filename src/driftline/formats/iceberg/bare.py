@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.errors import NeedsSpark
-from driftline.formats.iceberg.gateway import java_schema
 from driftline.runtime.bare_java import BareJava
 from driftline.runtime.java_types import java_type
 from driftline.runtime.session import embedded_catalog, make_lake
@@ -37,6 +36,7 @@ def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[AlterableIcebergTa
     """A new table of a new lake, in a Java with these options, which ends in order: for its archive."""
     with BareJava(options) as java:
         from driftline.formats.iceberg.alterable import AlterableIcebergTable
+        from driftline.formats.iceberg.gateway import java_schema
 
         make_lake(lake)
         gateway = java.gateway()
