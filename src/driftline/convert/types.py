@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from driftline.core.schema.types import Expression, Field, List, Map, Primitive, Schema, Struct, Type
+from driftline.core.schema.types import (
+    READ_AS_TEXT,
+    Expression,
+    Field,
+    List,
+    Map,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+)
 
 FIELD_ID = b"PARQUET:field_id"
 _VARIANT = pa.struct(
@@ -42,23 +52,7 @@ _READ_ONLY = {
     "uint64": pa.decimal128(20, 0),
     "timestamp_s": pa.timestamp("us"),
     "timestamp_ms": pa.timestamp("us"),
-    **dict.fromkeys(
-        (
-            "json",
-            "duckdb_uuid",
-            "int128",
-            "uint128",
-            "duckdb_time",
-            "time_ns",
-            "timetz",
-            "interval",
-            "duckdb_variant",
-            "duckdb_timestamp_ns",
-            "duckdb_geometry",
-            "duckdb_unknown",
-        ),
-        pa.string(),
-    ),
+    **dict.fromkeys(READ_AS_TEXT, pa.string()),
 }
 
 

@@ -27,6 +27,7 @@ FORMATS = {
     ".orc": "orc",
     ".xlsx": "excel",
 }
+ASK_FORMAT = "pass --format json, csv, parquet, avro, orc or excel"
 ARCHIVE = ".zip"
 TEXTS = (".txt", ".log")  # may be of any format of text
 _DELIMITERS = "\t;,|"

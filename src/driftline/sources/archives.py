@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.observe.endings import format_by_name, is_hidden
+from driftline.observe.endings import ASK_FORMAT, format_by_name, is_hidden
 from driftline.observe.limits import largest, too_large
 from driftline.runtime import stores
 
@@ -31,7 +31,7 @@ def format_in(path: str) -> str:
     if not kinds[0]:
         raise UsageError(
             f"{path}: none of its files has a known extension",
-            hint="pass --format json, csv, parquet, avro, orc or excel",
+            hint=ASK_FORMAT,
         )
     return kinds[0]
 

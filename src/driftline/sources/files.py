@@ -11,7 +11,14 @@ from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple
 
 from driftline.errors import DataError, UsageError
-from driftline.observe.endings import FORMATS, format_by_name, format_by_text, is_archive, may_be_text
+from driftline.observe.endings import (
+    ASK_FORMAT,
+    FORMATS,
+    format_by_name,
+    format_by_text,
+    is_archive,
+    may_be_text,
+)
 from driftline.observe.ranges import opened
 from driftline.runtime.stores import Uri, is_stored, mapped, version
 from driftline.sources.archives import format_in
@@ -67,7 +74,7 @@ def format_of(path: str) -> str:
     if kind is None:
         raise UsageError(
             f"{name}: unknown file extension",
-            hint="pass --format json, csv, parquet, avro, orc or excel",
+            hint=ASK_FORMAT,
         )
     return kind
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from driftline.core.schema.types import List, Map, Path, Primitive, Struct, Type
+from driftline.core.schema.types import READ_AS_TEXT, List, Map, Path, Primitive, Struct, Type
 from driftline.core.schema.unwritable import UNWRITABLE
 
 _SPARK = {
@@ -24,23 +24,7 @@ _SPARK = {
     "uint64": "decimal(20,0)",
     "timestamp_s": "timestamp_ntz",
     "timestamp_ms": "timestamp_ntz",
-    **dict.fromkeys(
-        (
-            "json",
-            "duckdb_uuid",
-            "int128",
-            "uint128",
-            "duckdb_time",
-            "time_ns",
-            "timetz",
-            "interval",
-            "duckdb_variant",
-            "duckdb_timestamp_ns",
-            "duckdb_geometry",
-            "duckdb_unknown",
-        ),
-        "string",
-    ),
+    **dict.fromkeys(READ_AS_TEXT, "string"),
 }
 
 _fresh = count()

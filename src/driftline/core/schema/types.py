@@ -46,6 +46,22 @@ BINARY = Primitive("binary")
 VARIANT = Primitive("variant")
 UNKNOWN = Primitive("unknown")
 
+# Types of other makers' DuckLake tables for which Spark and Arrow have none.
+READ_AS_TEXT = (
+    "json",
+    "duckdb_uuid",
+    "int128",
+    "uint128",
+    "duckdb_time",
+    "time_ns",
+    "timetz",
+    "interval",
+    "duckdb_variant",
+    "duckdb_timestamp_ns",
+    "duckdb_geometry",
+    "duckdb_unknown",
+)
+
 
 def decimal(precision: int, scale: int) -> Primitive:
     """A decimal of ``precision`` digits, ``scale`` of them after the point."""
