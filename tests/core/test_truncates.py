@@ -11,7 +11,7 @@ import pytest
 
 from core.test_change_feeds import ES, canal, dms, ogg
 from core.test_envelopes import AT, LSN, Database, checked, deliver, read, row_key
-from core.test_unavailable import LargeValues
+from core.test_unavailable import IT, LargeValues
 from core.test_upsert import Event, FilesTable, key_of
 from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.settings import as_properties, from_properties
@@ -75,6 +75,16 @@ def test_what_goes_and_what_stays(tmp_path: Path) -> None:
     changes = ("u", 2, 35), ("c", 6, 39), ("t", None, 40), ("c", 2, 41), ("c", 7, 42)
     assert ingest(*changes) == {"inserted": 2, "superseded": 1, "late": 1, "truncated": 3}
     assert ids() == [2, 7]
+
+
+def test_what_a_row_of_the_truncates_position_keeps(tmp_path: Path) -> None:
+    """It came after the truncate, and lends its large value to later changes."""
+    table = FilesTable(tmp_path)
+    settings = from_properties(as_properties({"key": "id", "envelope": "debezium"}))
+    for op, big, lsn in (("c", "text", 20), ("t", None, 20), ("u", IT, 30), ("u", IT, 40)):
+        after = None if op == "t" else {"id": 1, "n": lsn, "big": big}
+        table.ingest([{"op": op, "after": after, "source": {"lsn": lsn}}], settings)
+    assert [(row["n"], row["big"]) for row in table.rows()] == [(40, "text")]
 
 
 def test_a_truncate_before_all_rows(tmp_path: Path) -> None:

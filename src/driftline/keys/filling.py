@@ -57,6 +57,14 @@ class FilledRow:
         else:
             self.source, self.order, self.kept = NOTHING, order, {}
 
+    def forget(self, order: str) -> None:
+        """Apply a delete that the table remembers: values of its own order came after it."""
+        if self.order < order:
+            self.source, self.order, self.kept = NOTHING, order, {}
+            return
+        older = [name for name, value in self.kept.items() if value.order < order]
+        self.kept |= dict.fromkeys(older, Kept(NOTHING, order))
+
     def _fill(self, source: int, order: str, lacking: Sequence[str]) -> None:
         for name, value in self.kept.items():
             if value.order <= order and name not in lacking:
@@ -88,7 +96,7 @@ def filled(row: Mapping[str, str] | None, order: str, changes: RowChanges) -> Fi
         values = {str(steps(path)[0]): Kept(ROW, order_of_change) for path, order_of_change in row.items()}
         result = FilledRow(ROW, order, values)
     if patches.floor is not None:
-        result.delete(patches.floor)
+        result.forget(patches.floor)
     for number, order_of_change in enumerate(patches.orders):
         if patches.floor is not None and order_of_change < patches.floor:
             continue
