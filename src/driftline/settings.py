@@ -22,7 +22,14 @@ from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import ENVELOPES, RowKey, parse_condition, parse_size, parse_span
+from driftline.core.planning.row_key import (
+    ENVELOPES,
+    RECONCILE,
+    RowKey,
+    parse_condition,
+    parse_size,
+    parse_span,
+)
 from driftline.core.planning.source_column import parse_metadata
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import (
@@ -108,6 +115,11 @@ SETTINGS: Mapping[str, Setting] = {
     "key_cache": Setting("How much memory a capture takes for keys of rows that it has read: `256mb`, `1gb`, `0`.", None, "256mb"),
     "envelope": Setting("The envelope of messages that a database's changes come in; it tells what each does to its row.", ENVELOPES),
     "unavailable_value": Setting("What Debezium sends for large values that stay, if its `unavailable.value.placeholder` is set; `hex:` before bytes."),
+    "on_snapshot": Setting(
+        "What a snapshot that Debezium takes again does to rows that it does not have: `merge` leaves them, `reconcile` removes them.",
+        ("merge", RECONCILE),
+        "merge",
+    ),
     "epoch": Setting("Which history of its source the table follows: raise it where positions went back, as after a restore.", int, "0"),
     "partition_by": Setting("How a new table is partitioned: `day(at), bucket(16, id)`."),
     "sort_by": Setting("How the files of a new table are sorted: `at desc, id`."),
@@ -162,6 +174,7 @@ class SettingArguments(TypedDict, total=False):
     key_cache: str
     envelope: str
     unavailable_value: str
+    on_snapshot: str
     epoch: int | str
     partition_by: str
     sort_by: str
@@ -186,6 +199,7 @@ _ROW_KEY = (
     "merge",
     "envelope",
     "unavailable_value",
+    "on_snapshot",
     "epoch",
 )
 # Settings that came later than the tables that may lack them: a table that is made has them from its first

@@ -139,7 +139,7 @@ class FilesTable:
         slices = Slices(BatchFolder(str(folder)), parts)
         excluded = list(excluded_paths(settings.contract))
         sent = settings.row_key.epoch, "" if unwrapper is None else unwrapper.truncated
-        last = LastTruncate.of(self.truncated, sent)
+        last = LastTruncate.of(self.truncated, sent, updates=settings.row_key.reconciles)
         self.truncated = last.epoch, last.position
         changes = Changes("t", slices, struct, settings.row_key, settings.mark, excluded, self.cache, last)
         return changes.settle(None, self, {}), malformed  # type: ignore[arg-type]

@@ -80,6 +80,11 @@ class Envelope(StrEnum):
     AUTO = "auto"
 
 
+class OnSnapshot(StrEnum):
+    merge = "merge"
+    reconcile = "reconcile"
+
+
 class OnConflict(StrEnum):
     fail = "fail"
     quarantine = "quarantine"
@@ -236,6 +241,14 @@ EnvelopeOption = Annotated[
     typer.Option(
         "--envelope",
         help="With a key: the envelope that a database's changes come in; it tells what each does to its row.",
+        show_default=False,
+    ),
+]
+OnSnapshotOption = Annotated[
+    OnSnapshot | None,
+    typer.Option(
+        "--on-snapshot",
+        help="With an envelope of Debezium's: rows that a snapshot taken again does not have stay (merge), or go (reconcile).",
         show_default=False,
     ),
 ]
@@ -398,6 +411,7 @@ class TableOptions:
     deletes: DeletesOption = None
     merge: MergeOption = None
     envelope: EnvelopeOption = None
+    on_snapshot: OnSnapshotOption = None
     partition_by: PartitionBy = None
     sort_by: SortBy = None
     format_version: FormatVersion = None

@@ -38,6 +38,7 @@ from driftline.keys.settle import KeyCounts
 from driftline.keys.slices import Slices
 from driftline.keys.truncating import LastTruncate
 from driftline.quarantine import table as quarantine
+from driftline.readers.envelopes.change import SNAPSHOT_TAKEN
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.spark_conf import configured
 from driftline.settings import as_properties, creation
@@ -404,9 +405,10 @@ def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | N
 
 def _truncate(planned: Planned) -> LastTruncate:
     """The last truncate of the table's source."""
-    row_key = planned.settings.row_key
-    sent = 0 if row_key is None else row_key.epoch, planned.observation.tally.truncated
-    return LastTruncate.of(place_of(planned.state.properties), sent)
+    row_key, tally = planned.settings.row_key, planned.observation.tally
+    sent = 0 if row_key is None else row_key.epoch, tally.truncated
+    is_snapshot = SNAPSHOT_TAKEN in tally.marks and "truncate" not in tally.marks
+    return LastTruncate.of(place_of(planned.state.properties), sent, updates=is_snapshot)
 
 
 def _summary(planned: Planned) -> dict[str, str]:

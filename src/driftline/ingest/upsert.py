@@ -132,7 +132,7 @@ class Changes:
         remembered = () if order_id is None else transaction.find_deletes(keys, order_id)
         if self.cache is not None:
             self.cache.begin(self.row_key.cache)
-        hits, older = self._find(transaction, keys, ids)
+        hits, older = self._find(transaction, keys, ids, latest)
         if self.truncate.floor:
             remembered = [*remembered, as_deletes(self.truncate.floor, len(keys))]
         if merges:
@@ -177,13 +177,13 @@ class Changes:
         return texts
 
     def _find(
-        self, transaction: Transaction, keys: BatchKeys, ids: Mapping[str, int]
+        self, transaction: Transaction, keys: BatchKeys, ids: Mapping[str, int], latest: Latest
     ) -> tuple[Sequence[Found], Positions]:
         """The rows of the table that have a key of the batch, and those that go by a truncate."""
         order, deleted = ids.get(ORDER_KIND), ids.get(DELETED_KIND)
-        if not self.truncate.new or order is None:
+        if not self.truncate.new or order is None or latest.orders is None:
             return transaction.find(keys, order, deleted, self.cache), {}
-        older = KeysAndOlder(keys, order, self.truncate.floor)
+        older = KeysAndOlder(keys, order, self.truncate.floor, self.truncate.updated(latest.orders))
         return older.apart(transaction.find(older, order, deleted, self.cache))
 
     def _rows(self) -> pa.Table:

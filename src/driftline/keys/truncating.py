@@ -25,21 +25,27 @@ Positions: TypeAlias = "Mapping[str, NDArray[np.int64]]"  # of rows, by file
 @dataclass(frozen=True, slots=True)
 class LastTruncate:
     """The last truncate that a table knows, by its ``epoch`` and ``position``; empty if there is none.
-    ``new``: the batch brings it, and rows that are older go.
+    ``new``: the batch brings it, and rows that are older go. ``updates``: it is a snapshot, in which the
+    batch has the new values of rows that stay.
     """
 
     position: str = ""
     epoch: int = 0
     new: bool = False
+    updates: bool = False
 
     @classmethod
-    def of(cls, known: tuple[int, str], sent: tuple[int, str]) -> LastTruncate:
+    def of(cls, known: tuple[int, str], sent: tuple[int, str], *, updates: bool = False) -> LastTruncate:
         """The later one of that which the table has ``known`` and the last that a batch was ``sent``, each by
         epoch and position.
         """
         new = bool(sent[1]) and sent > known
         epoch, position = sent if new else known
-        return cls(position, epoch, new)
+        return cls(position, epoch, new, updates)
+
+    def updated(self, orders: pa.Array) -> pa.Array:
+        """Flags keys, by the ``orders`` of their latest changes, whose rows are updated if they are older."""
+        return pc.and_(pc.greater_equal(orders, self.floor), self.updates)
 
     @property
     def floor(self) -> str:
@@ -54,12 +60,14 @@ class LastTruncate:
 @dataclass(frozen=True, slots=True)
 class KeysAndOlder:
     """The keys of a batch, and all rows whose order is below the ``floor``: these have the code behind the
-    last key's, whatever their key is. It is looked for as `BatchKeys` are. ``order``: the id of the column.
+    last key's, whatever their key is, unless the batch has ``updated`` it. It is looked for as `BatchKeys`
+    are. ``order``: the id of the column.
     """
 
     keys: BatchKeys
     order: int
     floor: str
+    updated: pa.Array
 
     @property
     def ids(self) -> list[int]:
@@ -68,8 +76,9 @@ class KeysAndOlder:
 
     def codes(self, rows: pa.Table) -> pa.Array:
         """The code of each row; null for one that is not looked for."""
-        older = pc.less(rows.column(str(self.order)).cast(pa.string()), self.floor)
         codes = self.keys.codes(rows)
+        older = pc.less(rows.column(str(self.order)).cast(pa.string()), self.floor)
+        older = pc.and_not(older, pc.fill_null(self.updated.take(codes), False))
         return pc.if_else(pc.fill_null(older, False), pa.scalar(len(self.keys), codes.type), codes)
 
     def may_be_in(self, bounds: Mapping[int, Bounds]) -> bool:

@@ -81,6 +81,8 @@ def batch(
     for kind, count in result.marks.items():
         if kind == "truncate":
             yield _item(kind, f"{counted(count, 'truncate')} of the source's table: older rows go")
+        elif kind == "complete snapshot":
+            yield _item("snapshot", f"{counted(count, kind)}: older rows, which are not in it, go")
         else:
             yield _item("no change", f"{counted(count, kind)}, left out")
     yield from _hints(result.hints, set() if hints_before is None else hints_before, more_hints)

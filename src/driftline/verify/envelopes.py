@@ -40,10 +40,8 @@ _SHAPES = (
     "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==",  # a point at 179.999999 89.999999
 )
 # The names that may stand beside a message inside another object.
-_WRAPPERS = {
-    "payload": {"payload", "schema"},
-    "value": {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"},
-}
+AROUND = {"key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"}
+_WRAPPERS = {"payload": {"payload", "schema"}, "value": AROUND}
 
 
 class Unreadable(Exception):
@@ -64,8 +62,10 @@ def last_truncate(reads: RDD[Read], row_key: RowKey) -> str:
     return places.fold("", max)
 
 
-def _truncate_in(row_key: RowKey, read: Read) -> str:
-    """The position of the truncate that a message is; empty for any other."""
+def _truncate_in(row_key: RowKey, read: Read, *, snapshots: bool = True) -> str:
+    """The position of the truncate that a message is; empty for any other. ``snapshots``: the last record of
+    a complete snapshot is one too, if the table reconciles.
+    """
     message = read.record
     if message is None or row_key.soft or row_key.order_by != (POSITION,):
         return ""
@@ -73,7 +73,28 @@ def _truncate_in(row_key: RowKey, read: Read) -> str:
         for name, around in _WRAPPERS.items():
             if isinstance(message.get(name), dict) and set(message) - {"_key"} <= around:
                 message = message[name]
+    if snapshots and row_key.reconciles and _ends_snapshot(row_key.envelope, message):
+        try:
+            records = _READERS[row_key.envelope](message, row_key, message.get("_key"))
+        except Unreadable:
+            return ""
+        place: str = records[-1][CHANGE].get("position") or ""
+        return "" if place.startswith("time:") else place
     return truncate_of(row_key.envelope, message, _position) or ""
+
+
+def _ends_snapshot(envelope: str, message: Record) -> bool:
+    """True for the last record that a snapshot has of its table."""
+    ends = ("last", "last_in_data_collection")
+    source = message.get("source")
+    if envelope != "debezium" and "__op" in message:
+        return message["__op"] == "r" and (
+            message.get("__snapshot") in ends or message.get("__source_snapshot") in ends
+        )
+    known = (
+        isinstance(source, dict) and source.get("connector") != "mongodb" and source.get("snapshot") in ends
+    )
+    return envelope != "debezium-unwrapped" and message.get("op") == "r" and known
 
 
 def records_in(row_key: RowKey, read: Read, *, truncated: bool = False) -> Iterator[Read]:
@@ -81,7 +102,7 @@ def records_in(row_key: RowKey, read: Read, *, truncated: bool = False) -> Itera
     if read.record is None:
         yield read
         return
-    if truncated and _truncate_in(row_key, read):
+    if truncated and _truncate_in(row_key, read, snapshots=False):
         return
     try:
         for record in _READERS[row_key.envelope](read.record, row_key, read.record.get("_key")):
@@ -276,6 +297,10 @@ _MOMENTS = {"io.debezium.time.Timestamp": 3, f"{_CONNECT}Timestamp": 3} | {
     f"io.debezium.time.{unit}Timestamp": digits for unit, digits in _DIGITS.items() if digits > 3
 }
 _DAYS = ("io.debezium.time.Date", f"{_CONNECT}Date")
+NAMED_TYPES = {
+    f"{_CONNECT}Decimal", "io.debezium.data.VariableScaleDecimal", "io.debezium.data.Bits",
+    *_CLOCKS, *_MOMENTS, *_DAYS,
+}  # fmt: skip
 
 
 def decoded(value: Any, schema: Any) -> Any:

@@ -43,6 +43,8 @@ ORDERS_COLUMN = Field(
 PLACEHOLDER = "__debezium_unavailable_value"
 _HEX = "hex:"  # before the digits of a placeholder that is bytes
 MOST_EPOCHS = 999_999
+RECONCILE = "reconcile"
+_WITH_SNAPSHOTS = ("debezium", "debezium-unwrapped", "auto")  # envelopes that tell a snapshot's last record
 ENVELOPES = ("debezium", "debezium-unwrapped", "maxwell", "canal", "ogg", "dms", "auto")
 
 DELETED_KIND = "deleted"
@@ -61,8 +63,8 @@ class RowKey:
     for ``delete_memory`` seconds; with ``soft`` the row stays instead, and has a mark. With ``patch`` a
     record changes only the fields of its row that it has. A capture keeps ``cache`` bytes of the table's keys
     in memory. ``envelope``: that of messages, which hold the records and say what became of them, with the
-    ``placeholder`` of values that are left out. ``epoch``: changes of a later one count as later, whatever
-    their order.
+    ``placeholder`` of values that are left out; ``reconciles``: rows go that a complete snapshot does not
+    have. ``epoch``: changes of a later one count as later, whatever their order.
     """
 
     key: tuple[Path, ...]
@@ -75,6 +77,7 @@ class RowKey:
     envelope: str = ""
     placeholder: str = PLACEHOLDER
     epoch: int = 0
+    reconciles: bool = False
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> RowKey | None:
@@ -83,7 +86,7 @@ class RowKey:
             settings.get(name, "") for name in ("key", "order_by", "delete_when", "envelope")
         )
         soft, patch = settings.get("deletes") == SOFT, settings.get("merge") == PATCH
-        epoch = int(settings.get("epoch") or 0)
+        epoch, reconciles = int(settings.get("epoch") or 0), settings.get("on_snapshot") == RECONCILE
         if epoch > MOST_EPOCHS:
             raise ValueError(f"epoch = {epoch} is beyond {MOST_EPOCHS}")
         if not key:
@@ -91,6 +94,7 @@ class RowKey:
             needing_key["envelope"] = envelope
             needing_key["epoch"] = epoch
             needing_key["unavailable_value"] = settings.get("unavailable_value", "")
+            needing_key["on_snapshot"] = reconciles
             if needless := [name for name, value in needing_key.items() if value]:
                 raise ValueError(f"{needless[0]} needs a key")
             return None
@@ -98,6 +102,10 @@ class RowKey:
         _check_fields((*keys, *orders))
         if soft and patch:
             raise ValueError("deletes = soft does not go with merge = patch")
+        if reconciles and (envelope not in _WITH_SNAPSHOTS or orders or soft):
+            raise ValueError(
+                f"on_snapshot = {RECONCILE} needs an envelope of Debezium's and its order, and deletes = hard"
+            )
         condition = parse_condition(delete_when) if delete_when else None
         if envelope:
             orders, condition = orders or (POSITION,), _deletes_in_envelope(condition)
@@ -114,6 +122,7 @@ class RowKey:
             envelope=envelope,
             placeholder=placeholder,
             epoch=epoch,
+            reconciles=reconciles,
         )
 
     @property

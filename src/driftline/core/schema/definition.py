@@ -26,6 +26,7 @@ ROW_KEY = (
     EPOCH_PROPERTY,
     TRUNCATED_PROPERTY,
     "driftline.unavailable-value",
+    "driftline.on-snapshot",
     "driftline.delete-when",
     "driftline.delete-memory",
     "driftline.key-cache",

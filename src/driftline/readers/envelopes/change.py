@@ -16,6 +16,7 @@ from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes import connect_schema
 
 DELETE = "d"
+SNAPSHOT_TAKEN = "complete snapshot"
 LEFT_OUT, MARKED, REFUSED_VALUES = "left out", "marked", "refused"  # what becomes of unavailable values
 
 _OBJECT, _NULL = b"{n"
@@ -28,11 +29,13 @@ class NotReadable(ValueError):
 
 class Mark(NamedTuple):
     """A message that says nothing of a row, by what it is: `heartbeat`. ``truncated``: the position of a
-    truncate, which all older rows go by.
+    truncate, which all older rows go by; so they do by a complete snapshot, whose last message has
+    ``records``, too.
     """
 
     kind: str
     truncated: str = ""
+    records: Sequence[bytes] = ()
 
 
 Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a message is read as
@@ -42,13 +45,15 @@ Changes: TypeAlias = "Sequence[bytes] | Mark"  # the texts of the records that a
 class EnvelopeTerms:
     """The table's terms for messages: the ``key`` of its rows, and whether a position orders them.
     ``unavailable``: whether fields without their values are left out, or are named beside the change;
-    ``truncates``: whether a truncate is applied; ``placeholder_text``: of values that are left out.
+    ``truncates``: whether a truncate is applied; ``reconciles``: whether rows go that a complete snapshot
+    does not have; ``placeholder_text``: of values that are left out.
     """
 
     key: tuple[Path, ...]
     by_position: bool
     unavailable: str = MARKED
     truncates: bool = True
+    reconciles: bool = False
     placeholder_text: str = PLACEHOLDER
 
     def kept(self, unavailable: Sequence[str]) -> Sequence[str]:

@@ -21,8 +21,8 @@ from driftline.readers.envelopes.change import (
     record,
     values_at,
 )
-from driftline.readers.envelopes.opened import AROUND, truncate, written
-from driftline.readers.envelopes.positions import ChangeSource, position
+from driftline.readers.envelopes.opened import AROUND, snapshot_taken, truncate, written
+from driftline.readers.envelopes.positions import LAST_OF_SNAPSHOT, ChangeSource, position
 from driftline.readers.envelopes.unavailable import Placeholder
 
 _NULL = Raw(b"null")
@@ -143,7 +143,16 @@ def _writes(message: DebeziumMessage, terms: EnvelopeTerms, unavailable: Sequenc
     place = _position(message, terms)
     marked = terms.kept(unavailable)
     before = message.before if is_object(message.before) else None
-    return written(after, before, str(message.op), place, terms, marked)
+    records = written(after, before, str(message.op), place, terms, marked)
+    return snapshot_taken(records, place, terms) if _ends_snapshot(message) else records
+
+
+def _ends_snapshot(message: DebeziumMessage) -> bool:
+    """True for the last record that a snapshot has of its table. Those of MongoDB may differ in position."""
+    source = message.source
+    if message.op != "r" or source is None or source.connector == "mongodb":
+        return False
+    return source.snapshot in LAST_OF_SNAPSHOT
 
 
 def _deleted(message: DebeziumMessage, terms: EnvelopeTerms, key: Raw | None) -> bytes:

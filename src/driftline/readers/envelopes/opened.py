@@ -12,6 +12,8 @@ from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes import connect_schema
 from driftline.readers.envelopes.change import (
     DELETE,
+    SNAPSHOT_TAKEN,
+    Changes,
     EnvelopeTerms,
     Mark,
     NotReadable,
@@ -101,6 +103,15 @@ def truncate(position: str | None, terms: EnvelopeTerms) -> Mark:
     if position is None:
         raise NotReadable("a truncate of the source's table that does not say where it stood")
     return Mark("truncate", position)
+
+
+def snapshot_taken(records: Sequence[bytes], position: str | None, terms: EnvelopeTerms) -> Changes:
+    """What the last message of a complete snapshot says. All of its records have one position: that at which
+    it was begun.
+    """
+    if not terms.reconciles or position is None:
+        return records
+    return Mark(SNAPSHOT_TAKEN, position, records)
 
 
 def written(

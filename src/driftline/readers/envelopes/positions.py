@@ -72,7 +72,9 @@ def plain(value: Any) -> str | None:
 
 
 class ChangeSource(Struct):
-    """The fields of `source` in a message of Debezium's that give the position of its change."""
+    """The fields of `source` in a message of Debezium's that give the position of its change, and its place
+    in a ``snapshot``.
+    """
 
     connector: Any = None
     file: Any = None
@@ -88,6 +90,7 @@ class ChangeSource(Struct):
     ssn: Any = None
     ts_ms: Any = None
     ord: Any = None
+    snapshot: Any = None
 
 
 # Fields of the source from left to right; of several names the first that has a value.
@@ -123,6 +126,9 @@ _BY_FIELD: Mapping[str, Rule] = {
     "scn": _ORACLE,
     "ord": _OPLOG,
 }
+
+
+LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")  # of all tables, or of this one
 
 
 def position(source: ChangeSource) -> str | None:

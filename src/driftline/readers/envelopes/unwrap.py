@@ -38,7 +38,12 @@ class Unwrapper:
         by_position = row_key.order_by == (POSITION,)
         truncates = by_position and not row_key.soft
         self._terms = EnvelopeTerms(
-            row_key.key, POSITION in row_key.order_by, unavailable, truncates, row_key.placeholder
+            row_key.key,
+            POSITION in row_key.order_by,
+            unavailable,
+            truncates,
+            row_key.reconciles,
+            row_key.placeholder,
         )
         self.marks: Counter[str] = Counter()
         self.truncated = ""
@@ -59,7 +64,7 @@ class Unwrapper:
         read, terms = self._read, self._terms
         for place, message in enumerate(messages):
             try:
-                changes = read(message, terms)
+                changes = [message] if isinstance(message, RefusedText) else read(message, terms)
             except NotReadable as error:
                 changes = [RefusedText.of(message, str(error))]
             except REFUSED:
@@ -67,7 +72,7 @@ class Unwrapper:
             if isinstance(changes, Mark):
                 self.marks[changes.kind] += 1
                 self.truncated = max(self.truncated, changes.truncated)
-                continue
+                changes = changes.records
             texts += changes
             places += [place] * len(changes)
         return texts, places

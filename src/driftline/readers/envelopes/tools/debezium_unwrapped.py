@@ -8,8 +8,16 @@ from typing import Any
 from msgspec import Raw, json
 
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
-from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, truncate, written
-from driftline.readers.envelopes.positions import ChangeSource, Digits, position
+from driftline.readers.envelopes.opened import (
+    Opened,
+    deleted,
+    opened,
+    positioned,
+    snapshot_taken,
+    truncate,
+    written,
+)
+from driftline.readers.envelopes.positions import LAST_OF_SNAPSHOT, ChangeSource, Digits, position
 from driftline.readers.envelopes.unavailable import Placeholder
 
 _OPERATIONS = ("c", "u", "r", "d", None)
@@ -19,8 +27,9 @@ _IN_SOURCE = {
     prefix + name: name
     for prefix in ("__", "__source_")
     for name in ChangeSource.__struct_fields__
-    if name != "ts_ms"
+    if name not in ("ts_ms", "snapshot")
 }
+_TIME = "time:"  # before a position that is one
 _TIMES = {"__source_ts_ns": 0, "__source_ts_us": 3, "__source_ts_ms": 6}  # and the zeros to nanoseconds
 
 
@@ -50,7 +59,11 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     if _FLAGS[flag] or operation == "d":
         return [deleted(Raw(row), message.key, place, terms)]
     available, unavailable = Placeholder.of(terms.placeholder_text).taken_out(row)
-    return written(available, None, operation or "u", place, terms, terms.kept(unavailable))
+    records = written(available, None, operation or "u", place, terms, terms.kept(unavailable))
+    taken = {message.value("__snapshot"), message.value("__source_snapshot")}
+    # The time of the source is another for each record of a snapshot.
+    is_last = operation == "r" and taken & {*LAST_OF_SNAPSHOT} and not (place or "").startswith(_TIME)
+    return snapshot_taken(records, place, terms) if is_last else records
 
 
 def _position(message: Opened) -> str | None:
@@ -69,5 +82,5 @@ def _position(message: Opened) -> str | None:
         return position(ChangeSource(**source, ts_ms=message.value("__source_ts_ms")))
     for name, zeros in _TIMES.items():
         if (time := Digits(20 - zeros)(message.value(name))) is not None:
-            return f"time:{time}{'0' * zeros}"
+            return f"{_TIME}{time}{'0' * zeros}"
     return None
