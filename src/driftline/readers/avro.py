@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
-from fastavro import parse_schema, reader
+from fastavro import block_reader, parse_schema, reader
 from fastavro.schema import SchemaParseException
 
 from driftline.convert.avro import columns_of
@@ -19,7 +20,11 @@ from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.faulty_values import checked
 from driftline.readers.columnar.julian import JulianCalendar, calendar_of, unread
-from driftline.readers.columnar.rows import Rows
+from driftline.readers.columnar.messages import message_run, row_messages
+from driftline.readers.columnar.rows import ColumnReader, Rows
+from driftline.readers.envelopes.avro_texts import FileTexts
+from driftline.readers.json.rows import Run
+from driftline.readers.rejects import Origin, Reject
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import mapped, opened
 
@@ -196,6 +201,40 @@ def _rows(cut: BlockRange) -> Iterator[Rows]:
         columns = pa.RecordBatch.from_arrays(node.columns(some), names)
         yield checked(columns, node.struct, cut.path, first=first)
         first += len(some)
+
+
+def avro_messages(reader: ColumnReader, part: int) -> Iterator[Run]:
+    """The records of some blocks as texts, by the rules of messages in Avro. Raises DataError where the file
+    is broken.
+    """
+    assert isinstance(reader, AvroReader)
+    cut = reader.cuts[part]
+    if cut.calendar is not None:  # which those do not know
+        yield from row_messages(reader, part)
+        return
+    try:
+        yield from _messages(cut)
+    except _BROKEN as error:
+        raise DataError(f"{cut.path}: cannot be read: {_said(error)}", WHOLE) from error
+
+
+def _messages(cut: BlockRange) -> Iterator[Run]:
+    blocks: Any = block_reader(container_of(cut))
+    texts_of, first = FileTexts(blocks.metadata["avro.schema"]), cut.first
+    for block in blocks:
+        texts: list[bytes] = []
+        numbers: list[int] = []
+        rejects: list[Reject] = []
+        for number in range(first, first + block.num_records):
+            text = texts_of.next(block.bytes_)
+            if texts_of.wrong:
+                rejects.append(Reject(Origin(cut.path, number), text, texts_of.wrong[0]))
+                texts_of.wrong.clear()
+            else:
+                texts.append(text)
+                numbers.append(number)
+        first += block.num_records
+        yield message_run(texts, cut.path, np.array(numbers, np.int64), rejects)
 
 
 def avro_readers(files: Sequence[str]) -> list[AvroReader]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from driftline.core.planning.routes import Settings
+from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.types import Field, Schema
 from driftline.errors import DataError
 from driftline.runtime.spark_conf import FILES
@@ -43,15 +44,22 @@ class Source(ABC):
         ``before``: a scan of the batch for an earlier state of the table, which may know the files already.
         """
 
+    def reads_messages(self, row_key: RowKey) -> bool:
+        """True if the records may be messages in an envelope, of a table whose rows are known so."""
+        return self.as_text
+
     def request(self, schema: Schema, settings: Settings) -> ScanRequest:
         """The request for a scan of the files as they are now.
 
         Raises DataError for columns where the table reads messages in an envelope.
         """
-        if settings.row_key is not None and settings.row_key.envelope and not self.as_text:
+        row_key = settings.row_key
+        if row_key is not None and row_key.envelope and not self.reads_messages(row_key):
+            merge = ", and merge = 'patch', which needs absent fields told from null ones" * row_key.patch
             raise DataError(
-                f"the table has envelope = {settings.row_key.envelope!r}, and these records come as columns",
-                "an envelope is read of JSON, topics of Avro, dicts, and DataFrames, those for merge = replace",
+                f"the table has envelope = {row_key.envelope!r}{merge}, and these records come as columns",
+                "an envelope is read of JSON, Avro and dicts, and, for merge = replace, of Parquet, Protobuf, Arrow "
+                "tables and DataFrames",
             )
         versions = stamps(file for file in self.files if not is_stored(file))
         return ScanRequest(schema, settings, versions, self.names)

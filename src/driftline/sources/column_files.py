@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from driftline.convert import Converter
-from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import Schema
+from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.row_key import RowKey
+from driftline.core.schema.types import Schema, Struct
 from driftline.observe.observation import Observation, merge_observations
+from driftline.readers.columnar.messages import MessagesOf, PartMessages, row_messages
 from driftline.readers.columnar.parts import (
     FoundReaders,
     OpenParts,
@@ -23,6 +25,7 @@ from driftline.readers.columnar.rows import (
     has_required,
     together,
 )
+from driftline.readers.json.rows import JsonRows
 from driftline.sources.base import Source
 from driftline.sources.hive import PathTexts, partitioned
 from driftline.sources.scan import BatchScan, Observed
@@ -39,13 +42,21 @@ class ColumnFiles(Source):
     """Files of columns as one batch.
 
     ``found``: their readers, or those for a table. ``texts``: the texts in the paths of the files.
+    ``messages``: reads messages in an envelope, if the files may have such.
     """
 
     spark: SparkSession
     found: Sequence[ColumnReader] | ReaderFinder
     texts: PathTexts = field(default_factory=dict)
+    messages: MessagesOf | None = None
 
-    def open(self, schema: Schema, settings: Settings, before: BatchScan | None = None) -> ColumnScan:
+    def reads_messages(self, row_key: RowKey) -> bool:
+        """True if there is a reader of them; for a patch it has to tell nulls."""
+        return self.messages is not None and not (row_key.patch and self.messages is row_messages)
+
+    def open(
+        self, schema: Schema, settings: Settings, before: BatchScan | None = None
+    ) -> ColumnScan | MessageScan:
         """Find the readers for a table, from what was found ``before``."""
         request = self.request(schema, settings)
         terms = request.terms
@@ -61,6 +72,8 @@ class ColumnFiles(Source):
             places = {file: place for place, file in enumerate(self.files)}
             paths = [reader.paths for reader in readers]
             parts.sort(key=lambda part: places.get(paths[part.reader][part.part], 0))
+            if settings.row_key.envelope and self.messages is not None:
+                return MessageScan(request, terms, self.spark, readers, parts, self.messages)
         return ColumnScan(request, terms, self.spark, found, readers, parts)
 
 
@@ -114,3 +127,29 @@ class ColumnScan(BatchScan):
 
     def _notes(self, observation: Observation) -> Sequence[str]:
         return self.found.notes
+
+
+@dataclass(frozen=True, slots=True)
+class MessageScan(BatchScan):
+    """Readers of files of columns, whose rows are messages in an envelope, and all their parts."""
+
+    spark: SparkSession
+    readers: Sequence[ColumnReader]
+    parts: Sequence[ReaderPart]
+    messages: MessagesOf
+
+    def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> JsonRows:
+        return JsonRows.of(plan, struct, self.terms, observation)
+
+    def _tasks(self, conversion: JsonRows | None) -> PartTasks:
+        sizes, context = [part.size for part in self.parts], self.spark.sparkContext
+        shares = self._shares(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
+        reader = PartMessages(self.readers, self.parts, shares, self.messages, self.terms, conversion)
+        return PartTasks(self.spark, [sum(sizes[number] for number in share) for share in shares], reader)
+
+    def _guess(self, last: Observation | None) -> Observed | None:
+        """The observation of the table's last batch."""
+        return Observed(self, last) if last is not None and self.parts else None
+
+    def _merged(self, parts: Sequence[Observation], *, converted: bool) -> Observed:
+        return Observed(self, merge_observations(parts))

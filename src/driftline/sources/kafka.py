@@ -21,7 +21,7 @@ from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Fi
 from driftline.observe.json_lines import Why
 from driftline.readers.decoders import Wire
 from driftline.readers.deletes import NO_RECORD
-from driftline.readers.envelopes.avro_texts import AvroTexts
+from driftline.readers.envelopes.wire_texts import key_texts_of, texts_of
 from driftline.readers.json.rows import Run
 from driftline.readers.messages import MessageTexts, with_keys, without_keys
 from driftline.readers.origins import Origins
@@ -76,7 +76,7 @@ def kafka_json(
     """A micro-batch with the columns of Spark's Kafka source.
 
     ``metadata``: these columns go along, as one, which the source fills itself. ``schemas``: each text
-    follows the id of a schema, which adds nothing to the text. ``wire``: values, and keys, are Avro.
+    follows the id of a schema, which adds nothing to the text. ``wire``: values, and keys, are typed.
     """
     columns = (METADATA_COLUMN,) if metadata else ()
     return KafkaJson(frame=frame, texts=_Values(schemas, metadata, wire=wire), columns=columns)
@@ -101,7 +101,7 @@ class _Values:
     """Values of Kafka; a null one is no text, or, with ``nulls``, one that has the message's key alone.
 
     ``schemas``: each is behind the id of one; ``metadata``: these go along, to the table's column ``own``;
-    ``keys``: so do the keys, as a field of each record. ``wire``: values and keys are Avro, which is read as
+    ``keys``: so do the keys, as a field of each record. ``wire``: values and keys are typed, and read as
     texts.
     """
 
@@ -138,9 +138,9 @@ class _Values:
             yield Run(read.texts.lines[start:stop], origin.place.source, numbers, reject, nulls, origins)
 
     def _read(self, batch: pa.RecordBatch) -> _ReadValues:
-        values, offsets = batch.column(0).to_pylist(), batch.column(3).to_pylist()
         if self.wire is not None:
-            return self._read_avro(self.wire, values, batch.column("key").to_pylist(), offsets)
+            return self._read_wire(self.wire, batch)
+        values, offsets = batch.column(0).to_pylist(), batch.column(3).to_pylist()
         texts = [_payload(value) for value in values] if self.schemas else values
         if not self.keys:
             return _ReadValues(values, [None] * len(values), offsets, without_keys(texts), self.schemas)
@@ -149,26 +149,17 @@ class _Values:
             keys = [_payload(key) or key for key in keys]
         return _ReadValues(values, keys, offsets, with_keys(texts, keys, nulls=self.nulls), self.schemas)
 
-    def _read_avro(
-        self,
-        wire: Wire,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None],
-        offsets: Sequence[int],
-    ) -> _ReadValues:
-        """The texts of values in Avro, with keys in Avro or as they are; the bytes of those that are none."""
-        texts_of, wrong = AvroTexts(wire), dict[int, str]()
-        read_values, read_keys = list(values), list(keys)
-        for place, (value, key) in enumerate(zip(values, keys, strict=True)):
-            try:
-                read_values[place] = None if value is None else texts_of.of(value)
-                read_keys[place] = texts_of.of(key) if key is not None and key[:1] == b"\0" else key
-            except UnreadableError as error:
-                wrong[place] = str(error)
-        lines = [NO_RECORD if place in wrong else value for place, value in enumerate(read_values)]
-        texts = with_keys(lines, read_keys, nulls=self.nulls)
+    def _read_wire(self, wire: Wire, batch: pa.RecordBatch) -> _ReadValues:
+        """The texts of typed values, with keys that are typed or as they are; the bytes of those that are
+        none.
+        """
+        values, wrong = texts_of(wire, batch, batch.column(0))
+        keys, wrong_keys = key_texts_of(wire, batch)
+        wrong = {**wrong_keys, **wrong}
+        lines = [NO_RECORD if place in wrong else value for place, value in enumerate(values)]
+        texts = with_keys(lines, keys, nulls=self.nulls)
         texts = texts._replace(wrong={**texts.wrong, **wrong})
-        return _ReadValues(read_values, read_keys, offsets, texts, False)
+        return _ReadValues(values, keys, batch.column(3).to_pylist(), texts, False)
 
     def completed(self, rows: pa.RecordBatch, batch: pa.RecordBatch, at: Sequence[int]) -> pa.RecordBatch:
         """The rows, with their metadata if the table has a column for them."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 from driftline.convert import Converter
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.routes import Settings
+from driftline.core.planning.row_key import RowKey
 from driftline.core.planning.source_column import PLACE, asks_for_place
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Schema, Struct
@@ -140,12 +141,16 @@ class KafkaTyped(Source):
     wire: Wire
     metadata: bool = False
 
+    def reads_messages(self, row_key: RowKey) -> bool:
+        """True but for patches by Protobuf's messages, of which texts do not tell nulls."""
+        return self.wire.format == "avro" or not row_key.patch
+
     def open(
         self, schema: Schema, settings: Settings, before: BatchScan | None = None
     ) -> KafkaScan | TextScan:
-        """Open the micro-batch for a table. Messages of Avro in an envelope are read as texts."""
+        """Open the micro-batch for a table. Messages in an envelope are read as texts."""
         row_key = settings.row_key
-        if row_key is not None and row_key.envelope and self.wire.format == "avro":
+        if row_key is not None and row_key.envelope and self.reads_messages(row_key):
             return kafka_json(self.frame, self.metadata, wire=self.wire).open(schema, settings, before)
         request = self.request(schema, settings)
         keys = row_key is not None and row_key.reads_messages

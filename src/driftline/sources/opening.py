@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.errors import DataError, UsageError
+from driftline.readers.columnar.messages import row_messages
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.failure import WHOLE, explained
@@ -70,7 +71,13 @@ def opened(
     if rows is not None:
         with told_where(spark, room), written(rows, room) as readers:
             has_columns = is_pandas(rows) or is_table(rows)
-            yield ColumnFiles(spark=spark, found=readers, in_order=len(readers) < 2, tells_absent=has_columns)
+            yield ColumnFiles(
+                spark=spark,
+                found=readers,
+                in_order=len(readers) < 2,
+                tells_absent=has_columns,
+                messages=row_messages,
+            )
         return
     kind, given = expand(paths, format, shared)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):
@@ -135,11 +142,13 @@ def _of_kind(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> 
 
             return ColumnFiles(spark=spark, found=CsvFiles(spark, files, strings), texts=texts, **common)
         case "parquet":
-            return ColumnFiles(spark=spark, found=parquet_readers(files), texts=texts, **common)
+            found = parquet_readers(files)
+            return ColumnFiles(spark=spark, found=found, texts=texts, messages=row_messages, **common)
         case "avro":
-            from driftline.readers.avro import avro_readers  # late: with the first file of its kind
+            from driftline.readers.avro import avro_messages, avro_readers  # late: with the first file
 
-            return ColumnFiles(spark=spark, found=avro_readers(files), texts=texts, **common)
+            blocks = avro_readers(files)
+            return ColumnFiles(spark=spark, found=blocks, texts=texts, messages=avro_messages, **common)
         case _:
             from driftline.readers.columnar.orc import check_timestamps  # late: with the first file
 

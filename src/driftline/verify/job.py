@@ -48,6 +48,7 @@ from driftline.verify.match import listed, nearest, not_quarantined, order, quar
 from driftline.verify.moments import moment
 from driftline.verify.source_values import Cell, ValueSettings
 from driftline.verify.typed_files import floats_in, read_columns, readable
+from driftline.verify.typed_messages import as_message, avro_messages
 from driftline.verify.verdict import LISTED, Verdict
 from driftline.verify.whole_columns import ColumnMatching
 from driftline.verify.written_dates import written_dates
@@ -176,9 +177,9 @@ def verify(
         written_dates(properties),
     )
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
-        cores = spark.sparkContext.defaultParallelism
-        tasks = grouped(_parts(sources, fmt, properties), cores) if fmt in TEXTS else []
-        reads, floats = _reads(spark, sources, fmt, tasks)
+        tasks = _tasks(spark, sources, fmt, properties)
+        in_messages = bool(properties.get("driftline.envelope"))
+        reads, floats = (_messages if in_messages else _reads)(spark, sources, fmt, tasks)
         in_paths = _values_in_paths(sources, names or {}, fmt, properties)
         reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
@@ -204,6 +205,14 @@ def _unwrapped(reads: RDD[Read], row_key: RowKey, properties: Mapping[str, str])
     truncated = TRUNCATED_PROPERTY in properties
     truncate = last_truncate(reads, row_key) if truncated else ""
     return unwrapped(reads, row_key, truncated=truncated), truncate
+
+
+def _tasks(
+    spark: SparkSession, sources: Sequence[str], fmt: str, properties: Mapping[str, str]
+) -> list[list[FilePart]]:
+    """The parts of text files that each task reads; none for others."""
+    cores = spark.sparkContext.defaultParallelism
+    return grouped(_parts(sources, fmt, properties), cores) if fmt in TEXTS else []
 
 
 def _parts(sources: Sequence[str], fmt: str, properties: Mapping[str, str]) -> list[FilePart]:
@@ -238,6 +247,16 @@ def _reads(
     if fmt not in TEXTS:
         return typed(spark, sources, fmt)
     return context.parallelize(tasks, max(1, len(tasks))).flatMap(_read), 0
+
+
+def _messages(
+    spark: SparkSession, sources: Sequence[str], fmt: str, tasks: Sequence[Sequence[FilePart]]
+) -> tuple[RDD[Read], int]:
+    """The messages of a source; of columns, with values as JSON has them."""
+    if fmt == "avro":
+        return spark.sparkContext.parallelize(sources, max(1, len(sources))).flatMap(avro_messages), 0
+    reads, floats = _reads(spark, sources, fmt, tasks)
+    return (reads, floats) if fmt in TEXTS else (reads.map(as_message), 0)
 
 
 def _read(task: Sequence[FilePart]) -> Iterator[Read]:

@@ -285,7 +285,7 @@ def _avro(file: Any) -> Iterator[dict[str, Any]]:
     old = old_days(records.metadata)
     if old is not None and old.days:
         return _old_avro(file, records.metadata["avro.schema"], old)
-    plain = _AvroSchema().plain(records.writer_schema)
+    plain = AvroSchema().plain(records.writer_schema)
     return (plain(record) for record in records)
 
 
@@ -303,7 +303,7 @@ def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:
         return {**node, "logicalType": _UNREAD + node["logicalType"]} if is_old else node
 
     schema: Any = parse_schema(json.loads(text, object_hook=counted))
-    plain = _AvroSchema(old).plain(schema)
+    plain = AvroSchema(old).plain(schema)
     file.seek(0)
     blocks: Iterator[Any] = block_reader(file)
     read_record = partial(schemaless_reader, return_record_name=True, handle_unicode_errors="surrogateescape")
@@ -312,27 +312,27 @@ def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:
             yield plain(read_record(block.bytes_, schema, None))
 
 
-class _AvroSchema:
+class AvroSchema:
     """A converter of values to plain ones, by their schema.
 
     ``old``: by which calendar its days are counted, if not today's.
     """
 
     def __init__(self, old: OldDays | None = None) -> None:
-        self._named: dict[str, Any] = {}
+        self.named: dict[str, Any] = {}
         self._old = old
 
     def plain(self, schema: Any) -> Plain:
         """The function that makes values of the schema plain."""
         if isinstance(schema, list):
-            return self._union([branch for branch in schema if branch != "null"])
+            return self.union([branch for branch in schema if branch != "null"])
         if isinstance(schema, str):
-            return self._named.get(schema) or (Single if schema == "float" else _scalar)
+            return self.named.get(schema) or (Single if schema == "float" else _scalar)
         if self._old is not None and schema.get("logicalType", "").startswith(_UNREAD):
             return partial(_old_value, self._old, schema["logicalType"].removeprefix(_UNREAD))
         match schema["type"]:
             case "record":
-                self._named[schema["name"]] = plain = self._record(schema["fields"])
+                self.named[schema["name"]] = plain = self._record(schema["fields"])
                 return plain
             case "array":
                 items = self.plain(schema["items"])
@@ -341,7 +341,7 @@ class _AvroSchema:
                 items = self.plain(schema["values"])
                 return lambda pairs: Pairs({k: None if v is None else items(v) for k, v in pairs.items()})
             case "enum" | "fixed":
-                self._named[schema["name"]] = _scalar
+                self.named[schema["name"]] = _scalar
                 return _scalar
             case kind:
                 return self.plain(kind)
@@ -356,8 +356,9 @@ class _AvroSchema:
 
         return plain
 
-    def _union(self, branches: Sequence[Any]) -> Plain:
-        names = [self._name(branch) for branch in branches]
+    def union(self, branches: Sequence[Any]) -> Plain:
+        """The function that makes values of a union plain, whose ``branches`` are other than null."""
+        names = [self.name(branch) for branch in branches]
         plains = [self.plain(branch) for branch in branches]
 
         def plain(value: Any) -> Any:
@@ -373,7 +374,8 @@ class _AvroSchema:
 
         return plains[0] if len(plains) == 1 else plain
 
-    def _name(self, branch: Any) -> str:
+    def name(self, branch: Any) -> str:
+        """The name of a type, as the reader gives that of a record."""
         if isinstance(branch, str):
             return branch
         return str(branch.get("name") or branch["type"])

@@ -6,6 +6,8 @@ The reader of Avro applies each rule itself, where the type stands: the schema i
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from math import isfinite
@@ -14,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 from fastavro import schemaless_reader
 from fastavro.read import LOGICAL_READERS
-from fastavro.schema import SchemaParseException
+from fastavro.schema import SchemaParseException, parse_schema
 from msgspec import Raw
 
 from driftline.readers.decoders import Wire, around_values, whole_value
@@ -104,24 +106,64 @@ def _reader(wire: Wire, number: int) -> TextOf:
     return lambda payload: whole_value(payload, text)
 
 
-def _marked(schema: Any) -> Any:
-    """The schema with marks on the types whose values are read as texts, and no logical type else."""
+class FileTexts:
+    """Reads the records of a file one after the other, by its ``schema``, as texts of JSON.
+
+    A value that its type cannot spell stands there as it was written, with the reason in ``wrong``: the
+    records behind it are read all the same.
+    """
+
+    def __init__(self, schema: str) -> None:
+        self.wrong: list[str] = []
+        self._schema = parse_schema(_marked(json.loads(schema), self._kept))
+
+    def next(self, block: BytesIO) -> bytes:
+        """The text of the record that the block goes on with."""
+        record: Any = schemaless_reader(block, self._schema, None, handle_unicode_errors="surrogateescape")
+        try:
+            return msgspec.json.encode(record)
+        except UnicodeEncodeError:
+            self.wrong.append("text that is not UTF-8")
+            return json.dumps(record, ensure_ascii=False, default=_parsed).encode(errors="surrogateescape")
+
+    def _kept(self, spell: Spell) -> Spell:
+        def spelled(value: Any) -> bytes:
+            """The text of a value; of one that cannot be spelled its number or bytes."""
+            try:
+                return spell(value)
+            except Exception as error:  # whatever hostile values lead into
+                self.wrong.append(f"invalid Avro for its schema: {str(error) or type(error).__name__}")
+                return msgspec.json.encode(value)
+
+        return spelled
+
+
+def _parsed(value: Any) -> Any:
+    """A value as Python's own writer of JSON takes it."""
+    return json.loads(bytes(value)) if isinstance(value, Raw) else b64encode(value).decode()
+
+
+def _marked(schema: Any, around: Callable[[Spell], Spell] = lambda spell: spell) -> Any:
+    """The schema with marks on the types whose values are read as texts, and no logical type else.
+
+    ``around``: makes the speller of a type from the one by its rule.
+    """
     if isinstance(schema, list):
-        return [_marked(branch) for branch in schema]
+        return [_marked(branch, around) for branch in schema]
     if isinstance(schema, str):
-        return _marked({"type": schema}) if schema in ("float", "double") else schema
+        return _marked({"type": schema}, around) if schema in ("float", "double") else schema
     inner = schema.get("type")
     if isinstance(inner, dict | list) or (isinstance(inner, str) and inner not in _KINDS):
-        return _marked(inner)  # a type around a type says nothing more
+        return _marked(inner, around)  # a type around a type says nothing more
     plain = {name: value for name, value in schema.items() if name != "logicalType"}
     spell = _spelled(schema)
     if spell is not None:
-        return {**plain, "logicalType": _MARK, "spell": spell}
+        return {**plain, "logicalType": _MARK, "spell": around(spell)}
     for name in ("items", "values"):
         if name in plain:
-            plain[name] = _marked(plain[name])
+            plain[name] = _marked(plain[name], around)
     if "fields" in plain:
-        plain["fields"] = [{**f, "type": _marked(f["type"])} for f in plain["fields"]]
+        plain["fields"] = [{**f, "type": _marked(f["type"], around)} for f in plain["fields"]]
     return plain
 
 

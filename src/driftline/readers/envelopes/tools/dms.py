@@ -28,7 +28,10 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         return message
     metadata = message.value("metadata")
     if not isinstance(metadata, dict) or not {"record-type", "operation"} <= metadata.keys():
-        raise NotReadable("no message of DMS's: it has no `metadata` with `record-type` and `operation`")
+        files = "; rows of its files need no envelope: delete_when = \"Op = 'D'\"" * ("Op" in message.fields)
+        raise NotReadable(
+            f"no message of DMS's: it has no `metadata` with `record-type` and `operation`{files}"
+        )
     record_type, operation = metadata["record-type"], metadata["operation"]
     if not isinstance(operation, str):
         raise NotReadable(f"operation {operation!r} is no text")
