@@ -117,6 +117,8 @@ def test_which_messages_end_a_snapshot(
         ({"__source_lsn": 7, "__source_snapshot": "last_in_data_collection"}, True),
         ({"__lsn": 7, "__snapshot": "true"}, False),
         ({"__source_ts_ms": 7, "__source_snapshot": "last"}, False),
+        ({"__lsn": 7, "__snapshot": ["last"]}, False),
+        ({"__lsn": 7, "__snapshot": {"last": 1}}, False),
     ],
 )
 def test_rows_unwrapped(place: Event, is_last: bool) -> None:

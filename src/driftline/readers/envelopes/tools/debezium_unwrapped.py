@@ -60,10 +60,14 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         return [deleted(Raw(row), message.key, place, terms)]
     available, unavailable = Placeholder.of(terms.placeholder_text).taken_out(row)
     records = written(available, None, operation or "u", place, terms, terms.kept(unavailable))
-    taken = {message.value("__snapshot"), message.value("__source_snapshot")}
-    # The time of the source is another for each record of a snapshot.
-    is_last = operation == "r" and taken & {*LAST_OF_SNAPSHOT} and not (place or "").startswith(_TIME)
-    return snapshot_taken(records, place, terms) if is_last else records
+    return snapshot_taken(records, place, terms) if _ends_snapshot(message, place) else records
+
+
+def _ends_snapshot(message: Opened, place: str | None) -> bool:
+    """True for the last record of a snapshot, if its position is that of all: the source's time is not."""
+    places = map(message.value, ("__snapshot", "__source_snapshot"))
+    is_last = message.value("__op") == "r" and any(place in LAST_OF_SNAPSHOT for place in places)
+    return is_last and not (place or "").startswith(_TIME)
 
 
 def _position(message: Opened) -> str | None:
