@@ -22,14 +22,7 @@ from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import (
-    ENVELOPES,
-    RECONCILE,
-    RowKey,
-    parse_condition,
-    parse_size,
-    parse_span,
-)
+from driftline.core.planning.row_key import ENVELOPES, RECONCILE, RowKey, parse_condition
 from driftline.core.planning.source_column import parse_metadata
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import (
@@ -44,6 +37,7 @@ from driftline.core.schema.definition import (
 )
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.types import Path, Primitive
+from driftline.core.schema.units import parse_size, parse_span
 from driftline.errors import UsageError
 
 PREFIX = "driftline."

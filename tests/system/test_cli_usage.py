@@ -168,6 +168,14 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
             ["capture", "x", "--into", "a.b", "--name", "c", "--every", "soon"],
             "--every: 'soon' is not a time",
         ),
+        (
+            ["capture", "x", "--into", "a.b", "--name", "c", "--every", "10"],
+            "--every: '10' is not a time\n  write a number with a unit: 500ms, 10s, 5m, 1h",
+        ),
+        (
+            ["capture", "s3://x/y", "--into", "a.b", "--name", "c", "--notify", "m", "--list-every", "60"],
+            "--list-every: '60' is not a time",
+        ),
         (["stats", "a.b"], "there is no lake in lake"),
         (["stats", "a.b", "--html", "none/x.html"], "there is no folder none"),
         (["stats", "a.b", "--html", "."], ". is a folder"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +27,7 @@ from driftline.cli.options import (
 from driftline.cli.running import Running
 from driftline.cli.scope import Invocation
 from driftline.config import from_environment
+from driftline.core.schema.units import parse_span
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,9 +40,6 @@ class ValueFormat(StrEnum):
     avro = "avro"
     protobuf = "protobuf"
     json_schema = "json-schema"
-
-
-_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @with_table_options
@@ -223,12 +221,8 @@ def _served(address: str, every: float | None) -> Health:
 
 
 def seconds(flag: str, text: str) -> float:
-    """A time, as a flag gives it, as a number of seconds.
-
-    >>> [seconds("--every", text) for text in ("500ms", "10s", "5m", "2")]
-    [0.5, 10.0, 300.0, 2.0]
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) *(ms|s|m|h|)", text.strip())
-    if match is None or not float(match[1]):
-        raise UsageError(f"{flag}: {text!r} is not a time", hint="use 10s, 500ms or 5m")
-    return float(match[1]) * _UNITS[match[2]]
+    """A time, as a flag gives it, as a number of seconds."""
+    with suppress(ValueError):
+        if found := parse_span(text):
+            return found
+    raise UsageError(f"{flag}: {text!r} is not a time", hint="write a number with a unit: 500ms, 10s, 5m, 1h")

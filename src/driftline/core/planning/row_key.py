@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from driftline.core.schema.definition import (
 )
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import BOOLEAN, STRING, Field, Map, Path
+from driftline.core.schema.units import parse_span
 from driftline.errors import DataError, UsageError
 
 ORDER_KIND = "order"
@@ -109,7 +109,7 @@ class RowKey:
         condition = parse_condition(delete_when) if delete_when else None
         if envelope:
             orders, condition = orders or (POSITION,), _deletes_in_envelope(condition)
-        memory = parse_span(settings.get("delete_memory") or "7d")
+        memory = int(parse_span(settings.get("delete_memory") or "7d"))
         placeholder = settings.get("unavailable_value") or PLACEHOLDER
         placeholder_bytes(placeholder)
         return cls(
@@ -209,36 +209,6 @@ def parse_condition(text: str) -> Condition:
     from driftline.core.planning.condition_sql import condition_of  # late: sqlglot is slow to import
 
     return condition_of(text)
-
-
-_SPAN = re.compile(r"(\d+) *([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_SIZE = re.compile(r"(\d+) *([kmg]b)?")
-_BYTES = {"": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30}
-
-
-def parse_span(text: str) -> int:
-    """The seconds of a span of time. Raises ValueError.
-
-    >>> parse_span("7d"), parse_span("90m")
-    (604800, 5400)
-    """
-    match = _SPAN.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a span of time: write 7d, 36h, 90m")
-    return int(match[1]) * _SECONDS[match[2]]
-
-
-def parse_size(text: str) -> int:
-    """The bytes of a size in memory. Raises ValueError.
-
-    >>> parse_size("256mb"), parse_size("1 GB"), parse_size("0")
-    (268435456, 1073741824, 0)
-    """
-    match = _SIZE.fullmatch(text.strip().lower())
-    if match is None:
-        raise ValueError(f"{text!r} is not a size: write 256mb, 1gb, 0")
-    return int(match[1]) * _BYTES[match[2] or ""]
 
 
 def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str]) -> None:
