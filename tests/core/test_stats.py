@@ -237,6 +237,10 @@ def test_columns_are_found_by_path_and_by_field(pattern, paths):
     assert [c.id for c in made(COLUMNS).only(pattern).columns] == paths
 
 
+def test_columns_of_several_paths_are_shown_once_each_in_the_order_of_the_table():
+    assert [c.id for c in made(COLUMNS).only("sum", "id", "who.id").columns] == [2, 3, 4]
+
+
 def test_where_a_column_evolved_from_is_told_with_its_path():
     assert [origin(c) for c in COLUMNS] == [None, None, "who.id", "sum total"]
 

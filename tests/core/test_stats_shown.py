@@ -107,7 +107,7 @@ def test_columns_tell_what_is_known_and_mark_what_is_not():
 def test_a_wide_table_shows_what_drifted_and_counts_the_rest():
     lines = text(wide())
     assert sum("group_00.field_" in x for x in lines) == 10
-    assert lines[-1] == "5,000 columns: --all lists them, driftline stats TABLE PATH some of them"
+    assert lines[-1] == "5,000 columns: --all lists them, driftline stats TABLE PATH… some of them"
     assert len(text(wide(), all_columns=True)) > 5000
 
 

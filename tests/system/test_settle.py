@@ -23,6 +23,9 @@ COMMANDS = {
     "2": ["ingest", "2.jsonl", "--into", T, "--on-change", "cat > told.json"],
     "3": ["ingest", "1.jsonl", "--into", "shop.other", "--on-change", "echo oh no >&2; exit 4", "--json"],
     "strict": ["ingest", "3.jsonl", "--into", "shop.strict", "--policy", "strict", "--hint", "id=long", "--hint", "price=double"],
+    "paths": ["stats", T, "price", "items.element.*", "--json"],
+    "paths text": ["stats", T, "items.*.qty", "price"],
+    "no path": ["stats", T, "price", "nothing"],
     "print": ["view", T, "--print"],
     "view": ["view", T],
     "view as": ["view", T, "--as", "price=decimal(9,2)", "--name", "shop.priced", "--json"],
@@ -89,7 +92,7 @@ def lines(done: Done) -> list[dict]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_exit_codes(done: dict[str, Done], name: str) -> None:
-    wrong = name in ("both", "promote what", "no type", "no pair", "no field", "no table")
+    wrong = name in ("both", "promote what", "no type", "no pair", "no field", "no table", "no path")
     assert done[name].code == (2 if wrong else 1 if name == "breaks" else 0), done[name]
     assert ("error: " in done[name].err) == wrong
     assert "Traceback" not in done[name].err
@@ -127,6 +130,19 @@ def test_view(done: dict[str, Done]) -> None:
     ]  # fmt: skip
     assert [r["price"] for r in lines(done["priced"])] == [19.9, 20.0, None, 7.5]
     assert json.loads(done["view as"].out)["made"] is True
+
+
+def test_stats_of_some_paths(done: dict[str, Done]) -> None:
+    (some,) = lines(done["paths"])
+    assert [column["path"] for column in some["columns"]] == [
+        "price",
+        "items.element.qty",
+        "items.element.qty_string",
+        "price_string",
+    ]
+    assert [field["field"] for field in some["drifted"]] == ["price", "items.element.qty"]
+    assert "items.element.qty" in done["paths text"].out and "price_string" in done["paths text"].out
+    assert "shop.orders has no column with 'nothing' in its path" in done["no path"].err
 
 
 def test_resolve(done: dict[str, Done]) -> None:

@@ -29,7 +29,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "quarantine": ("shop.orders", "shop.orders --replay"),
     "tables": ("",),
     "schema": ("shop.orders",),
-    "stats": ("shop.orders", "shop.orders 'customer.*' --exact", "--all --html pages"),
+    "stats": ("shop.orders", "shop.orders total 'customer.*' --exact", "--all --html pages"),
     "history": ("shop.orders", "shop.orders --diff 0 1"),
     "query": ("'select count(*) from shop.orders'", "'select * from shop.orders' --engine duckdb --json"),
     "view": ("shop.orders",),

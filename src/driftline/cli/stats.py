@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 def stats(
     context: typer.Context,
     table: AnyTable = None,
-    path: Annotated[
-        str | None,
+    paths: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="PATH",
-            help="Only columns whose path contains this; * matches any text.",
+            metavar="[PATH]…",
+            help="Only columns whose path contains one of these; * matches any text.",
             show_default=False,
             autocompletion=complete.fields,
         ),
@@ -51,7 +52,7 @@ def stats(
     With --all: for all tables of the lake.
     """
     if table is not None:
-        _of_table(context.obj, table, path, exact=exact, all_=all_, html=html, json=json)
+        _of_table(context.obj, table, paths or (), exact=exact, all_=all_, html=html, json=json)
     elif all_:
         _of_lake(context.obj, exact=exact, html=html, json=json)
     else:
@@ -59,7 +60,14 @@ def stats(
 
 
 def _of_table(
-    scope: Invocation, table: str, path: str | None, *, exact: bool, all_: bool, html: Path | None, json: bool
+    scope: Invocation,
+    table: str,
+    paths: Sequence[str],
+    *,
+    exact: bool,
+    all_: bool,
+    html: Path | None,
+    json: bool,
 ) -> None:
     from driftline.cli.terminal import Progress, put, show
     from driftline.report import stats_text
@@ -71,13 +79,14 @@ def _of_table(
         with Progress() as progress:
             lake = scope.open(progress, table=table, brief=not exact)
             measured = lake.table(table).stats(exact=exact, progress=progress.phase)
-    shown = measured if path is None else measured.only(path)
-    if path is not None and not shown.columns:
-        raise UsageError(f"{table} has no column with {path!r} in its path", "--all lists every column")
+    for path in paths:
+        if not measured.only(path).columns:
+            raise UsageError(f"{table} has no column with {path!r} in its path", "--all lists every column")
+    shown = measured.only(*paths) if paths else measured
     if json:
         put(shown.to_dict())
     elif html is None:
-        show(stats_text.stats(shown, all_columns=all_ or path is not None))
+        show(stats_text.stats(shown, all_columns=all_ or bool(paths)))
     if html is not None:
         from driftline.report.page import page
 

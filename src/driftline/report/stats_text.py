@@ -50,7 +50,7 @@ def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType
     else:
         yield Text.assemble(
             f"{table.leaves:,} columns: --all lists them, ",
-            ("driftline stats TABLE PATH", "bold"),
+            ("driftline stats TABLE PATH…", "bold"),
             " some of them",
         )
 

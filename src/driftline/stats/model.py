@@ -344,10 +344,12 @@ class Stats(Shown):
         """The number of values waiting in the rest, as far as its paths are listed."""
         return sum(entry.values for entry in self.rest)
 
-    def only(self, pattern: str) -> Stats:
-        """The statistics of the columns whose path, or the field they evolved from, `fits` the pattern."""
+    def only(self, *patterns: str) -> Stats:
+        """The statistics of the columns whose path, or the field they evolved from, `fits` one of these."""
         columns = tuple(
-            c for c in self.columns if any(fits(text, pattern) for text in (dotted(c.path), origin(c) or ""))
+            c
+            for c in self.columns
+            if any(fits(text, pattern) for text in (dotted(c.path), origin(c) or "") for pattern in patterns)
         )
         paths = {column.path for column in columns}
         drifted = tuple(d for d in self.drifted if any(p in paths for part in d.parts for p in part.columns))
