@@ -6,6 +6,8 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 from typing import Any, NoReturn
 
 import typer
@@ -13,6 +15,7 @@ from typer.exceptions import TyperException
 
 from driftline.cli import log
 from driftline.cli.commands import app
+from driftline.cli.complete import joined
 from driftline.cli.interrupt import EXIT_CODE
 from driftline.cli.scope import Invocation
 from driftline.errors import DriftlineError, UsageError
@@ -31,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names and values come in any script
+    if os.environ.get("_DRIFTLINE_COMPLETE") == "complete_bash":
+        _complete_in_bash()
+        sys.exit()
     scope = Invocation()
     scope.interrupt.listen()
     try:
@@ -54,6 +60,21 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     if code == 0 and (class_data := sys.modules.get("driftline.runtime.class_data")):
         class_data.make_soon()  # for the next command that starts Java
     sys.exit(code)
+
+
+def _complete_in_bash() -> None:
+    """Print what completes the word at the cursor: bash split the words at each `=`, and replaces what stands
+    behind the last one.
+    """
+    words, cursor = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
+    before, word = joined(words, cursor)
+    os.environ["COMP_WORDS"] = "\n".join([*words[:1], *_globals_first(before), word])
+    os.environ["COMP_CWORD"] = str(1 + len(before))
+    with redirect_stdout(StringIO()) as found, suppress(SystemExit):
+        app([], prog_name="driftline", obj=Invocation())
+    name, assigned, _ = word.rpartition("=")
+    for line in found.getvalue().splitlines():
+        print(line.removeprefix(name + assigned))
 
 
 def _globals_first(argv: Sequence[str]) -> list[str]:

@@ -179,12 +179,17 @@ Hints = Annotated[
         metavar="PATH=TYPE",
         help="Declare a field's type: amount=decimal(18,2); may be repeated.",
         show_default=False,
+        autocompletion=complete.types_of_fields,
     ),
 ]
 Excludes = Annotated[
     list[str] | None,
     typer.Option(
-        "--exclude", metavar="PATH", help="Do not ingest this field; may be repeated.", show_default=False
+        "--exclude",
+        metavar="PATH",
+        help="Do not ingest this field; may be repeated.",
+        show_default=False,
+        autocompletion=complete.fields,
     ),
 ]
 RowKeyOption = Annotated[
@@ -194,6 +199,7 @@ RowKeyOption = Annotated[
         metavar="PATHS",
         help='Fields that identify a row, if the table is created now: "id" or "region, id".',
         show_default=False,
+        autocompletion=complete.listed_fields,
     ),
 ]
 OrderBy = Annotated[
@@ -202,6 +208,7 @@ OrderBy = Annotated[
         metavar="PATHS",
         help='With a key: the change that is highest by these fields counts: "updated_at".',
         show_default=False,
+        autocompletion=complete.listed_fields,
     ),
 ]
 DeleteWhen = Annotated[

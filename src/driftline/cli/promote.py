@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from driftline.cli import complete
 from driftline.cli.options import Json, TableName
 
 
@@ -18,6 +19,7 @@ def promote(
             metavar="[PATH]…",
             help="Paths to promote, with all below them, as in payload.h.",
             show_default=False,
+            autocompletion=complete.waiting,
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Promote everything.")] = False,

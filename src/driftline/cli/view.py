@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from driftline.cli import complete
 from driftline.cli.options import Json, TableName, pairs
 
 
@@ -19,6 +20,7 @@ def view(
             metavar="FIELD=TYPE",
             help="The type of a field, instead of its widest.",
             show_default=False,
+            autocompletion=complete.types_of_fields,
         ),
     ] = None,
     name: Annotated[

@@ -38,5 +38,10 @@ def since(properties: Mapping[str, str], path: str) -> SeenIn | None:
     return SeenIn(int(match[1]), match[2]) if match else None
 
 
+def paths(properties: Mapping[str, str]) -> list[str]:
+    """The paths of fields whose first batch is known."""
+    return sorted(key.removeprefix(PREFIX) for key in properties if key.startswith(PREFIX))
+
+
 def _key(path: str) -> str:
     return PREFIX + spelled_field(keys_of(steps(path)))
