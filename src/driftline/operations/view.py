@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
-from driftline.core.columns.siblings import DriftedColumns, FieldMerger, MergedField
+from driftline.core.columns.siblings import DriftedColumns, FieldMerger, MergedField, drifted_fields
 from driftline.core.planning.contract import parse_path
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.table_name import VIEW_SUFFIX
@@ -39,13 +39,16 @@ class ViewFieldJson(TypedDict):
 
 
 class ViewJson(TypedDict):
-    """A view of a table. ``new`` null: there was no view before."""
+    """A view of a table. ``new`` null: there was no view before. ``not_folded``: drifted fields that
+    the view does not have as one column.
+    """
 
     table: str
     view: str
     made: bool
     why: str | None
     fields: list[ViewFieldJson]
+    not_folded: list[str]
     new: list[str] | None
     statement: str
 
@@ -55,17 +58,26 @@ class View(Shown):
     """A view of a table. ``statement`` creates it; ``select`` is its query.
 
     If it is not ``in_catalog`` though requested, ``why`` is the reason. ``new``: columns that the previous
-    view lacked, None if there was none.
+    view lacked, None if there was none. ``drifted``: the table's drifted fields, by keys of the data.
     """
 
     table: str
     name: str
     fields: tuple[DriftedColumns, ...]
+    drifted: tuple[Path, ...]
     select: str
     statement: str
     in_catalog: bool
     why: str = ""
     new: tuple[str, ...] | None = None
+
+    @property
+    def not_folded(self) -> tuple[Path, ...]:
+        """The drifted fields that are no column of the view: fields of objects that are text there, and words
+        beside a map.
+        """
+        folded = {f.path for f in self.fields}
+        return tuple(path for path in self.drifted if path not in folded)
 
     def to_dict(self) -> ViewJson:
         """The form that `--json` prints."""
@@ -82,6 +94,7 @@ class View(Shown):
                 }
                 for f in self.fields
             ],
+            "not_folded": [dotted(path) for path in self.not_folded],
             "new": None if self.new is None else list(self.new),
             "statement": self.statement,
         }
@@ -117,7 +130,8 @@ def view(
     full = catalog.sql_name(at)
     properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
     statement = _statement(full, properties, one, fields, select)
-    view = View(table.name, at, fields, select, statement, in_catalog=False)
+    drifted = tuple(place.keys for place in drifted_fields(state.schema, settings.mark))
+    view = View(table.name, at, fields, drifted, select, statement, in_catalog=False)
     if not make:
         return view
     if not catalog.has_views:
@@ -218,7 +232,7 @@ def _create(spark: SparkSession, view: View, full: str) -> View:
             raise DataError(f"view {view.name} cannot be made: {text.splitlines()[0]}") from error
         now = spark.table(full).columns
     new = None if before is None else tuple(c for c in now if c not in before)
-    return View(view.table, view.name, view.fields, view.select, view.statement, in_catalog=True, new=new)
+    return replace(view, in_catalog=True, new=new)
 
 
 def _columns_before(spark: SparkSession, view: View, full: str) -> list[str] | None:
@@ -247,4 +261,4 @@ def _properties(spark: SparkSession, full: str) -> dict[str, str]:
 
 
 def _not_made(view: View, why: str) -> View:
-    return View(view.table, view.name, view.fields, view.select, view.statement, in_catalog=False, why=why)
+    return replace(view, why=why)

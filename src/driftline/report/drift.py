@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 def view(result: View) -> Iterator[RenderableType]:
     """A created view: the fields that are one column there."""
     head = "view of" if result.in_catalog else f"not created: {result.why}: the statement is below; view of"
-    yield Text.assemble(
-        (clean(result.name), "bold"), f"  {head} {clean(result.table)}, {_fields(len(result.fields))}"
-    )
+    yield Text.assemble((clean(result.name), "bold"), f"  {head} {clean(result.table)}, {_fields(result)}")
     shown = result.fields[: 4 * LISTED]
     wide = max((len(dotted(f.path)) for f in shown), default=0)
     for f in shown:
@@ -38,12 +36,18 @@ def view(result: View) -> Iterator[RenderableType]:
         yield Hanging(line, 2, 6)
     if len(result.fields) > len(shown):
         yield Text(f"  and {len(result.fields) - len(shown)} more", "dim")
+    if result.not_folded:
+        paths = ", ".join(clean(dotted(path)) for path in result.not_folded[: 4 * LISTED])
+        yield Hanging(Text(f"inside a text, or beside a map: {paths}", "dim"), 2, 6)
     if result.new:
         yield Hanging(Text(f"new columns: {', '.join(map(clean, result.new))}", "green"), 2, 6)
 
 
-def _fields(n: int) -> str:
-    return f"{counted(n, 'drifted field')} as one column each" if n else "no field has drifted"
+def _fields(result: View) -> str:
+    if not result.drifted:
+        return "no field has drifted"
+    some = f"{len(result.drifted) - len(result.not_folded)} of " if result.not_folded else ""
+    return f"{some}{counted(len(result.drifted), 'drifted field')} as one column each"
 
 
 def resolved(result: Resolved) -> Iterator[RenderableType]:

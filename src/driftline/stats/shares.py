@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from driftline.core.columns.siblings import families
+from driftline.core.columns.siblings import drifted_fields
 from driftline.core.planning.policies.preserve import takes
 from driftline.core.planning.routes import facet_of
-from driftline.core.schema.naming import is_metadata
-from driftline.core.schema.types import Field, Map, Path, Primitive, Schema, Struct, Type, children, peel
+from driftline.core.schema.types import Field, Map, Path, Primitive, Schema, Struct, peel
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +45,8 @@ class Siblings:
 
 def drifted(schema: Schema, mark: str) -> Iterator[Siblings]:
     """The fields that have several columns, parents first."""
-    yield from _inside(schema.struct, (), mark)
-
-
-def _inside(type_: Type, path: Path, mark: str) -> Iterator[Siblings]:
-    if not isinstance(type_, Struct):
-        for child in children(type_):
-            yield from _inside(child.type, (*path, child.name), mark)
-        return
-    for family in families([type_], mark):
-        if family.drifted and not any(is_metadata(c.doc) for c in family.columns):
-            yield Siblings((*path, family.key), narrow_first(family.columns))
-    for f in type_.fields:
-        yield from _inside(f.type, (*path, f.name), mark)
+    for place in drifted_fields(schema, mark):
+        yield Siblings(place.path, narrow_first(place.columns))
 
 
 def narrow_first(columns: Sequence[Field]) -> tuple[Field, ...]:

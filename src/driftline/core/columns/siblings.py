@@ -16,11 +16,14 @@ from driftline.core.schema.types import (
     STRING,
     VARIANT,
     Field,
+    List,
     Map,
     Path,
     Primitive,
+    Schema,
     Struct,
     Type,
+    children,
     peel,
     wrap,
 )
@@ -122,6 +125,40 @@ class DriftedColumns:
     path: Path
     columns: tuple[Field, ...]
     type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class DriftedPlace:
+    """A drifted field where it stands.
+
+    ``path``: of the columns' struct, and the field's key; ``keys``: by keys of the data alone.
+    """
+
+    path: Path
+    keys: Path
+    columns: tuple[Field, ...]
+
+
+def drifted_fields(schema: Schema, mark: str) -> Iterator[DriftedPlace]:
+    """The fields that have drifted: they have several columns in one struct. Parents come first.
+
+    This is what every count of drifted fields counts. A struct that stands in two columns, alone and in
+    lists, has its own fields in each.
+    """
+    yield from _drifted_inside(schema.struct, (), (), mark)
+
+
+def _drifted_inside(type_: Type, path: Path, keys: Path, mark: str) -> Iterator[DriftedPlace]:
+    if not isinstance(type_, Struct):
+        for child in children(type_):
+            child_keys = keys if isinstance(type_, List) else (*keys, child.name)
+            yield from _drifted_inside(child.type, (*path, child.name), child_keys, mark)
+        return
+    for family in families([type_], mark):
+        if family.drifted and not any(is_metadata(c.doc) for c in family.columns):
+            yield DriftedPlace((*path, family.key), (*keys, family.key), family.columns)
+    for f in type_.fields:
+        yield from _drifted_inside(f.type, (*path, f.name), (*keys, data_key(f, mark)), mark)
 
 
 @dataclass(slots=True)
