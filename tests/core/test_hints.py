@@ -108,13 +108,15 @@ FILES = {
     "Report\n\nid,n\n1,2\n3,4\n": ("has fewer cells before line 3: --skip-lines 2", {"id": "long", "n": "long"}),
     "day,n\n01.03.2026,1\n": ("hints.day = \"date('dd.MM.yyyy')\"", {"day": "date", "n": "long"}),
     "at,n\n3/14/2026 9:30 PM,1\n": ("hints.at = \"timestamp('M/d/yyyy h:mm a')\"", {"at": "timestamp_ntz", "n": "long"}),
+    "at,n\n2026-03-01T12:00:00+02:00,1\n2026-03-01 12:00:00Z,2\n": ("dates = \"instant\"", {"at": "timestamp", "n": "long"}),
+    "at,to,n\n2026-03-01 12:00:00+02,2026-03-01 12:00:00.5-0330,1\n": ("dates = \"instant\"", {"at": "timestamp", "to": "timestamp", "n": "long"}),
     '"the day",n\n31/12/2026,1\n': ("hints.\"the day\" = \"date('dd/MM/yyyy')\"", {"the day": "date", "n": "long"}),
 }  # fmt: skip
 
 
 def pasted_from(note: str) -> dict[str, str]:
     """The settings in a hint: a line of TOML, or flags that `driftline ingest` has."""
-    if note.startswith("hints."):
+    if note.startswith(("hints.", "dates = ")):
         return as_properties(tomllib.loads(note))
     ingest = typer.main.get_command(app).commands["ingest"]  # type: ignore[attr-defined]
     flags = {flag for parameter in ingest.params for flag in parameter.opts}

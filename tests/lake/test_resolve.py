@@ -133,7 +133,7 @@ CONVERSIONS = [
     ("date", {"2026-01-02": "2026-01-02"}, ["2026-1-2", "2026-02-30", "2026-01-02T00:00:00Z"]),
     ("timestamp_ntz", {"2026-01-02": "2026-01-02 00:00:00", "2026-01-02T03:04:05.5": "2026-01-02 03:04:05.500000"},
      ["2026-01-02T03:04:05Z"]),
-    ("timestamp", {"2026-01-02T03:04:05Z": "2026-01-02 03:04:05"}, ["2026-01-02T03:04:05+02:00", "2026-01-02 03:04:05"]),
+    ("timestamp", {"2026-01-02T03:04:05Z": "2026-01-02 03:04:05", "2026-01-02T03:04:05+02:00": "2026-01-02 01:04:05"}, ["2026-01-02T03:04:05+2", "2026-01-02 03:04:05"]),
     ("binary", {"é": b"\xc3\xa9"}, []),
 ]  # fmt: skip
 
@@ -376,3 +376,48 @@ def test_the_layout_needs_its_column(drifted: Drifted, layout: str, why: str) ->
     drifted.put('{"id": 3, "n": 3}')
     assert drifted.rows("id", "n", "n_string") == [(1, 1, None), (2, None, "2"), (3, 3, "3")]
     drifted.proven()
+
+
+OFFSETS = (
+    "2026-03-01T12:00:00+02:00",
+    "2026-03-01 12:00:00+02",
+    "2026-03-01 07:30:00.5-0230",
+    "2026-03-01T10:00:00Z",
+)
+
+
+@pytest.mark.parametrize("to", ["timestamp", "timestamptz"])
+def test_texts_with_offsets_become_the_instants_that_they_are(drifted: Drifted, to: str) -> None:
+    drifted.put(
+        *(
+            json.dumps({"id": i, "at": text})
+            for i, text in enumerate((*OFFSETS, "soon", "2026-02-30T12:00:00+02"))
+        )
+    )
+    assert [str(f.type) for f in drifted.table.schema().schema.struct.fields] == ["long", "string"]
+
+    done = drifted.table.resolve("at", to)
+    assert (done.values, done.rest, done.samples) == (6, 2, ("2026-02-30T12:00:00+02", "soon"))
+    assert "dates = instant" in done.notes[0]
+    micros = drifted.table.read().orderBy("id").selectExpr("cast(unix_micros(at) as string)").collect()
+    assert [row[0] for row in micros] == ["1772359200000000"] * 2 + [
+        "1772359200500000",
+        "1772359200000000",
+        None,
+        None,
+    ]
+    drifted.proven()
+
+    later = drifted.folder / "later.jsonl"
+    later.write_text(json.dumps({"id": 9, "at": OFFSETS[1]}))
+    drifted.table.ingest(later, dates="instant")
+    last = drifted.table.read().where("id = 9").selectExpr("cast(unix_micros(at) as string)").collect()
+    assert last[0][0] == "1772359200000000", "a later one goes there too, as the note says"
+    assert "offset" not in " ".join(drifted.table.resolve("at", to, dry_run=True).notes)
+
+
+def test_texts_with_offsets_have_no_place_in_a_timestamp_without_a_zone(drifted: Drifted) -> None:
+    drifted.put('{"id": 1, "at": "2026-03-01T12:00:00+02:00"}', '{"id": 2, "at": "2026-03-01 12:00:00"}')
+    done = drifted.table.resolve("at", "timestamp_ntz", dry_run=True)
+    assert (done.values, done.rest) == (2, 1)
+    assert "--as timestamptz" in done.notes[-1]

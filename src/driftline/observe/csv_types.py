@@ -25,6 +25,7 @@ from driftline.core.schema.types import (
     TIMESTAMP_NTZ,
     Primitive,
 )
+from driftline.core.values.dates import OFFSET
 from driftline.core.values.numbers import EXACT, base_of, is_single
 
 Types = frozenset[Primitive]
@@ -38,7 +39,7 @@ NARROW = (
 ALL: Types = frozenset(_NARROWEST_FIRST)
 _NUMBERS: Types = frozenset((LONG, DOUBLE))
 _DATE_LENGTH = len("2024-02-29")
-_FIRST_DAY = -719_162  # of the year 1
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999
 _DAY = 86_400_000_000  # microseconds
 _PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Java
 _PLAIN_IN_ARROW = (1e-3, 1e15)  # and in Arrow
@@ -47,7 +48,7 @@ _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+(?P<power>E-?[0-9]+)?")
 _NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 _CLOCK = r"^[0-9-]{10}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _MOMENT = _CLOCK + r"(?:Z|\+00:00)?$"  # of texts that are moments
-_INSTANT = _CLOCK + r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])$"  # of those with any offset
+_INSTANT = f"{_CLOCK}{OFFSET}$"  # of those with any offset
 
 
 def as_json(texts: pa.Array, signs: Signs) -> pa.Array:
@@ -139,7 +140,7 @@ def _are_instants(texts: pa.Array) -> bool:
         micros = texts.cast(arrow_type(TIMESTAMP)).cast(pa.int64())
     except pa.ArrowInvalid:  # no such day
         return False
-    return _all(pc.greater_equal(micros, _FIRST_DAY * _DAY))
+    return _all(pc.and_(pc.greater_equal(micros, _FIRST_DAY * _DAY), pc.less(micros, (_LAST_DAY + 1) * _DAY)))
 
 
 def java_text(number: float) -> str:

@@ -7,7 +7,8 @@ so `undo` takes a resolve back like any drop, values included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -19,7 +20,18 @@ from driftline.core.columns.folding import Resolution, resolution
 from driftline.core.planning.contract import parse_path, spelled_path
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import Path, Schema, Struct, Type, dotted
+from driftline.core.schema.types import (
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    Path,
+    Schema,
+    Struct,
+    Type,
+    dotted,
+    peel,
+)
+from driftline.core.values.dates import OFFSET_PATTERN
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Retry
@@ -218,7 +230,8 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         _check_unused(table, plan)
         retry.progress("looking")
         preview = _look(table.name, table.read(), folding, dry_run=True)
-        return replace(preview, notes=(table.new_row_ids,) if table.new_row_ids else ())
+        row_ids = (table.new_row_ids,) if table.new_row_ids else ()
+        return replace(preview, notes=(*row_ids, *_notes_on_offsets(preview, settings.dates)))
     with rewriting(table, state, retry) as rewrite:
         # Behind the start of the transaction, which lets no one lay out the table anew.
         _check_unused(table, plan)
@@ -249,7 +262,8 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         transaction.evolve(diff(between, after))  # type: ignore[arg-type]
         transaction.set(replace(request, path=plan.path).record(state.properties))
         retry.progress("committing")
-    return _resolved(preview, plan, after, rest, transaction.snapshot)
+    resolved = _resolved(preview, plan, after, rest, transaction.snapshot)
+    return replace(resolved, notes=tuple(_notes_on_offsets(resolved, settings.dates)))
 
 
 def _look(table: str, rows: DataFrame, folding: Folding, *, dry_run: bool) -> Resolved:
@@ -306,6 +320,20 @@ def _resolved(
         columns.append((*site.parent, new[0].name))
         beside += [(*site.parent, f.name) for f in new[1:]]
     return replace(preview, columns=tuple(columns), kept_in=tuple(beside), snapshot=snapshot)
+
+
+def _notes_on_offsets(preview: Resolved, dates: str) -> Iterator[str]:
+    """What becomes of texts with offsets: in this column, and in those of later batches."""
+    to = peel(preview.type)[1]
+    if not any(peel(c.type)[1] == STRING for c in preview.folded):
+        return
+    if to == TIMESTAMP and dates == "on":
+        yield (
+            f"texts with other offsets than UTC became instants; those of later batches stay text until {preview.table} "
+            "has the setting dates = instant"
+        )
+    if to == TIMESTAMP_NTZ and any(re.fullmatch(OFFSET_PATTERN, text) for text in preview.samples):
+        yield "a text with an offset is an instant, and timestamp_ntz has no zone: --as timestamptz converts it"
 
 
 def _check_unused(table: CatalogTable, plan: Resolution) -> None:

@@ -136,7 +136,8 @@ def _parsed(x: str, t: Primitive) -> str:
             return f"cast({x} as binary)"
         case "uuid":
             return from_text(x, t, "on")
-    parts = [convert(from_text(x, base, "on"), base, t, None) for base in _LIKE_DATES[t.name]]
+    # A text with any offset is an instant, whatever the setting has batches do with it.
+    parts = [convert(from_text(x, base, "instant"), base, t, None) for base in _LIKE_DATES[t.name]]
     return f"coalesce({', '.join(parts)})"
 
 

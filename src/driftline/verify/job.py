@@ -51,7 +51,7 @@ from driftline.verify.typed_files import floats_in, read_columns, readable
 from driftline.verify.typed_messages import as_message, avro_messages
 from driftline.verify.verdict import LISTED, Verdict
 from driftline.verify.whole_columns import ColumnMatching
-from driftline.verify.written_dates import written_dates
+from driftline.verify.written_dates import takes_offsets, written_dates
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -168,7 +168,7 @@ def verify(
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
     settings = ValueSettings(
         properties.get("driftline.epoch-unit"),
-        properties.get("driftline.dates") == "instant",
+        takes_offsets(properties),
         table.units,
         any(key.startswith("driftline.resolved.") for key in properties),
         dialect.comma,

@@ -13,7 +13,7 @@ Moment = date | datetime
 
 _DAY = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
 _TIME = r"[T ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?"
-_MOMENT = re.compile(rf"{_DAY}(?:{_TIME}(Z|[+-][0-9]{{2}}:[0-9]{{2}})?)?")
+_MOMENT = re.compile(rf"{_DAY}(?:{_TIME}(Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 

@@ -9,6 +9,7 @@ from datetime import date, datetime
 from itertools import groupby
 
 _HINT = re.compile(r"(\w+)\s*\(\s*(?:\"([^\"]*)\"|'((?:[^']|'')*)')\s*\)")
+_AN_INSTANT = re.compile(r"\btimestamp(?:tz|_ltz)?\b(?!\s*\()")  # not of a pattern, which has no zone
 _PREFIXES = ("driftline.hints.", "driftline.hinted.", "driftline.resolved.")
 # Directives of strptime, and those of strftime where a run prints otherwise.
 _PARSED = {
@@ -73,6 +74,18 @@ def written_dates(properties: Mapping[str, str]) -> dict[str, tuple[WrittenDate,
             name = path.replace("`", "")
             patterns[name] = tuple(dict.fromkeys((*patterns.get(name, ()), *patterns_of_field)))
     return patterns
+
+
+def takes_offsets(properties: Mapping[str, str]) -> bool:
+    """True if texts with other offsets than UTC may have become instants: by a setting, or by a resolve.
+
+    >>> takes_offsets({"driftline.resolved.at": "timestamptz; timestamp('dd.MM.yyyy HH:mm')"})
+    True
+    >>> takes_offsets({"driftline.resolved.at": "timestamp_ntz", "driftline.dates": "on"})
+    False
+    """
+    resolved = (value for key, value in properties.items() if key.startswith("driftline.resolved."))
+    return properties.get("driftline.dates") == "instant" or any(map(_AN_INSTANT.search, resolved))
 
 
 def _in_hint(value: str) -> Iterable[WrittenDate]:

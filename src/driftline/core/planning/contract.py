@@ -242,11 +242,13 @@ def spelled_path(path: Path) -> str:
 def toml_line(setting: str, path: Path, value: str, why: str) -> str:
     """A path's setting as a line of `driftline.toml`, below the table's name, with ``why`` as its comment.
 
+    Without a ``path``, the table's.
+
     >>> toml_line("maps", ("a", "b.c"), "off", "b.c is a map")
     'maps.a."`b.c`" = "off"  # b.c is a map'
     """
     steps = (step if _BARE.fullmatch(step) else _quoted(step) for step in map(_spelled, path))
-    return f"{setting}.{'.'.join(steps)} = {_quoted(value)}  # {_printable(why)}"
+    return f"{'.'.join((setting, *steps))} = {_quoted(value)}  # {_printable(why)}"
 
 
 def _spelled(step: str) -> str:

@@ -20,13 +20,14 @@ _DAY = "(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|3
 _CLOCK = "[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _FRACTIONS = {0: r"(?:\.0{1,6}|)", 3: r"(?:\.[0-9]{1,3}0{0,3}|)", 6: r"(?:\.[0-9]{1,6}|)"}
 _UTC = r"(?:Z|\+00:00)"
-_OFFSET = "(?:Z|[+-](?:(?:0[0-9]|1[0-7]):[0-5][0-9]|18:00))"
+# As ISO 8601 has it, and as databases write it: +02:00, +0200, +02.
+OFFSET = "(?:Z|[+-](?:(?:0[0-9]|1[0-7])(?::?[0-5][0-9])?|18(?::?00)?))"
 
 DATE_PATTERN = f"(?:{_YEAR}-{_DAY}|{_LEAP}-02-29)"
 TIMESTAMP_NTZ_PATTERN = DATE_PATTERN + _CLOCK + _FRACTIONS[6]
 TIMESTAMP_PATTERN = TIMESTAMP_NTZ_PATTERN + _UTC
 # Another offset can lead out of the years 1 to 9999.
-OFFSET_PATTERN = f"(?:{TIMESTAMP_PATTERN}|(?!0001|9999){TIMESTAMP_NTZ_PATTERN}{_OFFSET})"
+OFFSET_PATTERN = f"(?:{TIMESTAMP_PATTERN}|(?!0001|9999){TIMESTAMP_NTZ_PATTERN}{OFFSET})"
 UUID_PATTERN = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 TIME_PATTERN = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
 
@@ -88,7 +89,8 @@ def far(text: str) -> bool:
 
     With an offset the range is a year narrower at both ends, since the offset may lead into the next year.
     """
-    if len(text) > 19 and text[-6] in "+-" and not text.endswith("+00:00"):
+    zone = text[19:]
+    if ("+" in zone or "-" in zone) and not zone.endswith("+00:00"):
         return not "1971" <= text[:4] <= "2198"
     return not "1970" <= text[:4] <= "2199"
 
@@ -107,7 +109,7 @@ def known_pattern(base: Primitive, digits: int, beyond: bool, mode: str) -> str:
         return moment
     if mode != "instant":
         return moment + _UTC
-    return f"(?:{moment}{_UTC}|(?!{'0001|9999' if beyond else '1970|2199'}){moment}{_OFFSET})"
+    return f"(?:{moment}{_UTC}|(?!{'0001|9999' if beyond else '1970|2199'}){moment}{OFFSET})"
 
 
 def other_patterns(declared: Collection[Primitive], mode: str) -> list[str]:

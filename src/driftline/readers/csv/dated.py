@@ -15,12 +15,16 @@ import pyarrow.compute as pc
 from driftline.convert.leaf_readings import OVERFLOW
 from driftline.convert.written_dates import dates_of
 from driftline.core.planning.contract import Contract, toml_line
+from driftline.core.planning.routes import Settings
 from driftline.core.schema.date_pattern import DatePattern, hint_text
-from driftline.core.schema.types import DATE, STRING, TIMESTAMP_NTZ, Field, Struct
+from driftline.core.schema.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, Field, Struct
+from driftline.observe.csv_types import declared_of
 from driftline.readers.columnar.rows import ColumnReader, Rows
 
 Patterns: TypeAlias = Mapping[str, DatePattern]  # by the column's name
 Cells: TypeAlias = Sequence[Sequence[bytes]]  # of rows
+
+_INSTANTS = frozenset((TIMESTAMP,))
 
 _LIKE_A_DATE = re.compile(
     rb"[0-9]{1,4}[ ./-](?:[0-9]{1,2}|[A-Z][a-z]{2,8})[ ./-][0-9]{1,4}(?:[ T][0-9]{1,2}:.*)?"
@@ -33,6 +37,7 @@ _ORDERS = (
     ("dd-MMM-yyyy", "d-MMM-yyyy", "dd MMM yyyy", "d MMM yyyy", "dd MMMM yyyy", "d MMMM yyyy"),
 )
 _CLOCKS = ("HH:mm", "HH:mm:ss", "H:mm", "H:mm:ss", "HH:mm:ss.SSS", "hh:mm a", "h:mm a", "hh:mm:ss a", "h:mm:ss a")  # fmt: skip
+_WITH_OFFSETS = "instant"  # in place of a pattern: texts that the setting `dates` takes
 _ISO = ("yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd HH:mm:ss.SSS")  # which need no pattern
 
 
@@ -96,7 +101,8 @@ class DatedReader:
 
 
 def date_hints(first: Cells, more: Callable[[], Cells]) -> Iterator[tuple[int, str]]:
-    """Columns whose texts are dates of one pattern, and of no other order of day and month, and its hint.
+    """Columns whose texts are dates of one pattern, and of no other order of day and month, and its hint; or
+    instants with offsets.
 
     ``first``: the cells of some rows, all as wide; ``more``: those of more rows, for a column of which these
     do not tell the order.
@@ -104,10 +110,15 @@ def date_hints(first: Cells, more: Callable[[], Cells]) -> Iterator[tuple[int, s
     >>> rows = [[b"01.03.2026", b"1/2/2026 9:30", b"2026-03-01"], [b"", b"1/31/2026 17:05", b""]]
     >>> list(date_hints(rows, lambda: rows))
     [(0, "date('dd.MM.yyyy')"), (1, "timestamp('M/d/yyyy H:mm')")]
+    >>> list(date_hints([[b"2026-03-01 12:00:00+02"]], list))
+    [(0, 'instant')]
     """
     for place in range(len(first[0]) if first else 0):
         texts = _texts(first, place)
         if not texts or not _LIKE_A_DATE.fullmatch(texts[0]):
+            continue
+        if declared_of(_strings(texts), _INSTANTS):
+            yield place, _WITH_OFFSETS
             continue
         patterns = _patterns(texts)
         if len(patterns) > 1:
@@ -116,13 +127,21 @@ def date_hints(first: Cells, more: Callable[[], Cells]) -> Iterator[tuple[int, s
             yield place, hint_text(patterns[0].type, patterns[0].text)
 
 
-def hint_lines(dates: Sequence[tuple[int, str]], struct: Struct, contract: Contract) -> Iterator[str]:
+def hint_lines(dates: Sequence[tuple[int, str]], struct: Struct, settings: Settings) -> Iterator[str]:
     """The hints as settings to paste, of text columns for which nobody has declared a type."""
+    with_offsets = []
     for place, hint in dates:
         f = struct.fields[place]
-        if f.type == STRING and contract.of(f.name).hint is None:
+        if f.type != STRING or settings.contract.of(f.name).hint is not None:
+            continue
+        if hint == _WITH_OFFSETS:
+            with_offsets.append(f.name)
+        else:
             why = "its texts are dates; for a column that is there: resolve --as"
             yield toml_line("hints", (f.name,), hint, why)
+    if with_offsets and settings.dates == "on":
+        why = f"reads timestamps with offsets, in {', '.join(with_offsets)}; for a column that is there: resolve --as timestamptz"
+        yield toml_line("dates", (), "instant", why)
 
 
 def _texts(rows: Cells, place: int) -> list[bytes]:
@@ -131,9 +150,13 @@ def _texts(rows: Cells, place: int) -> list[bytes]:
 
 def _patterns(texts: Sequence[bytes]) -> list[DatePattern]:
     """The first pattern of each order by which all texts are dates."""
-    array = pa.array([text.decode(errors="replace") for text in texts], pa.string())
+    array = _strings(texts)
     patterns = (_of_order(_candidates(days), array) for days in _ORDERS)
     return [pattern for pattern in patterns if pattern is not None]
+
+
+def _strings(texts: Sequence[bytes]) -> pa.Array:
+    return pa.array([text.decode(errors="replace") for text in texts], pa.string())
 
 
 def _of_order(order: Sequence[DatePattern], texts: pa.Array) -> DatePattern | None:

@@ -298,9 +298,7 @@ def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
     on_marks = (note for form, reader in forms.items() for note in form.notes(dialect, reader.label))
     escaped = () if dialect.escape else map(_escaped, readers)
     dates = (
-        note
-        for form, reader in forms.items()
-        for note in hint_lines(form.dates, reader.struct, settings.contract)
+        note for form, reader in forms.items() for note in hint_lines(form.dates, reader.struct, settings)
     )
     others = chain.from_iterable((*map(_made_names, readers), *escaped))
     return list(dict.fromkeys([*on_marks, *others, *dates]))
