@@ -11,6 +11,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from openpyxl import Workbook
 from pyarrow import csv, orc
 
 from driftline.capture import lease
@@ -64,6 +65,15 @@ def _parquet(rows) -> bytes:
     return file.getvalue()
 
 
+def _workbook() -> bytes:
+    book, file = Workbook(), io.BytesIO()
+    book.active.append(["id", "name"])
+    for row in ROWS:
+        book.active.append(list(row.values()))
+    book.save(file)
+    return file.getvalue()
+
+
 FILES = {
     "a b%20.json": lines,
     "a.json.gz": lambda: pa.compress(lines(), "gzip", asbytes=True),
@@ -72,6 +82,7 @@ FILES = {
     "a.avro": _avro,
     "a.orc": lambda: _written(orc.write_table),
     "a.zip": _zip,
+    "a.xlsx": _workbook,
 }
 
 
