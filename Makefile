@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick ready test test-all test-spark lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
-.PHONY: catalogs readers test-sparks postgres-cdc
+.PHONY: catalogs readers test-sparks postgres-cdc mariadb-cdc
 .PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-install
 .PHONY: wheel licenses
 
@@ -42,8 +42,11 @@ ready: $(INSTALLED)
 test-all: test ## these, and those on a real cluster, in a process of their own
 	@$(PY) -m pytest tests/cluster
 
-postgres-cdc: $(INSTALLED) ## changes of a PostgreSQL by Debezium's engine: needs PostgreSQL and a JDK
-	@$(PY) -m pytest tests/databases -n 0 $(ARGS)
+postgres-cdc mariadb-cdc: $(INSTALLED)
+	@$(PY) -m pytest tests/databases/test_$(@:-cdc=).py -n 0 $(ARGS)
+
+postgres-cdc: ## changes of a PostgreSQL by Debezium's engine: needs PostgreSQL and a JDK
+mariadb-cdc: ## the same of a MariaDB: needs its server, its client and a JDK
 
 # An environment with that Spark alone, in front of the libraries of .venv.
 SPARK ?= 3.5.8

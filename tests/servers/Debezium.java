@@ -13,6 +13,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /** Appends the changes of a connector to a file, a line each, until one has a text. Properties, file, text. */
 public class Debezium {
@@ -22,12 +23,15 @@ public class Debezium {
             properties.load(reader);
         }
         CountDownLatch done = new CountDownLatch(1);
+        AtomicBoolean seen = new AtomicBoolean();
         Writer out = Files.newBufferedWriter(
             Path.of(arguments[1]), StandardOpenOption.CREATE, StandardOpenOption.APPEND);
         DebeziumEngine<ChangeEvent<String, String>> engine = DebeziumEngine.create(Json.class)
             .using(properties)
             .using((success, message, error) -> {
-                System.err.println(message + " " + error);
+                if (error != null) {
+                    error.printStackTrace();
+                }
                 done.countDown();
             })
             .notifying((events, committer) -> {
@@ -36,6 +40,7 @@ public class Debezium {
                         out.write("{\"key\":" + event.key() + ",\"value\":" + event.value() + "}\n");
                         committer.markProcessed(event);
                         if (event.value() != null && event.value().contains(arguments[2])) {
+                            seen.set(true);
                             done.countDown();
                         }
                     }
@@ -48,11 +53,15 @@ public class Debezium {
             .build();
         ExecutorService pool = Executors.newSingleThreadExecutor();
         pool.execute(engine);
-        boolean seen = done.await(Long.parseLong(arguments[3]), TimeUnit.SECONDS);
-        engine.close();
+        done.await(Long.parseLong(arguments[3]), TimeUnit.SECONDS);
+        try {
+            engine.close();
+        } catch (IllegalStateException ended) {
+            // It has failed, which its completion has told.
+        }
         pool.shutdown();
         pool.awaitTermination(30, TimeUnit.SECONDS);
         out.close();
-        System.exit(seen ? 0 : 1);
+        System.exit(seen.get() ? 0 : 1);
     }
 }

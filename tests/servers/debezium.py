@@ -1,42 +1,72 @@
-"""Debezium's engine over a PostgreSQL, as a process: it writes the messages of changes to a file."""
+"""Debezium's engine over a database, as a process: it writes the messages of changes to a file."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
+from servers import mariadb, postgres
 from servers.jars import class_path
-from servers.postgres import USER, Postgres
 
 SECONDS = 240
 
 
-class Debezium:
-    """A connector for one table. It can be run again, and goes on from where it was."""
+def of_postgres(server: postgres.Postgres, table: str) -> dict[str, object]:
+    """The connector's settings for one table of a PostgreSQL."""
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.port": server.port,
+        "database.user": postgres.USER,
+        "database.password": "none",
+        "database.dbname": postgres.USER,
+        "plugin.name": "pgoutput",
+        "publication.autocreate.mode": "filtered",
+        "table.include.list": table,
+    }
 
-    def __init__(self, folder: Path, postgres: Postgres, database: str, table: str) -> None:
-        self.folder = folder
+
+def of_mariadb(server: mariadb.MariaDb, table: str) -> dict[str, object]:
+    """The connector's settings for one table of a MariaDB with a binary log."""
+    return {
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "database.port": server.port,
+        "database.user": mariadb.USER,
+        "database.password": mariadb.PASSWORD,
+        "database.server.id": 7,
+        "database.include.list": mariadb.DATABASE,
+        "table.include.list": f"{mariadb.DATABASE}.{table}",
+        "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
+        "driver.yearIsDateType": "false",  # else the year 0 stops a snapshot
+        "bigint.unsigned.handling.mode": "precise",  # else 2^63 and more are sent as negative numbers
+    }
+
+
+class Debezium:
+    """A connector with these ``settings``. It can be run again, and goes on from where it was."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
         self._properties = folder / "debezium.properties"
-        settings = {
+        self._offsets, self._history = folder / "offsets.dat", folder / "history.dat"
+        common = {
             "name": "changes",
-            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
             "topic.prefix": "changes",
             "database.hostname": "127.0.0.1",
-            "database.port": postgres.port,
-            "database.user": USER,
-            "database.password": "none",
-            "database.dbname": database,
-            "plugin.name": "pgoutput",
-            "publication.autocreate.mode": "filtered",
-            "table.include.list": table,
             "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
-            "offset.storage.file.filename": folder / "offsets.dat",
+            "offset.storage.file.filename": self._offsets,
             "offset.flush.interval.ms": 0,
+            "schema.history.internal.file.filename": self._history,
             "skipped.operations": "none",  # truncates are sent too
             "converter.schemas.enable": "true",
         }
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        lines = (f"{name}={value}\n" for name, value in {**common, **settings}.items())
+        self._properties.write_text("".join(lines))
+
+    def forget(self) -> None:
+        """Has the next run begin with a snapshot again."""
+        self._offsets.unlink()
+        self._history.unlink(missing_ok=True)
 
     @staticmethod
     def java() -> Path | None:
