@@ -21,14 +21,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
+from urllib.request import Request, urlopen
 
 from driftline import Lake
 from servers.hive import HiveMetastore
 from servers.jars import class_path
 from servers.mariadb import PASSWORD, USER, MariaDb
+from servers.nessie import Nessie
 from servers.postgres import Postgres
 from servers.process import Process, free_port
 from servers.rest import Rest
+from servers.s3 import S3
 
 BENCH = Path(__file__).parent
 STEPS = ("first batch", "drift", "by key", "capture killed", "goes on", "verify", "clean")
@@ -36,6 +40,11 @@ SPARK = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shu
 RECORDS = 300
 # The metastore compares the table's metadata itself, from Hive 2.3.10 on; its tables of locks are not made here.
 NO_LOCKS = {"spark.hadoop.iceberg.engine.hive.lock-enabled": "false"}
+# A store that only the catalog's answers name: this has Iceberg's part for it downloaded.
+IN_S3 = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
+VENDED = {"header.X-Iceberg-Access-Delegation": "vended-credentials"}
+REGION = "us-east-1"
+KEYS = {"AWS_REGION": REGION, "AWS_ACCESS_KEY_ID": "driftline", "AWS_SECRET_ACCESS_KEY": "of-the-tests"}
 SECONDS = 300
 
 
@@ -60,22 +69,41 @@ def rest(folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def glue(folder: Path) -> Iterator[dict[str, str]]:
+def nessie_signing(folder: Path) -> Iterator[dict[str, str]]:
+    """Nessie, which signs the requests of clients that have no keys."""
+    with S3(folder / "s3") as store:
+        warehouse = f"{store.bucket('lake')}/tables"
+        with Nessie(folder / "nessie", warehouse, store.options) as server:
+            yield {"type": "rest", "uri": server.uri, "warehouse": "lake", **IN_S3}
+
+
+@contextmanager
+def nessie_vending(folder: Path) -> Iterator[dict[str, str]]:
+    """Nessie, which has clients given keys of their own, for their table alone."""
+    with moto(folder) as url:
+        options = {"endpoint": url, "region": REGION, "access_key": "driftline", "secret_key": "of-the-tests"}
+        with Nessie(folder / "nessie", "s3://lake/tables", options, tokens=url) as server:
+            urlopen(Request(f"{url}/lake", method="PUT")).close()  # the bucket
+            yield {"type": "rest", "uri": server.uri, "warehouse": "lake", **VENDED, **IN_S3}
+
+
+@contextmanager
+def moto(folder: Path) -> Iterator[str]:
+    """What plays Amazon's services, by its address."""
     port = free_port()
-    url = f"http://127.0.0.1:{port}"
     program = Path(os.environ.get("MOTO", BENCH / ".catalogs/bin/moto_server"))
     server = Process([str(program), "-H", "127.0.0.1", "-p", str(port)], folder / "moto.log", "Running on")
-    keys = {
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "driftline",
-        "AWS_SECRET_ACCESS_KEY": "of-the-tests",
-    }
-    os.environ.update(keys)
     try:
-        yield {"type": "glue", "warehouse": str(folder / "tables"), "glue.endpoint": url,
-               "client.region": "us-east-1", "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}  # fmt: skip
+        yield f"http://127.0.0.1:{port}"
     finally:
         server.stop()
+
+
+@contextmanager
+def glue(folder: Path) -> Iterator[dict[str, str]]:
+    with moto(folder) as url, mock.patch.dict(os.environ, KEYS):
+        yield {"type": "glue", "warehouse": str(folder / "tables"), "glue.endpoint": url,
+               "client.region": REGION, "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}  # fmt: skip
 
 
 def _jdbc(url: str, folder: Path, user: str, password: str) -> dict[str, str]:
@@ -103,6 +131,8 @@ def mariadb(folder: Path) -> Iterator[dict[str, str]]:
 
 CATALOGS = {
     "rest": Catalog("REST (Iceberg's test server)", rest),
+    "nessie-vending": Catalog("Nessie 0.99, which vends credentials", nessie_vending),
+    "nessie-signing": Catalog("Nessie 0.99, which signs requests", nessie_signing),
     "hive": Catalog("Hive Metastore 2.3", hive),
     "glue": Catalog("Glue (moto)", glue),
     "postgres": Catalog("JDBC, PostgreSQL", postgres),

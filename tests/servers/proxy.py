@@ -1,4 +1,4 @@
-"""A proxy in front of a server that answers some requests itself, or changes answers: faults and favours for tests."""
+"""A proxy in front of a server that answers some requests itself, or changes them or their answers: faults and favours for tests."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class Answer:
 
 class Proxy(Server):
     """Hands requests on to the ``upstream``. ``instead``: what is answered without asking it, None: nothing;
-    ``changed``: what becomes of its answer. Both may be set while it runs.
+    ``sent``: what becomes of a request's body; ``changed``: what becomes of its answer. All may be set while it runs.
     """
 
     def __init__(self, upstream: str) -> None:
         self.upstream = urlsplit(upstream)
         self.requests: list[Request] = []
         self.instead: Callable[[Request], Answer | None] = lambda _: None
+        self.sent: Callable[[Request, bytes], bytes] = lambda _, body: body
         self.changed: Callable[[Request, Answer], Answer] = lambda _, answer: answer
         self._server: ThreadingHTTPServer | None = None
 
@@ -65,8 +66,8 @@ class Proxy(Server):
             self._server = None
 
     def _handle(self, handler: BaseHTTPRequestHandler) -> None:
-        body = _body(handler)
         request = Request(handler.command, handler.path)
+        body = self.sent(request, _body(handler))
         self.requests.append(request)
         answer, headers = self.instead(request), [("Content-Type", "application/xml")]
         if answer is None:
