@@ -32,7 +32,6 @@ from servers.nessie import Nessie
 from servers.postgres import Postgres
 from servers.process import Process, free_port
 from servers.rest import Rest
-from servers.s3 import S3
 
 BENCH = Path(__file__).parent
 STEPS = ("first batch", "drift", "by key", "capture killed", "goes on", "verify", "clean")
@@ -69,16 +68,7 @@ def rest(folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def nessie_signing(folder: Path) -> Iterator[dict[str, str]]:
-    """Nessie, which signs the requests of clients that have no keys."""
-    with S3(folder / "s3") as store:
-        warehouse = f"{store.bucket('lake')}/tables"
-        with Nessie(folder / "nessie", warehouse, store.options) as server:
-            yield {"type": "rest", "uri": server.uri, "warehouse": "lake", **IN_S3}
-
-
-@contextmanager
-def nessie_vending(folder: Path) -> Iterator[dict[str, str]]:
+def nessie(folder: Path) -> Iterator[dict[str, str]]:
     """Nessie, which has clients given keys of their own, for their table alone."""
     with moto(folder) as url:
         options = {"endpoint": url, "region": REGION, "access_key": "driftline", "secret_key": "of-the-tests"}
@@ -131,8 +121,7 @@ def mariadb(folder: Path) -> Iterator[dict[str, str]]:
 
 CATALOGS = {
     "rest": Catalog("REST (Iceberg's test server)", rest),
-    "nessie-vending": Catalog("Nessie 0.99, which vends credentials", nessie_vending),
-    "nessie-signing": Catalog("Nessie 0.99, which signs requests", nessie_signing),
+    "nessie": Catalog("Nessie 0.99, which vends credentials", nessie),
     "hive": Catalog("Hive Metastore 2.3", hive),
     "glue": Catalog("Glue (moto)", glue),
     "postgres": Catalog("JDBC, PostgreSQL", postgres),

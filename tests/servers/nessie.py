@@ -22,13 +22,12 @@ _STORE = "nessie.catalog.service.s3.default-options"
 
 class Nessie(Server):
     """A catalog in memory, with its tables at ``warehouse``, in the store that ``options`` reach (those of
-    ``[store.s3]``); ``tokens`` is the endpoint of the service that gives clients keys of their own (Amazon's STS).
-    Without one, clients have Nessie sign their requests.
+    ``[store.s3]``); ``tokens`` is the endpoint of the service that gives clients keys of their own, Amazon's STS.
+
+    Nessie can sign clients' requests as well, but Iceberg 1.12 asks at an address that this version has not.
     """
 
-    def __init__(
-        self, folder: Path, warehouse: str, options: Mapping[str, str], tokens: str | None = None
-    ) -> None:
+    def __init__(self, folder: Path, warehouse: str, options: Mapping[str, str], tokens: str) -> None:
         self.folder = folder
         self._warehouse, self._options, self._tokens = warehouse, options, tokens
         self._running = ExitStack()
@@ -68,14 +67,11 @@ class Nessie(Server):
             "endpoint": self._options["endpoint"],
             "path-style-access": "true",
             "access-key": "urn:nessie-secret:quarkus:store",
+            "request-signing-enabled": "false",
+            "client-iam.enabled": "true",
+            "client-iam.assume-role": "arn:aws:iam::123456789012:role/lake",
+            "sts-endpoint": self._tokens,
         }
-        if self._tokens:
-            own |= {
-                "request-signing-enabled": "false",
-                "client-iam.enabled": "true",
-                "client-iam.assume-role": "arn:aws:iam::123456789012:role/lake",
-                "sts-endpoint": self._tokens,
-            }
         keys = {"store.name": self._options["access_key"], "store.secret": self._options["secret_key"]}
         return {**{f"{_STORE}.{key}": value for key, value in own.items()}, **keys}
 

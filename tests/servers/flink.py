@@ -1,0 +1,85 @@
+"""Flink's SQL in a Java of its own, which reads Iceberg's tables from their metadata files."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, is_instance_of, launch_gateway
+
+from servers.jars import class_path, java
+from servers.process import Server
+
+VERSION = "2.1.1"
+_OPENED = ("java.lang", "java.net", "java.nio", "java.util")  # by reflection
+
+
+class Flink(Server):
+    """A Java with Flink on its class path, which Python calls; all else is in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "flink.log").open("w") as log:
+            self._port, self._token, self._process = launch_gateway(
+                classpath=class_path("flink"),
+                java_path=java(),
+                javaopts=["-Xmx1g", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)],
+                redirect_stdout=log,
+                redirect_stderr=log,
+                die_on_exit=True,
+                enable_auth=True,
+                return_proc=True,
+            )
+
+    @property
+    def address(self) -> str:
+        """What `rows` reaches it with."""
+        return f"{self._port}:{self._token}:{self.folder}"
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.stdin:
+            self._process.stdin.close()  # which ends it
+            self._process.wait(20)
+            self._process = None
+
+
+def rows(address: str, metadata: str) -> list[dict[str, Any]]:
+    """The rows of the table with this ``metadata`` file, as the Flink at an `address` reads them."""
+    port, token, folder = address.split(":", 2)
+    warehouse = Path(folder, "warehouse")
+    name = f"t{len(list(warehouse.glob('of/*')))}"
+    # A Hadoop catalog finds the metadata by these names; what it names lies where it was.
+    place = warehouse / "of" / name / "metadata"
+    place.mkdir(parents=True)
+    shutil.copy(metadata, place / "v1.metadata.json")
+    (place / "version-hint.text").write_text("1")
+    parameters = GatewayParameters(port=int(port), auth_token=token, auto_convert=True)
+    with closing(JavaGateway(gateway_parameters=parameters)) as gateway:
+        api = gateway.jvm.org.apache.flink.table.api
+        tables = api.TableEnvironment.create(api.EnvironmentSettings.inBatchMode())
+        tables.executeSql(
+            f"create catalog lake with ('type' = 'iceberg', 'catalog-type' = 'hadoop', 'warehouse' = '{warehouse}')"
+        )
+        result = tables.executeSql(f"select * from lake.`of`.{name}").collect()
+        found = []
+        while result.hasNext():
+            found.append(_value(gateway, result.next()))
+    return found
+
+
+def _value(gateway: JavaGateway, value: Any) -> Any:
+    """A value of Java's as one of Python."""
+    if not isinstance(value, JavaObject):
+        return value
+    if is_instance_of(gateway, value, "org.apache.flink.types.Row"):
+        return {name: _value(gateway, value.getField(name)) for name in value.getFieldNames(True)}
+    if is_instance_of(gateway, value, "java.util.Map"):
+        return {entry.getKey(): _value(gateway, entry.getValue()) for entry in value.entrySet()}
+    return [_value(gateway, one) for one in value]
