@@ -55,7 +55,7 @@ test-spark: $(OTHER)/installed ## tests of lakes on another Spark (SPARK=4.0.1; 
 	@$(OTHER)/bin/python -m pytest -W "ignore:distutils Version classes:DeprecationWarning" $(or $(ARGS),tests/lake)
 
 # What differs between versions of Spark, and what most people do: a tenth of the tests of lakes.
-TENTH := $(addprefix tests/lake/test_,iceberg.py keyed.py variant.py unread.py branches.py verify_spark.py row_ids.py)
+TENTH := tests/core/test_connect.py $(addprefix tests/lake/test_,iceberg.py keyed.py variant.py unread.py branches.py verify_spark.py row_ids.py)
 test-sparks: ## a tenth of those on each other Spark, some minutes each
 	@$(MAKE) --no-print-directory test-spark SPARK=3.5.8 ARGS="$(TENTH)"
 	@$(MAKE) --no-print-directory test-spark SPARK=4.0.1 ARGS="$(TENTH)"

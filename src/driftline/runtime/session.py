@@ -13,6 +13,7 @@ from driftline.config import SENSITIVE, has_secret
 from driftline.errors import SetupError, UsageError
 from driftline.runtime import class_data, file_io, stores
 from driftline.runtime.bare_java import quiet_py4j
+from driftline.runtime.connect import must_start_classic
 from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import QUICK, Java, default_memory, find_java, launcher_home
 from driftline.runtime.java_types import java_type
@@ -51,8 +52,8 @@ def open_session(
     `lake` None: it is a DuckLake in a store. `properties` are those of an existing Iceberg catalog (`type`,
     `uri`, ...), used in place of the embedded one; keys that begin with `spark.` are settings of Spark.
     `catalog` None: no Iceberg at all. `notify` is called with a line about work that takes long. Raises
-    SetupError without Java or jars, if Spark does not start, or if another program's session runs in here.
-    """
+    SetupError without Java or jars, or if Spark does not start or is another program's in here."""
+    must_start_classic()
     properties = properties or {}
     if lake is not None and is_embedded(properties):
         make_lake(lake)
