@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
 .PHONY: catalogs readers test-sparks postgres-cdc mariadb-cdc
-.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-install
+.PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-install bench-scale
 .PHONY: wheel licenses
 
 help: ## say what there is
@@ -144,6 +144,9 @@ licenses: $(INSTALLED) ## the licences of all that driftline depends on, or down
 
 bench-growth: $(INSTALLED) $(BENCH) ## how time and memory grow with rows, columns, depth, drift, files, batches (ARGS=--quick for a try)
 	@bench/.venv/bin/python bench/growth.py $(ARGS)
+
+bench-scale: $(INSTALLED) ## a cluster of two workers up to 10^8 rows: tasks, the driver's memory, metadata (ARGS=--quick for a try)
+	@PYTHONPATH=tests $(PY) bench/scale.py $(ARGS)
 
 catalogs: $(INSTALLED) $(CATALOGS) ## a lake in each catalog that can be started here (ARGS="hive postgres" for some)
 	@PYTHONPATH=tests $(PY) bench/catalogs.py $(ARGS)

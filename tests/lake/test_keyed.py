@@ -199,8 +199,6 @@ def test_what_has_no_key_or_no_order_waits(lake: Lake, table_name: str) -> None:
 
 def test_keys_of_typed_rows_and_of_several_fields(lake: Lake, table_name: str) -> None:
     table, spark = lake.table(table_name), lake.spark
-    if spark.version < "4" and database(lake) is not None:
-        pytest.skip("Spark 3.5 cannot read a DuckLake's column that was widened from 32 to 64 bits")
     settings = {"key": "a.id, day"}
     first = "named_struct('id', {id}) as a, date'2026-01-0{day}' as day, {n} as n"
     table.ingest(spark.sql(f"select {first.format(id=1, day=1, n=1)}"), settings=settings)

@@ -27,8 +27,9 @@ class Release:
     ``packages``: Iceberg's and those that it needs; ``kafka``: Spark's connector, and ``kafka_tokens`` what
     it needs; ``iceberg``: the version of Iceberg, which its bundles for stores have too; ``hadoop``: that of
     Spark's Hadoop, if driftline has its way to S3; ``classes``: the Java package of sessions and datasets;
-    ``rewrites``: Iceberg has a table of its own for rewritten rows; ``unknown``: Iceberg's types, of those
-    that others read, with one of which it reads no table.
+    ``rewrites``: Iceberg has a table of its own for rewritten rows; ``widens``: Spark's own reader of Parquet
+    takes a narrow column, such as INT32, for a wider type; ``unknown``: Iceberg's types, of those that others
+    read, with one of which it reads no table.
     """
 
     spark: str
@@ -39,6 +40,7 @@ class Release:
     hadoop: str | None = None
     classes: str = _CLASSIC
     rewrites: bool = False
+    widens: bool = True
     unknown: tuple[str, ...] = ()
 
 
@@ -59,6 +61,7 @@ RELEASES = (
         f"{_TOKENS}_2.12:3.5.7",
         iceberg="1.12.0",
         classes="org.apache.spark.sql",
+        widens=False,
         unknown=("variant", "geometry", "geography"),
     ),
     Release(
@@ -132,6 +135,11 @@ def unknown_types() -> tuple[str, ...]:
 def has_variants() -> bool:
     """True if the Spark of this process has values of a VARIANT."""
     return "variant" not in unknown_types()
+
+
+def widens() -> bool:
+    """True if the Spark of this process reads a narrow column of Parquet as a wider type."""
+    return _running_release().widens
 
 
 def quiet_errors() -> None:

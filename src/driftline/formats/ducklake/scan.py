@@ -17,6 +17,7 @@ from driftline.formats.ducklake.mapping import own_mappings
 from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, live
 from driftline.formats.ducklake.types import SYNONYMS, promotes, read_type, spark_name
 from driftline.runtime.duckdb import instance, reach
+from driftline.runtime.spark_version import widens
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
@@ -82,7 +83,7 @@ def earlier_types(
 
 def _strange(old: str, new: str) -> bool:
     """True if Spark does not read the old type as the new one by itself."""
-    return old != new and not (promotes(old, new) and new != "uint64")
+    return old != new and not (widens() and promotes(old, new) and new != "uint64")
 
 
 def _known(kind: str) -> str:
