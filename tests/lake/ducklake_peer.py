@@ -63,7 +63,7 @@ def rows_by_duckdb(table: DuckLakeTable, folder: Path, at: int | None = None, wh
         names = connection.execute(f"DESCRIBE SELECT {what} FROM {place}{when}").fetchall()
         selected = ", ".join(_plain(n, t) for n, t, *_ in names)
         connection.execute(f"COPY (SELECT {selected} FROM (SELECT {what} FROM {place}{when})) TO '{file}'")
-    return rows_of(table.spark.read.parquet(str(file)))
+    return rows_of(table.spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(str(file)))
 
 
 def _plain(name: str, type_: str) -> str:

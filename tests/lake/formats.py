@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from driftline.core.changes import AddColumn, apply
 from driftline.core.schema.types import Schema
@@ -45,7 +44,7 @@ def declare(table: Table, columns: str) -> None:
         table.lake.sql(f"create namespace if not exists lake.{namespace}")
         table.lake.sql(f"create table lake.{table.name} ({columns}) using iceberg")
         return
-    struct = core_struct(StructType.fromDDL(columns))
+    struct = core_struct(table.lake.spark.createDataFrame([], columns).schema)
     schema = apply(Schema(), [AddColumn((), f) for f in struct.fields])
     made_as = replace(table.format.blank, schema=schema)
     table.format.transaction(table.format.load(), made_as).commit()

@@ -27,9 +27,12 @@ class Release:
     ``packages``: Iceberg's and those that it needs; ``kafka``: Spark's connector, and ``kafka_tokens`` what
     it needs; ``iceberg``: the version of Iceberg, which its bundles for stores have too; ``hadoop``: that of
     Spark's Hadoop, if driftline has its way to S3; ``classes``: the Java package of sessions and datasets;
-    ``rewrites``: Iceberg has a table of its own for rewritten rows; ``widens``: Spark's own reader of Parquet
-    takes a narrow column, such as INT32, for a wider type; ``unknown``: Iceberg's types, of those that others
-    read, with one of which it reads no table.
+    ``rewrites``: Iceberg has a table of its own for rewritten rows; ``unknown``: Iceberg's types, of those
+    that others read, with one of which it reads no table.
+
+    Of Spark's own reader of Parquet: ``widens``: it takes a narrow column, such as INT32, for a wider type;
+    ``uuids``: it knows UUIDs; ``bare_structs``: it tells a null struct from one of which a file has no field
+    that is asked for.
     """
 
     spark: str
@@ -41,6 +44,8 @@ class Release:
     classes: str = _CLASSIC
     rewrites: bool = False
     widens: bool = True
+    uuids: bool = True
+    bare_structs: bool = False
     unknown: tuple[str, ...] = ()
 
 
@@ -62,6 +67,7 @@ RELEASES = (
         iceberg="1.12.0",
         classes="org.apache.spark.sql",
         widens=False,
+        uuids=False,
         unknown=("variant", "geometry", "geography"),
     ),
     Release(
@@ -89,6 +95,7 @@ RELEASES = (
         iceberg="1.12.0",
         hadoop="3.4.2",
         rewrites=True,
+        bare_structs=True,
     ),
 )
 NEWEST = RELEASES[-1]
@@ -140,6 +147,16 @@ def has_variants() -> bool:
 def widens() -> bool:
     """True if the Spark of this process reads a narrow column of Parquet as a wider type."""
     return _running_release().widens
+
+
+def reads_uuids() -> bool:
+    """True if the Spark of this process reads Parquet's UUIDs."""
+    return _running_release().uuids
+
+
+def reads_bare_structs() -> bool:
+    """True if the Spark of this process tells a null struct from one of which a file has no asked field."""
+    return _running_release().bare_structs
 
 
 def quiet_errors() -> None:

@@ -29,7 +29,7 @@ from driftline.formats.ducklake.types import read_type, readable, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
 from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_conf import PLAIN, configured, literally
-from driftline.runtime.spark_version import from_arrow
+from driftline.runtime.spark_version import from_arrow, reads_bare_structs
 from driftline.sql.quoting import each, literal, name, variable
 
 if TYPE_CHECKING:
@@ -167,7 +167,8 @@ class Columns:
 
         inside = children(f.type)
         match f.type:
-            case Struct() as struct:
+            case Struct(fields) as struct:
+                self.check_bare(f, [g for g in fields if g.id not in shelf.missing])
                 return self.by_id(struct, shelf)
             case List():
                 return ArrayType(self.asked(inside[0], shelf), True)
@@ -175,6 +176,15 @@ class Columns:
                 return MapType(self.asked(inside[0], shelf), self.asked(inside[1], shelf), True)
             case Primitive() as now:
                 return self.leaf_asked(f.id, now, shelf)
+
+    def check_bare(self, struct: Field, in_files: Sequence[Field]) -> None:
+        """Raise DataError if Spark reads the struct as null wherever files have no other fields of it."""
+        if not reads_bare_structs() and all(self.refused(f.type, "") for f in in_files):
+            raise DataError(
+                f"{self.table}: before version 4.1 Spark reads the struct {struct.name} as null in files that have none "
+                "of the fields that it has now",
+                hint="read the table with Spark 4.1, or with DuckDB",
+            )
 
     def leaf_asked(self, id_: int, now: Primitive, shelf: ScanGroup) -> DataType:
         """The Spark type to read a leaf as: that of the group's files, bytes for a UUID."""
@@ -195,6 +205,7 @@ class Columns:
             inside = children(f.type)
             match f.type:
                 case Struct(fields):
+                    self.check_bare(f, [g for g in fields if g.id in names])
                     fields_there = [g for g in fields if g.id in names and not self.refused(g.type, "")]
                     none = [StructField("__none", StringType())]
                     return StructType([self.by_name(g, names, shelf) for g in fields_there] or none)

@@ -27,6 +27,7 @@ from driftline.core.schema.types import (
     decimal,
 )
 from driftline.errors import DataError
+from driftline.runtime.spark_version import reads_uuids
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +170,12 @@ def spark_name(type_: Primitive, where: str) -> str:
         return f"decimal({type_.args[0]},{type_.args[1]})"
     theirs = _theirs(type_)
     entry = TYPES.get(theirs)
-    if entry is None or entry.refused:
+    if why := "unknown to it" if entry is None else _refused(theirs, entry):
         raise DataError(
-            f"{where}: Spark cannot read DuckLake's {theirs}: {entry.refused if entry else 'unknown to it'}",
+            f"{where}: Spark cannot read DuckLake's {theirs}: {why}",
             hint="change the column's type with DuckDB, or read the table with it",
         )
+    assert entry is not None
     return entry.spark or spark_name(read_type(entry.held_as), where)
 
 
@@ -233,8 +235,16 @@ def readable(schema: Schema) -> Schema:
 
 def why_unreadable(type_: Primitive) -> str | None:
     """The reason Spark cannot read the type; None if it can."""
-    entry = TYPES.get(_theirs(type_))
-    return (entry and entry.refused) or None
+    theirs = _theirs(type_)
+    entry = TYPES.get(theirs)
+    return (entry and _refused(theirs, entry)) or None
+
+
+def _refused(theirs: str, entry: DuckLakeType) -> str:
+    """The reason the Spark of this process cannot read the type; empty if it can."""
+    if theirs == "uuid" and not reads_uuids():
+        return "before version 4.0 its Parquet reader has no type for it"
+    return entry.refused
 
 
 def duckdb_name(name: str) -> str:
