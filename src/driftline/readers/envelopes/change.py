@@ -46,7 +46,7 @@ class EnvelopeTerms:
     """The table's terms for messages: the ``key`` of its rows, and whether a position orders them.
     ``unavailable``: whether fields without their values are left out, or are named beside the change;
     ``truncates``: whether a truncate is applied; ``reconciles``: whether rows go that a complete snapshot
-    does not have; ``placeholder_text``: of values that are left out.
+    does not have; ``placeholder_text``: of values that are left out, empty if none is.
     """
 
     key: tuple[Path, ...]

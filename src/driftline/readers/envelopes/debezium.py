@@ -23,17 +23,13 @@ from driftline.readers.envelopes.change import (
 )
 from driftline.readers.envelopes.opened import AROUND, snapshot_taken, truncate, written
 from driftline.readers.envelopes.positions import LAST_OF_SNAPSHOT, ChangeSource, position
-from driftline.readers.envelopes.unavailable import Placeholder
+from driftline.readers.envelopes.unavailable import available
 
 _NULL = Raw(b"null")
 _TIMES = {"ts_ms", "ts_us", "ts_ns"}
 # All fields of what is no change: an object with any other may be a record, and is not left out.
 _TRANSACTION = _TIMES | {"status", "id", "event_count", "data_collections"}
 _SCHEMA_CHANGE = _TIMES | {"source", "databaseName", "schemaName", "ddl", "tableChanges"}
-
-
-def _null() -> Raw:
-    return _NULL
 
 
 class DebeziumMessage(Struct):
@@ -43,17 +39,31 @@ class DebeziumMessage(Struct):
 
     op: Any = None
     status: Any = None
-    before: Raw = field(default_factory=_null)
-    after: Raw = field(default_factory=_null)
-    update: Raw = field(default_factory=_null, name="updateDescription")
+    before: Raw = _NULL
+    after: Raw = _NULL
+    update: Raw = field(default=_NULL, name="updateDescription")
     source: ChangeSource | None = None
-    message_key: Raw = field(default_factory=_null, name="_key")
-    key: Raw = field(default_factory=_null)
-    value: Raw = field(default_factory=_null)
-    payload: Raw = field(default_factory=_null)
+    message_key: Raw = field(default=_NULL, name="_key")
+    key: Raw = _NULL
+    value: Raw = _NULL
+    payload: Raw = _NULL
+
+
+class DumpedMessage(Struct, forbid_unknown_fields=True):
+    """A message beside its key, as a dump of a topic has it."""
+
+    value: DebeziumMessage
+    key: Raw = _NULL
+    topic: Any = None
+    partition: Any = None
+    offset: Any = None
+    timestamp: Any = None
+    timestampType: Any = None  # noqa: N815  as it is written
+    headers: Any = None
 
 
 _decode = json.Decoder(DebeziumMessage).decode
+_decode_dumped = json.Decoder(DumpedMessage).decode
 
 
 def read(
@@ -62,12 +72,31 @@ def read(
     """Read a message. ``key``: the Kafka message's own; ``schema``: of the message's values, if it comes
     with one. Raises NotReadable, and msgspec's errors for what is no object.
     """
+    if isinstance(text, bytes) and (dumped := _dumped(text)) is not None:
+        return _read(text, dumped.value, terms, dumped.key, None)
     try:
         message = _decode(text)
     except ValidationError as error:
         if not is_object(text.strip() if isinstance(text, bytes) else text):
             raise
         raise NotReadable(f"no message of Debezium's: {error}") from error
+    return _read(text, message, terms, key, schema)
+
+
+def _dumped(text: bytes) -> DumpedMessage | None:
+    """A message of a dump without a schema, read at once; None for any other text."""
+    if not text.startswith(b'{"key"') or b'"payload"' in text:
+        return None
+    try:
+        dumped = _decode_dumped(text)
+    except ValidationError:
+        return None
+    return None if dumped.value.op is None else dumped
+
+
+def _read(
+    text: bytes | Raw, message: DebeziumMessage, terms: EnvelopeTerms, key: Raw | None, schema: bytes | None
+) -> Changes:
     key = key if is_null(message.message_key) else message.message_key
     if message.op is None:
         return _without_op(text, message, terms, key)
@@ -76,7 +105,7 @@ def read(
         return mongodb.read(texts, message.op, key, _position(message, terms), terms)
     unavailable: Sequence[str] = ()
     if is_object(message.after):
-        row, unavailable = Placeholder.of(terms.placeholder_text).taken_out(message.after)
+        row, unavailable = available(message.after, terms)
         message.after = row if isinstance(row, Raw) else Raw(row)
     if schema is not None:
         message.before = _decoded("before", message.before, schema)

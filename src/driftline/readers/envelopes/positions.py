@@ -33,6 +33,8 @@ class Digits:
         """
         if value is None:
             value = self.absent
+        if type(value) is int and value >= 0:  # as nearly all are
+            return str(value).zfill(self.digits)
         text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
         return text.zfill(self.digits) if text.isascii() and text.isdecimal() else None
 
@@ -93,20 +95,20 @@ class ChangeSource(Struct):
     snapshot: Any = None
 
 
-# Fields of the source from left to right; of several names the first that has a value.
-Rule: TypeAlias = "Sequence[tuple[Sequence[str], Part]]"
+# Fields of the source from left to right, and another that has the value where one has none.
+Rule: TypeAlias = "Sequence[tuple[str, Part, str | None]]"
 
-_BINLOG: Rule = [(["file"], file_number), (["pos"], Digits()), (["row"], Digits(10, absent=0))]
-_LSN: Rule = [(["lsn"], Digits())]
-_DB2: Rule = [(["commit_lsn"], hex_parts), (["change_lsn"], hex_parts)]
-_SQL_SERVER: Rule = [*_DB2, (["event_serial_no"], Digits(10, absent=0))]
+_BINLOG: Rule = [("file", file_number, None), ("pos", Digits(), None), ("row", Digits(10, absent=0), None)]
+_LSN: Rule = [("lsn", Digits(), None)]
+_DB2: Rule = [("commit_lsn", hex_parts, None), ("change_lsn", hex_parts, None)]
+_SQL_SERVER: Rule = [*_DB2, ("event_serial_no", Digits(10, absent=0), None)]
 _ORACLE: Rule = [
-    (["commit_scn", "scn"], Digits()),  # a snapshot has only the latter
-    (["scn"], Digits()),
-    (["rs_id"], plain),
-    (["ssn"], Digits(10, absent=0)),
+    ("commit_scn", Digits(), "scn"),  # a snapshot has only the latter
+    ("scn", Digits(), None),
+    ("rs_id", plain, None),
+    ("ssn", Digits(10, absent=0), None),
 ]
-_OPLOG: Rule = [(["ts_ms"], Digits()), (["ord"], Digits(10, absent=0))]
+_OPLOG: Rule = [("ts_ms", Digits(), None), ("ord", Digits(10, absent=0), None)]
 
 # By Debezium's name of the connector; its documentation of each has the fields of `source`.
 BY_CONNECTOR: Mapping[str, Rule] = {
@@ -144,9 +146,11 @@ def position(source: ChangeSource) -> str | None:
         rule = BY_CONNECTOR.get(source.connector) if isinstance(source.connector, str) else None
     if rule is None:
         return None
-    parts = [
-        part(next((value for name in names if (value := getattr(source, name)) is not None), None))
-        for names, part in rule
-    ]
-    numbers = [part for part in parts if part is not None]
-    return ":".join(numbers) if len(numbers) == len(parts) else None
+    numbers = []
+    for name, part, otherwise in rule:
+        value = getattr(source, name)
+        number = part(value if value is not None or otherwise is None else getattr(source, otherwise))
+        if number is None:
+            return None
+        numbers.append(number)
+    return ":".join(numbers)

@@ -6,6 +6,7 @@ What stands in their place depends on the type of the column, and on the connect
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,7 +17,7 @@ from msgspec import Raw, json
 
 from driftline.core.planning.row_key import placeholder_bytes
 from driftline.core.values.members import raw_members
-from driftline.readers.envelopes.change import NotReadable
+from driftline.readers.envelopes.change import EnvelopeTerms, NotReadable
 
 _SHAPES = (
     "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==",  # a geometry: a point far out
@@ -36,8 +37,9 @@ class Placeholder:
         self._texts = tuple(map(json.encode, (spelled, in_base64)))
         self._pair = json.encode(json.encode(hstore).decode())
         self._others = [[spelled], [in_base64], [as_uuid], list(raw), hstore]
-        # A row without any of these has no such value.
-        self._signs = *self._texts, self._pair, json.encode(as_uuid), b"%d," % raw[0], b'"wkb"'
+        # A text without any of these has no such value.
+        self._signs = *self._texts, self._pair, json.encode(as_uuid), b'"wkb"'
+        self._numbers = re.compile(rb"\s*,\s*".join(b"%d" % number for number in raw[:3]))
 
     @classmethod
     @lru_cache(maxsize=64)
@@ -45,10 +47,14 @@ class Placeholder:
         """The placeholder of this text."""
         return cls(text)
 
+    def may_be_in(self, text: bytes) -> bool:
+        """True if a text, of a row or of many, may have such a value."""
+        return any(sign in text for sign in self._signs) or self._numbers.search(text) is not None
+
     def taken_out(self, row: bytes | Raw) -> tuple[bytes | Raw, Sequence[str]]:
         """A row without the values that are left out, and the names of their fields. Raises NotReadable."""
         text = bytes(row)
-        if not any(sign in text for sign in self._signs):
+        if not self.may_be_in(text):
             return row, ()
         members = raw_members(row)
         names = [name for name, value in members.items() if self._is_it(value)]
@@ -65,3 +71,10 @@ class Placeholder:
             return False
         decoded = json.decode(text)
         return decoded in self._others or (isinstance(decoded, dict) and decoded.get("wkb") in _SHAPES)
+
+
+def available(row: bytes | Raw, terms: EnvelopeTerms) -> tuple[bytes | Raw, Sequence[str]]:
+    """A row without the values that are left out, and the names of their fields. Raises NotReadable."""
+    if not terms.placeholder_text:
+        return row, ()
+    return Placeholder.of(terms.placeholder_text).taken_out(row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.row_key import RowKey
@@ -21,6 +22,7 @@ from driftline.readers.envelopes.change import (
     Mark,
     NotReadable,
 )
+from driftline.readers.envelopes.unavailable import Placeholder
 from driftline.readers.rejects import Reject
 
 READERS: Mapping[str, Reader] = {**NAMED, "auto": auto.read}
@@ -45,6 +47,8 @@ class Unwrapper:
             row_key.reconciles,
             row_key.placeholder,
         )
+        self._complete = replace(self._terms, placeholder_text="")
+        self._placeholder = Placeholder.of(row_key.placeholder)
         self.marks: Counter[str] = Counter()
         self.truncated = ""
 
@@ -61,7 +65,7 @@ class Unwrapper:
         """
         texts: list[bytes] = []
         places: list[int] = []
-        read, terms = self._read, self._terms
+        read, terms = self._read, self._terms_of(messages)
         for place, message in enumerate(messages):
             try:
                 changes = [message] if isinstance(message, RefusedText) else read(message, terms)
@@ -76,6 +80,11 @@ class Unwrapper:
             texts += changes
             places += [place] * len(changes)
         return texts, places
+
+    def _terms_of(self, messages: Sequence[bytes]) -> EnvelopeTerms:
+        """The terms for messages; those that all have their values need no look at each."""
+        complete = not self._placeholder.may_be_in(b"\n".join(messages))
+        return self._complete if complete else self._terms
 
     def taken(self) -> tuple[Counter[str], str]:
         """The number of messages that say nothing of a row, since the last call, and the last truncate."""

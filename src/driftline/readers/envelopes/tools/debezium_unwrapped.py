@@ -18,7 +18,7 @@ from driftline.readers.envelopes.opened import (
     written,
 )
 from driftline.readers.envelopes.positions import LAST_OF_SNAPSHOT, ChangeSource, Digits, position
-from driftline.readers.envelopes.unavailable import Placeholder
+from driftline.readers.envelopes.unavailable import available
 
 _OPERATIONS = ("c", "u", "r", "d", None)
 _FLAGS: Mapping[Any, bool] = {"true": True, True: True, "false": False, False: False, None: False}
@@ -55,11 +55,11 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         terms,
         "no field that says where the change stood, such as __lsn: name it in add.fields",
     )
-    row = json.encode(message.fields)
+    row: bytes | Raw = json.encode(message.fields)
     if _FLAGS[flag] or operation == "d":
         return [deleted(Raw(row), message.key, place, terms)]
-    available, unavailable = Placeholder.of(terms.placeholder_text).taken_out(row)
-    records = written(available, None, operation or "u", place, terms, terms.kept(unavailable))
+    row, unavailable = available(row, terms)
+    records = written(row, None, operation or "u", place, terms, terms.kept(unavailable))
     return snapshot_taken(records, place, terms) if _ends_snapshot(message, place) else records
 
 
