@@ -177,6 +177,24 @@ def test_a_table_of_arrow(lake: Lake, table_name: str) -> None:
         patched.ingest(sent, settings={**SETTINGS, "merge": "patch"})
 
 
+def test_whole_numbers_of_a_type_with_a_fraction(lake: Lake, table_name: str) -> None:
+    """Their column is the one that later values need."""
+    table, types = lake.table(table_name), [("id", pa.int64()), ("price", ROW.field("price").type)]
+    row = pa.struct([*types, ("ratio", pa.float64()), ("count", pa.decimal128(9, 0))])
+    schema = pa.schema([("op", pa.string()), ("after", row), ("source", SOURCE)])
+
+    def sent(id_: int, price: str, ratio: float) -> pa.Table:
+        after = {"id": id_, "price": Decimal(price), "ratio": ratio, "count": Decimal(id_)}
+        source = {"connector": "postgresql", "lsn": id_}
+        return pa.Table.from_pylist([{"op": "c", "after": after, "source": source}], schema)
+
+    table.ingest(sent(1, "19.00", 2.0), settings=SETTINGS)
+    table.ingest(sent(2, "19.50", 2.5))
+    assert {f.name: f.dataType.simpleString() for f in table.read().schema.fields} | {"_change": ""} == {
+        "id": "bigint", "price": "double", "ratio": "double", "count": "bigint", "_change": "", "_order": "string",
+    }  # fmt: skip
+
+
 def test_keys_beside_values(lake: Lake, table_name: str) -> None:
     """As a sink writes whole records of a topic: a tombstone is a key beside no value."""
     table = lake.table(table_name)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,18 +19,23 @@ from driftline.convert.lists import merged
 from driftline.core.schema.types import STRING, List, Map, Primitive, Struct, Type
 
 _NUMBERS = ("int", "long", "float", "double", "decimal")
+_WHOLE = re.compile(r"-?[0-9]+")
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")  # in JSON
 
 
-def row_texts(batch: pa.RecordBatch, struct: Struct) -> list[bytes]:
-    """Each row as the text of a JSON object. ``struct``: the types of the columns, in their order, by key."""
-    return list(map(msgspec.json.encode, _records(batch.columns, struct, batch.num_rows)))
+def row_texts(batch: pa.RecordBatch, struct: Struct, *, points: bool = False) -> list[bytes]:
+    """Each row as the text of a JSON object.
+
+    ``struct``: the types of the columns, in their order, by key; ``points``: numbers of types that have a
+    fraction are written with one, as the type is read from the text again.
+    """
+    return list(map(msgspec.json.encode, _records(batch.columns, struct, batch.num_rows, points)))
 
 
-def _records(arrays: Sequence[pa.Array], struct: Struct, count: int) -> list[dict[str, Any]]:
+def _records(arrays: Sequence[pa.Array], struct: Struct, count: int, points: bool) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = [{} for _ in range(count)]
     for f, array in zip(struct.fields, arrays, strict=True):
-        for record, value in zip(records, json_values(array, f.type), strict=True):
+        for record, value in zip(records, json_values(array, f.type, points), strict=True):
             if value is not None:
                 # Of a key that occurs several times, each record has one
                 # value; of its lists, one in each place.
@@ -37,23 +43,23 @@ def _records(arrays: Sequence[pa.Array], struct: Struct, count: int) -> list[dic
     return records
 
 
-def json_values(array: pa.Array, type_: Type) -> list[Any]:
+def json_values(array: pa.Array, type_: Type, points: bool = False) -> list[Any]:
     """Each value as what msgspec writes it from; None where there is none."""
     match type_:
         case Struct(fields):
             children = [array.field(i) for i in range(len(fields))]
-            records = _records(children, type_, len(array))
+            records = _records(children, type_, len(array), points)
             return [r if v else None for r, v in zip(records, array.is_valid().to_pylist(), strict=True)]
         case List(element):
-            return _cut(json_values(array.flatten(), element), array)
+            return _cut(json_values(array.flatten(), element, points), array)
         case Map(key, value):
             entries = entries_of(array)
             flat = entries.flatten()
             keys = [_key(k) for k in json_values(flat.field(0), key)]
-            pairs = _cut(list(zip(keys, json_values(flat.field(1), value), strict=True)), entries)
+            pairs = _cut(list(zip(keys, json_values(flat.field(1), value, points), strict=True)), entries)
             return [None if items is None else _object(items) for items in pairs]
         case Primitive():
-            return _leaves(array, type_)
+            return _leaves(array, type_, points)
 
 
 def _key(value: Any) -> str | msgspec.Raw:
@@ -81,11 +87,13 @@ def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
     return out
 
 
-def _leaves(array: pa.Array, type_: Primitive) -> list[Any]:
+def _leaves(array: pa.Array, type_: Primitive, points: bool) -> list[Any]:
     if type_.name == "boolean":
         return array.to_pylist()  # type: ignore[no-any-return]
     if type_.name in _NUMBERS:
         texts = convert(array, type_, STRING).to_pylist()
+        if points and (type_.name in ("float", "double") or any(type_.args[1:])):
+            texts = [f"{t}.0" if t is not None and _WHOLE.fullmatch(t) else t for t in texts]
         return [t if t is None or t in _NO_NUMBERS else msgspec.Raw(t.encode()) for t in texts]
     if type_ == STRING or (converts(type_, STRING) and type_.name != "binary"):
         texts = convert(array, type_, STRING).cast(pa.binary()).to_pylist()

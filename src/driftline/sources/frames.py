@@ -113,7 +113,7 @@ class _RowTexts(PlainTexts):
     def runs(self, batch: pa.RecordBatch) -> Iterator[Run]:
         """The rows of a batch as one run."""
         rows, struct = _rows(batch, self.names, "")
-        lines = row_texts(rows.batch, struct)
+        lines = row_texts(rows.batch, struct, points=True)
         reject = partial(_rejected, lines)
         yield Run(lines, "", self.line, reject)
         self.line += len(lines)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from driftline.convert.row_text import row_texts
@@ -62,14 +63,15 @@ def message_run(
 
 def _texts(rows: Rows, struct: Struct) -> list[bytes]:
     """Rows as texts. Where each is a key beside a value, a null value is told: it is a tombstone."""
-    texts = row_texts(rows.batch, struct)
+    texts = row_texts(rows.batch, struct, points=True)
     names = [f.name for f in struct.fields]
     if not {"key", "value"} <= set(names) <= AROUND:
         return texts
-    nulls = rows.batch.column(names.index("value")).is_null().to_pylist()
+    key, value = (rows.batch.column(names.index(name)) for name in ("key", "value"))
+    tombstones = pc.and_(key.is_valid(), value.is_null()).to_pylist()
     return [
-        text[:-1] + (b',"value":null}' if len(text) > 2 else b'"value":null}') if null else text
-        for text, null in zip(texts, nulls, strict=True)
+        text[:-1] + b',"value":null}' if is_tombstone else text
+        for text, is_tombstone in zip(texts, tombstones, strict=True)
     ]
 
 

@@ -9,7 +9,6 @@ micro- or nanoseconds, geometries are objects with `wkb` in base64.
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from datetime import date
@@ -17,7 +16,6 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 from msgspec import DecodeError, Raw, ValidationError, json
 
 from driftline.core.values.members import raw_members
@@ -69,11 +67,16 @@ def day_text(days: int) -> str:
 
     >>> day_text(20513), day_text(-1), day_text(2932897), day_text(-719529)
     ('2026-03-01', '1969-12-31', '10000-01-01', '-0001-12-31')
+    >>> day_text(-(2**63))
+    '-25252734927764585-06-07'
     """
     if -719_162 <= days <= 2_932_896:
         return date.fromordinal(719_163 + days).isoformat()
-    sign, year, month_and_day = re.fullmatch(r"(-?)(\d+)(.*)", str(np.datetime64(days, "D"))).groups()  # type: ignore[union-attr]
-    return f"{sign}{year:0>4}{month_and_day}"
+    # The calendar repeats itself after 400 years.
+    eras, rest = divmod(days + 719_162, 146_097)
+    like = date.fromordinal(1 + rest)
+    year = like.year + 400 * eras
+    return f"{'-' * (year < 0)}{abs(year):04}{like:-%m-%d}"
 
 
 def time_text(units: int, digits: int) -> str:

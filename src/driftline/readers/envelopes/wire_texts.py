@@ -23,7 +23,9 @@ def texts_of(wire: Wire, batch: pa.RecordBatch, values: pa.Array) -> Texts:
     texts: list[bytes | None] = values.to_pylist()
     alike, unreadable = WireValues(wire).read(batch, values)
     for some in alike:
-        for place, text in zip(some.places, row_texts(some.rows.batch, some.struct), strict=True):
+        for place, text in zip(
+            some.places, row_texts(some.rows.batch, some.struct, points=True), strict=True
+        ):
             texts[place] = text
     return texts, dict(unreadable)
 
