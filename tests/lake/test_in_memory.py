@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+from warnings import catch_warnings, simplefilter
 from weakref import WeakSet
 
 import pandas as pd
@@ -110,3 +111,46 @@ def test_what_python_holds_is_verified(lake: Lake, table_name: str) -> None:
     assert table.verify(iter(records)).ok and table.verify(frame).ok
     lost = table.verify([*records, {"id": 7, "v": 1}])
     assert not lost.ok and lost.to_dict()["missing"] == 1
+
+
+BASE = pd.DataFrame({"a": [1, 2, 3]})
+FRAMES = {
+    "positions": (BASE, ["a"]),
+    "a part of the positions": (BASE[1:], ["a"]),
+    "a key": (BASE.set_index(pd.Index(["x", "y", "z"], name="key")), ["a", "key"]),
+    "ids that follow each other": (BASE.set_index(pd.Index([5, 6, 7], name="id")), ["a", "id"]),
+    "ids with gaps": (BASE.set_index(pd.Index([5, 9, 6], name="id")), ["a", "id"]),
+    "labels without a name": (BASE.set_index(pd.Index(["x", "y", "z"])), ["a", "__index_level_0__"]),
+    "days without a name": (BASE.set_index(pd.date_range("2026-03-01", periods=3)), ["a", "__index_level_0__"]),
+    "the name of a column": (BASE.set_index(pd.Index(["x", "y", "z"], name="a")), ["a", "__index_level_0__"]),
+    "two levels": (
+        BASE.set_index(pd.MultiIndex.from_arrays([[1, 2, 3], ["x", "y", "z"]], names=[None, "k"])),
+        ["a", "__index_level_0__", "k"],
+    ),
+    "tuples": (pd.DataFrame({("p", "q"): [1], ("p", 1): ["x"]}), ["('p', 'q')", "('p', '1')"]),
+    "durations": (
+        pd.DataFrame({"id": [1, 2], "took": pd.to_timedelta(["1 day", "00:00:01.5"]).as_unit("ns")}),
+        ["id", "took"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.iceberg_only("of the source alone")
+def test_a_frame_of_pandas_and_its_file_give_the_same_table(
+    lake: Lake, table_name: str, tmp_path: Path, name: str
+) -> None:
+    frame, columns = FRAMES[name]
+    file = tmp_path / "frame.parquet"
+    with catch_warnings():
+        simplefilter("ignore", UserWarning)  # pandas': names become texts
+        frame.to_parquet(file)
+    held, written = lake.table(table_name), lake.table(f"{table_name}_file")
+    held.ingest(frame)
+    written.ingest(file)
+    assert [f.name for f in held.schema().schema.struct.fields] == columns
+    assert held.schema().schema.struct == written.schema().schema.struct
+    assert sorted(map(str, held.read().collect())) == sorted(map(str, written.read().collect()))
+    for table in (held, written):
+        assert table.verify(frame, exactly=True).ok
+        assert table.verify(file, exactly=True).ok

@@ -107,7 +107,7 @@ class Table(Shown):
 
         ``data``: files; ``-`` for standard input, or another pipe; a Spark, pandas or Polars DataFrame; an
         Arrow table, reader or anything with an Arrow stream; an iterable of dicts. Columns keep their types.
-        Named levels of a pandas index are columns.
+        Levels of a pandas index that hold values are columns.
 
         Args:
             data: The records.

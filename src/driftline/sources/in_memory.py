@@ -22,6 +22,7 @@ from driftline.convert.declared import Declared
 from driftline.convert.python_values import TypedValues, columns_of, record_columns, with_columns
 from driftline.core.schema.types import Struct
 from driftline.errors import SetupError, UsageError
+from driftline.readers.columnar.pandas_index import column_names, levels
 from driftline.readers.columnar.rows import Rows
 from driftline.sources.given import is_pandas, is_table
 from driftline.sources.spool import folder_in
@@ -141,20 +142,21 @@ def _of_records(data: Iterable[Mapping[Any, Any]]) -> Batches:
 
 
 def _of_pandas(frame: Any) -> Batches:
-    """Its columns, and the levels of its index that have a name."""
+    """Its columns, and the levels of its index that hold values."""
     if not hasattr(frame, "columns"):
         raise UsageError(f"a pandas {type(frame).__name__} is not a table", hint="use to_frame()")
-    indexed = [name for name in frame.index.names if name is not None]
-    frame = frame.reset_index(level=indexed) if indexed else frame
-    names = [str(name) for name in frame.columns]
+    columns = [(name, frame.iloc[:, i]) for i, name in enumerate(column_names(frame.columns))]
+    columns += [(name, values.to_series()) for name, values in levels(frame)]
+    names = [name for name, _ in columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(
             f"the DataFrame has more than one column named {twice[0]!r}", hint="rename one of them"
         )
     for start in range(0, max(1, len(frame)), _ROWS):
-        rows = frame.iloc[start : start + _ROWS]
-        yield with_columns([(name, _of_series(rows.iloc[:, i], name)) for i, name in enumerate(names)])
+        yield with_columns(
+            [(name, _of_series(column.iloc[start : start + _ROWS], name)) for name, column in columns]
+        )
 
 
 def _of_series(values: Any, name: str) -> Sequence[TypedValues]:

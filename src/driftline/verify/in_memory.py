@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
 from driftline.verify.files import Read, SourcePlace
@@ -49,16 +50,32 @@ def _records(data: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
-    indexed = [name for name in frame.index.names if name is not None]
-    frame = frame.reset_index(level=indexed) if indexed else frame
+    names = [_name(name) for name in frame.columns]
+    all_series = [frame.iloc[:, number] for number in range(frame.shape[1])]
+    index, of_frame = frame.index, set(names)
+    if index.nlevels > 1 or index.name is not None or type(index).__name__ != "RangeIndex":
+        for level, name in enumerate(index.names):
+            known = {*of_frame, *names[len(of_frame) :]}
+            names.append(f"__index_level_{level}__" if name is None or _name(name) in known else _name(name))
+            all_series.append(index.get_level_values(level).to_series())
     columns = []
-    for number in range(frame.shape[1]):
-        series = frame.iloc[:, number]
+    for series in all_series:
         values = [None if null else value for value, null in zip(series, series.isna(), strict=True)]
+        if getattr(series.dtype, "kind", "") == "m":  # counted in its own unit, as a table has it
+            unit: Any = str(series.dtype).partition("[")[2].partition("]")[0]
+            per = np.timedelta64(1, unit)
+            values = [v if v is None else int(v // per) for v in values]
         single = str(series.dtype).lower() == "float32"
         columns.append([v if v is None else Single(v) for v in values] if single else values)
     for row in zip(*columns, strict=True):
-        yield dict(zip(map(str, frame.columns), row, strict=True))
+        yield dict(zip(names, row, strict=True))
+
+
+def _name(name: Any) -> str:
+    """The name of a column as pandas writes it into a file."""
+    if isinstance(name, tuple):
+        return str(tuple(_name(part) for part in name))
+    return name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)
 
 
 def _of_arrow(data: Any) -> Iterator[dict[str, Any]]:

@@ -100,7 +100,9 @@ def _parquet(file: Any) -> Iterator[dict[str, Any]]:
     metadata = parquet.metadata.metadata or {}
     old = old_days({key.decode(): value.decode(errors="replace") for key, value in metadata.items()})
     kinds = [_Kind.of(parquet.schema.column(i), old) for i in range(len(parquet.schema))]
+    index = _index(parquet)
     fine = ParquetFile(file, coerce_int96_timestamp_unit="ns") if any(k.int96 for k in kinds) else None
+    before = 0
     for group in range(parquet.num_row_groups):
         table = parquet.read_row_group(group)
         if len(table) != (rows := parquet.metadata.row_group(group).num_rows):
@@ -112,12 +114,25 @@ def _parquet(file: Any) -> Iterator[dict[str, Any]]:
                 _values(_one(column.slice(start, _ROWS)), _one(second.slice(start, _ROWS)), flags)
                 for column, second in zip(table.columns, fine_table.columns, strict=True)
             ]
+            names = table.column_names
+            if index is not None and columns:
+                names = [*names, index[0]]
+                columns.append(list(index[1][before + start : before + start + _ROWS][: len(columns[0])]))
             for row in zip(*columns, strict=True) if columns else ():
-                yield {
-                    name: value
-                    for name, value in zip(table.column_names, row, strict=True)
-                    if value is not None
-                }
+                yield {name: value for name, value in zip(names, row, strict=True) if value is not None}
+        before += rows
+
+
+def _index(parquet: ParquetFile) -> tuple[str, range] | None:
+    """The name and the values of an index of pandas that is a range, and so no column of the file."""
+    try:
+        (index,) = json.loads(parquet.metadata.metadata[b"pandas"])["index_columns"]
+        name, values = index["name"], range(index["start"], index["stop"], index["step"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    known = parquet.schema_arrow.names
+    is_column = isinstance(name, str) and name not in known and len(values) == parquet.metadata.num_rows
+    return (name, values) if is_column else None
 
 
 def values_of(array: pa.Array) -> list[Any]:

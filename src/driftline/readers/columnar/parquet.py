@@ -19,6 +19,7 @@ from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.faulty_values import checked
 from driftline.readers.columnar.julian import JulianCalendar, calendar_of
+from driftline.readers.columnar.pandas_index import NamedRange, named_range
 from driftline.readers.columnar.rows import Rows
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import answer, is_stored, mapped, native
@@ -132,13 +133,14 @@ _ROWS = 2**17  # per batch, at most
 
 class RowGroup(NamedTuple):
     """A row group of a file. ``calendar``: the one that its dates are counted by, if not today's; ``first``:
-    the number of its first row in the file.
+    the number of its first row in the file; ``labels``: an index of pandas that is no column of it.
     """
 
     path: str
     number: int
     calendar: JulianCalendar | None
     first: int = 1
+    labels: NamedRange | None = None
 
     def __str__(self) -> str:
         return f"{self.path}: row group {self.number}"
@@ -176,7 +178,7 @@ class ParquetReader:
 def _rows(group: RowGroup) -> Iterator[Rows]:
     with _opened(group.path) as file:
         old = OldTimestamps(file)
-        declared = _declared(old, group.calendar)
+        declared = _declared(old, group.calendar, group.labels)
         metadata = file.metadata.row_group(group.number)
         row = max(1, metadata.total_byte_size // max(1, metadata.num_rows))
         size = max(1, min(_ROWS, _BATCH // row))
@@ -187,7 +189,10 @@ def _rows(group: RowGroup) -> Iterator[Rows]:
         for batch in batches:
             place, first = partial(_place, group, count), group.first + count
             count += batch.num_rows
-            yield checked(declared.read(batch.columns), declared.struct, group.path, place, first)
+            columns = batch.columns
+            if group.labels is not None:
+                columns.append(group.labels.values(first - 1, batch.num_rows))
+            yield checked(declared.read(columns), declared.struct, group.path, place, first)
     if count != metadata.num_rows:
         # Arrow passes over what its pages do not hold, without an error.
         raise DataError(
@@ -200,8 +205,9 @@ def _place(group: RowGroup, before: int, row: int) -> str:
     return f"row group {group.number}, row {before + row}: "
 
 
-def _declared(old: OldTimestamps, calendar: JulianCalendar | None) -> Declared:
-    return Declared(old.schema, calendar.leaves if calendar else leaf_readings)
+def _declared(old: OldTimestamps, calendar: JulianCalendar | None, index: NamedRange | None) -> Declared:
+    schema = old.schema if index is None else old.schema.append(index.field)
+    return Declared(schema, calendar.leaves if calendar else leaf_readings)
 
 
 def _with_old(
@@ -242,13 +248,14 @@ def _footer(path: str) -> tuple[Struct, list[tuple[RowGroup, int]]]:
         with _opened(path) as file:
             metadata = file.metadata
             calendar = calendar_of(metadata.metadata)
+            index = named_range(metadata.metadata, file.schema_arrow.names, metadata.num_rows)
             parts = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
             firsts = accumulate((part.num_rows for part in parts), initial=1)
             groups = [
-                (RowGroup(path, i, calendar, first), part.total_byte_size)
+                (RowGroup(path, i, calendar, first, index), part.total_byte_size)
                 for i, (part, first) in enumerate(zip(parts, firsts, strict=False))
             ]
-            return _declared(OldTimestamps(file), calendar).struct, groups
+            return _declared(OldTimestamps(file), calendar, index).struct, groups
     except UsageError as error:
         raise UsageError(f"{path}: {error}", error.hint) from error
     except (OSError, ValueError) as error:  # pyarrow's are among these
