@@ -68,6 +68,32 @@ def test_it_loads_no_spark(lake: Path, change: str, report: str) -> None:
     ).exists()  # Iceberg's Java; a DuckLake needs none
 
 
+PYTHON = """
+import json, sys
+from pyspark import SparkContext
+from driftline import AddColumn, Lake, UsageError
+from driftline.core.schema.types import LONG, Field
+lake = Lake.open("lake", ducklake="duckdb" if sys.argv[1] == "ducklake" else None)
+lake.table("s.t").alter(AddColumn((), Field("by_value", LONG)))
+out = [lake.alter("ALTER TABLE s.t ADD COLUMN by_python int").to_dict()["table"]]
+try:
+    lake.alter("ALTER TABLE s.t DROP COLUMN nothing")
+except UsageError as error:
+    out.append(error.message)
+out.append(SparkContext._active_spark_context is None)
+json.dump(out, sys.stdout)
+"""
+
+
+def test_python_starts_no_spark_either(lake: Path) -> None:
+    kind = "iceberg" if (lake / "lake" / "catalog.db").exists() else "ducklake"
+    done = call(lake, "-c", PYTHON, kind)
+    assert done.code == 0, done.err
+    table, message, alone = json.loads(done.out)
+    assert (table, alone) == (T, True) and "nothing" in message
+    assert {"by_python", "by_value"} < set(columns(lake))
+
+
 def test_what_it_says_of_mistakes(lake: Path) -> None:
     unread, unknown, absent, moved, skipped = several(
         lake,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from driftline import config
 from driftline.cli.interrupt import Interrupt
 from driftline.core.schema.naming import caseless, nearest
-from driftline.core.schema.table_name import QUARANTINE, VIEW_SUFFIX
+from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import NeedsSpark, UsageError
 from driftline.formats.open import EmbeddedLake, located
 from driftline.observe.endings import is_packed
@@ -161,10 +161,7 @@ class Invocation:
         embedded, has_settings = self._embedded, bool(self.config.catalog)
         if embedded is None or (embedded.ducklake is None and has_settings):
             raise NeedsSpark("the catalog has settings of its own")
-        names = embedded.names(views=True) if renames else []
-        if names is None or f"{table}{VIEW_SUFFIX}" in names:
-            raise NeedsSpark("its view is made anew")
-        return embedded.alterable(table)
+        return embedded.alterable(table, renames=renames)
 
     @contextmanager
     def in_duckdb(self, sql: str) -> Iterator[pa.RecordBatchReader]:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from driftline.core.schema.table_name import VIEW_SUFFIX
+from driftline.errors import NeedsSpark
+
 if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import SparkSession
@@ -69,8 +72,14 @@ class EmbeddedLake:
             return self._database().exists()
         return Path(self.folder, "catalog.db").is_file()
 
-    def alterable(self, name: str) -> AbstractContextManager[AlterableTable]:
-        """A table by ``namespace.table``, to be altered. Raises NeedsSpark where that takes Spark."""
+    def alterable(self, name: str, *, renames: bool = False) -> AbstractContextManager[AlterableTable]:
+        """A table by ``namespace.table``, to be altered. ``renames``: so that its view has to follow.
+
+        Raises NeedsSpark where that takes Spark.
+        """
+        names = self.names(views=True) if renames else []
+        if names is None or f"{name}{VIEW_SUFFIX}" in names:
+            raise NeedsSpark("its view is made anew")
         if self.ducklake is not None:
             from driftline.formats.ducklake.alterable import (
                 AlterableDuckLakeTable,  # late: as all of a format

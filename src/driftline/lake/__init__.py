@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
@@ -12,12 +13,13 @@ from weakref import WeakSet
 
 import driftline.report.shown  # noqa: F401  how results print
 from driftline.core.schema.table_name import QUARANTINE
+from driftline.errors import NeedsSpark
 from driftline.formats.lakes import Catalog, Orphan
 from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located
 from driftline.ingest.recent import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.lake.view_follows import altered
-from driftline.operations.alter import Altered, AlterRequest, local_name
+from driftline.operations.alter import Altered, AlterRequest, alter, local_name
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.query_errors import query_errors
 from driftline.runtime.read_only import must_read
@@ -32,6 +34,8 @@ __all__ = ["DEFAULT", "Lake", "Table", "TableSchema"]
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from driftline.formats.base import AlterableTable
 
 DEFAULT = "lake"
 TIME_ZONE = "spark.sql.session.timeZone"  # by which Spark reads conditions, and DuckDB does not
@@ -54,14 +58,17 @@ class Lake(Shown):
         catalog: str,
         start: Callable[[], tuple[SparkSession, Catalog]],
         embedded: EmbeddedLake | None = None,
+        *,
+        plain: bool = False,
     ) -> None:
         """``start``: gives the session, and the tables on it; ``embedded``: the lake as it is read without
-        Spark, if it can be.
+        Spark, if it can be. ``plain``: its catalog has no settings but its own.
         """
         self.catalog = catalog
         self.embedded = embedded
         self.recent = RecentBatches()
         self._start = start
+        self._plain = plain
 
     @classmethod
     def open(
@@ -110,7 +117,8 @@ class Lake(Shown):
 
         alike = (within or location is not None) and TIME_ZONE not in given
         lake = cls.__new__(cls)
-        lake._set(CATALOG, start, EmbeddedLake(place, ducklake) if alike else None)
+        plain = location is not None or not given
+        lake._set(CATALOG, start, EmbeddedLake(place, ducklake) if alike else None, plain=plain)
         return lake
 
     @classmethod
@@ -191,11 +199,24 @@ class Lake(Shown):
     def alter(self, sql: str, *, upgrade: bool = False) -> Altered:
         """Run ALTER TABLE statements about one table in one commit, or none of them.
 
+        Does not start Spark for a lake in a folder, unless a column's rows or a view are to be looked at.
+
         ``upgrade``: also to format v3, if that is needed. Raises UsageError, DataError.
         """
         request = AlterRequest.of_sql(sql)
-        table = self.table(local_name(request.table, self.catalog))
-        return altered(self.format, self.catalog, table.format, request, upgrade=upgrade)
+        return self.altered(local_name(request.table, self.catalog), request, upgrade=upgrade)
+
+    def altered(self, name: str, request: AlterRequest, *, upgrade: bool) -> Altered:
+        """Alter a table, without Spark where that is possible and Spark has not started."""
+        with suppress(NeedsSpark), self._alterable(name, renames=request.new_name is not None) as alone:
+            return alter(alone, request, catalog=self.catalog, upgrade=upgrade)
+        return altered(self.format, self.catalog, self.table(name).format, request, upgrade=upgrade)
+
+    def _alterable(self, name: str, *, renames: bool) -> AbstractContextManager[AlterableTable]:
+        """The table, to be altered without Spark. Raises NeedsSpark, also where Spark has started."""
+        if "_engine" in vars(self) or self._opened or self.embedded is None or not self._plain:
+            raise NeedsSpark("it has started, or only Spark knows the catalog")
+        return self.embedded.alterable(name, renames=renames)
 
     def query(self, sql: str) -> DataFrame:
         """Run SQL that only reads, by the plan that Spark parses it into. Raises UsageError for any other."""

@@ -25,7 +25,7 @@ from driftline.formats.lakes import OfflineTable
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake.check import checked
-from driftline.lake.view_follows import altered, view_note
+from driftline.lake.view_follows import view_note
 from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
 from driftline.operations.history import History, history
@@ -159,7 +159,7 @@ class Table(Shown):
         ``upgrade``: also to format v3, if that is needed. Raises UsageError, DataError.
         """
         request = AlterRequest.of_changes(changes)
-        return altered(self.lake.format, self.lake.catalog, self.format, request, upgrade=upgrade)
+        return self.lake.altered(self.name, request, upgrade=upgrade)
 
     def capture(
         self,
