@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from io import StringIO
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Any, NoReturn
 
 import typer
@@ -57,6 +59,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     # Ended behind its commit with a report, or by typer, which knows Ctrl-C alone.
     if scope.interrupt.asked and code in (0, EXIT_CODE):
         code = scope.interrupt.code
+    if (
+        scope.interrupt.asked
+        and code == scope.interrupt.code
+        and scope.interrupt.outcome
+        and not log.is_json()
+    ):
+        typer.echo(scope.interrupt.outcome, err=True)
     if code == 0 and (class_data := sys.modules.get("driftline.runtime.class_data")):
         class_data.make_soon()  # for the next command that starts Java
     sys.exit(code)
@@ -136,10 +145,32 @@ def _fail(scope: Invocation, error: Exception) -> int:
     if debug:
         typer.echo(scope.redact("".join(traceback.format_exception(error))), err=True)
     typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    typer.echo(scope.redact(message), err=True)
+    typer.echo(_wrapped(scope.redact(message), len("error: "), 2), err=True)
     if todo:
-        typer.echo(f"  {scope.redact(todo)}", err=True)
+        typer.echo(f"  {_wrapped(scope.redact(todo), 2, 2)}", err=True)
     return code
+
+
+def _wrapped(text: str, first: int, further: int) -> str:
+    """The text in lines of words as wide as the terminal, of which ``first`` and ``further`` characters are
+    taken; as it is without a terminal.
+    """
+    if not sys.stderr.isatty():
+        return text
+    width = get_terminal_size().columns
+    start, indent = " " * first, " " * further
+    lines = (
+        fill(
+            line,
+            width,
+            initial_indent=start,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.split("\n")
+    )
+    return "\n".join(lines)[first:]
 
 
 def _flush() -> None:

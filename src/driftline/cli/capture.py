@@ -160,6 +160,7 @@ def capture(
     from driftline.cli.terminal import Progress
 
     scope: Invocation = context.obj
+    scope.interrupt.outcome = f"stopped before the capture began: {into} is as it was"
     pause = None if every is None else seconds("--every", every)
     pause_of_lists = None if list_every is None else seconds("--list-every", list_every)
     settings = options.settings(scope, into)

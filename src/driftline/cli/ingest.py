@@ -141,6 +141,8 @@ def _results(
     from driftline.cli.terminal import Progress
     from driftline.sources.files import expand, stamps
 
+    scope.interrupt.outcome = f"stopped: {into} is as it was"
+    scope.interrupt.outcome_behind = f"stopped: {into} has what was committed so far, and no more"
     kind, files = expand(sources, format_, scope.folder)
     batches = [[file] for file in sorted(files)] if per_file else [files]
     with Progress() as progress:

@@ -32,7 +32,8 @@ class Interrupt:
     """The handler of Ctrl-C and SIGTERM.
 
     ``asked``: one of them came; ``stopping``: it came while it means an end in order; ``cancels``: Spark's
-    jobs are cancelled; ``code``: the exit code of the process then.
+    jobs are cancelled; ``code``: the exit code of the process then; ``outcome``: what is said of the
+    table then; ``outcome_behind``: the same once a batch has committed.
     """
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class Interrupt:
         self.stopping = False
         self.cancels = False
         self.code = EXIT_CODE
+        self.outcome = self.outcome_behind = ""
         self.spark: SparkSession | None = None
         self._commits = False
 
@@ -60,6 +62,8 @@ class Interrupt:
             if text != _COMMITTED:
                 self.check()
             self._commits = text in _COMMITS
+            if self._commits:  # from here on the interrupt waits, and an error tells itself if that fails
+                self.outcome = self.outcome_behind
             progress(text)
 
         return phase

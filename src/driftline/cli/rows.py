@@ -105,10 +105,14 @@ class Pages:
     def show(self, console: Console) -> None:
         """Print page after page, and a remark if there are no rows, or more than the limit."""
         shown = islice(self._rows, self._limit or None)
-        count = 0
+        count, cut = 0, False
         while page := [_cells(row) for row in islice(shown, PAGE)]:
             count += len(page)
-            _print(_page(self._names, page, console), console)
+            table, page_cut = _page(self._names, page, console)
+            cut |= page_cut
+            _print(table, console)
+        if cut:
+            console.print("… is cut to the terminal's width; --json prints whole values", style="dim")
         if not count and self._names:
             console.print(f"no rows ({', '.join(self._names)})", style="dim")
         elif next(self._rows, None) is not None:
@@ -232,11 +236,12 @@ def _print(page: RenderableType, console: Console) -> None:
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in lines.get().splitlines())
 
 
-def _page(names: list[str], rows: list[list[Text]], console: Console) -> RenderableType:
+def _page(names: list[str], rows: list[list[Text]], console: Console) -> tuple[RenderableType, bool]:
+    """The rows as a table, and whether it cuts values."""
     natural = [max(cell_len(n), *(row[i].cell_len for row in rows)) for i, n in enumerate(names)]
     widths = _fair(natural, console.width - GAP * (len(names) - 1)) if console.is_terminal else natural
     if widths is None:
-        return _upright(names, rows)
+        return _upright(names, rows), False
     out = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for i, n in enumerate(names):
         right = all(row[i].justify == "right" or row[i].style == "dim" for row in rows)
@@ -245,7 +250,7 @@ def _page(names: list[str], rows: list[list[Text]], console: Console) -> Rendera
         )
     for row in rows:
         out.add_row(*row)
-    return out
+    return out, widths != natural
 
 
 def _fair(natural: list[int], room: int) -> list[int] | None:

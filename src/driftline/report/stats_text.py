@@ -53,6 +53,7 @@ def stats(table: Stats, *, all_columns: bool = False) -> Iterator[RenderableType
             ("driftline stats TABLE PATH…", "bold"),
             " some of them",
         )
+    yield _LeftOut()
 
 
 def _waiting(table: Stats) -> Iterator[RenderableType]:
@@ -151,6 +152,16 @@ def _part_cells(field: str, part: TypeShare, narrow: bool) -> dict[str, Text | s
         "since": _seen(part.first)[: _DATE if narrow else None],
         "column": Text(", ".join(clean(path[-1]) for path in part.columns), "cyan"),
     }
+
+
+class _LeftOut:
+    """In little space: what stands in a wider terminal only."""
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width < _NARROW:
+            yield Text(
+                f"  {_NARROW} columns of a terminal have room for counts by type, times and trends", "dim"
+            )
 
 
 @dataclass(frozen=True, slots=True)
