@@ -75,7 +75,7 @@ def _summary(stats: Stats) -> TableSummaryJson:
         "table": stats.table,
         "records": stats.records,
         "leaf_columns": stats.leaves,
-        "drifted_fields": len(stats.drifted),
+        "drifted_fields": stats.drifted_fields,
         "quarantined": stats.quarantined,
         "rest": stats.waiting_values,
         "at": stats.to_dict()["at"],

@@ -130,7 +130,7 @@ def view(
     full = catalog.sql_name(at)
     properties = {_OF: table.name, _TYPES: json.dumps(dict(types or {}))}
     statement = _statement(full, properties, one, fields, select)
-    drifted = tuple(place.keys for place in drifted_fields(state.schema, settings.mark))
+    drifted = tuple(dict.fromkeys(place.keys for place in drifted_fields(state.schema, settings.mark)))
     view = View(table.name, at, fields, drifted, select, statement, in_catalog=False)
     if not make:
         return view

@@ -79,7 +79,7 @@ def lake(tables: Sequence[Stats]) -> Iterator[RenderableType]:
     for table in tables:
         commit = "" if table.at is None else to_minute(table.at)
         grid.add_row(
-            clean(table.table), _number(table.records), _number(table.leaves), _number(len(table.drifted)), _number(table.quarantined),
+            clean(table.table), _number(table.records), _number(table.leaves), _number(table.drifted_fields), _number(table.quarantined),
             _number(table.waiting_values), commit,
         )  # fmt: skip
     yield grid
@@ -105,7 +105,7 @@ def _heading(table: Stats) -> Text:
         f"{'at most ' * table.at_most}{_number(table.records)} records",
         _many(table.batches, "batch", "batches"),
         _many(table.leaves, "column", "columns"),
-        _many(len(table.drifted), "drifted field", "drifted fields"),
+        _many(table.drifted_fields, "drifted field", "drifted fields"),
     ]
     if table.quarantined:
         counts.append(f"{table.quarantined:,} in quarantine")

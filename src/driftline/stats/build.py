@@ -118,7 +118,7 @@ def build(
         )
         for path, f in schema.walk()
     )
-    drifted = tuple(DriftedField(s.path, tuple(_parts(s, inputs, numbers, origins))) for s in fields)
+    drifted = tuple(DriftedField(s.path, tuple(_parts(s, inputs, numbers, origins)), s.keys) for s in fields)
     return Stats(
         table=name,
         schema=schema.id,

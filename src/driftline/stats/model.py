@@ -223,10 +223,14 @@ class TypeShare:
 
 @dataclass(frozen=True, slots=True)
 class DriftedField:
-    """A field whose values came in several types, by its column's path with its own key as the last step."""
+    """A field whose values came in several types, by its column's path with its own key as the last step.
+
+    ``keys``: its path by keys of the data, which it may share with another place.
+    """
 
     path: Path
     parts: tuple[TypeShare, ...]
+    keys: Path = ()
 
     def to_dict(self) -> DriftedFieldJson:
         """The form that `--json` prints."""
@@ -338,6 +342,11 @@ class Stats(Shown):
     at_most: bool = False
     whole: bool = True
     rest: tuple[Rest, ...] = ()
+
+    @property
+    def drifted_fields(self) -> int:
+        """The number of fields that drifted; one in two places counts once."""
+        return len({field.keys or field.path for field in self.drifted})
 
     @property
     def waiting_values(self) -> int:

@@ -17,10 +17,13 @@ from driftline.core.schema.types import Field, Map, Path, Primitive, Schema, Str
 
 @dataclass(frozen=True, slots=True)
 class Siblings:
-    """A field's columns in one struct, narrow before wide. ``path``: of the struct, and the field's key."""
+    """A field's columns in one struct, narrow before wide. ``path``: of the struct, and the field's key;
+    ``keys``: by keys of the data.
+    """
 
     path: Path
     columns: tuple[Field, ...]
+    keys: Path = ()
 
     @property
     def places(self) -> tuple[Path, ...]:
@@ -46,7 +49,7 @@ class Siblings:
 def drifted(schema: Schema, mark: str) -> Iterator[Siblings]:
     """The fields that have several columns, parents first."""
     for place in drifted_fields(schema, mark):
-        yield Siblings(place.path, narrow_first(place.columns))
+        yield Siblings(place.path, narrow_first(place.columns), place.keys)
 
 
 def narrow_first(columns: Sequence[Field]) -> tuple[Field, ...]:

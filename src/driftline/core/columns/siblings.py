@@ -140,10 +140,10 @@ class DriftedPlace:
 
 
 def drifted_fields(schema: Schema, mark: str) -> Iterator[DriftedPlace]:
-    """The fields that have drifted: they have several columns in one struct. Parents come first.
+    """The places of fields that have drifted: they have several columns in one struct. Parents come first.
 
-    This is what every count of drifted fields counts. A struct that stands in two columns, alone and in
-    lists, has its own fields in each.
+    Counts of drifted fields count their ``keys``: a field of objects that stand in two columns, alone and in
+    lists, is one field in two places.
     """
     yield from _drifted_inside(schema.struct, (), (), mark)
 
