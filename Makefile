@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick ready test test-all test-spark lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
-.PHONY: catalogs readers test-sparks postgres-cdc mariadb-cdc
+.PHONY: catalogs readers test-sparks postgres-cdc mariadb-cdc record-changes
 .PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-install bench-scale
 .PHONY: wheel licenses
 
@@ -47,6 +47,8 @@ postgres-cdc mariadb-cdc: $(INSTALLED)
 
 postgres-cdc: ## changes of a PostgreSQL by Debezium's engine: needs PostgreSQL and a JDK
 mariadb-cdc: ## the same of a MariaDB: needs its server, its client and a JDK
+record-changes: $(INSTALLED) ## what Debezium's engine sends of both, into tests/recorded: needs both
+	@PYTHONPATH=tests $(PY) -m databases.record
 
 # An environment with that Spark alone, in front of the libraries of .venv.
 SPARK ?= 3.5.8

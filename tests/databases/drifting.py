@@ -146,7 +146,7 @@ def _stored(row: Mapping[str, Any], name: str) -> Any:
 
 
 def comparable(value: Any) -> Any:
-    """A value as a database's JSON and Spark's rows both can have it: numbers exact, moments and objects as text."""
+    """A value as a database's JSON and Spark's rows both can have it: numbers exact, moments as text."""
     match value:
         case None:
             return value
@@ -157,11 +157,11 @@ def comparable(value: Any) -> Any:
         case list():
             return [comparable(item) for item in value]
         case dict():
-            return json.dumps(value, sort_keys=True)
+            return {name: comparable(item) for name, item in value.items()}
         case datetime():
             return value.isoformat(timespec="microseconds")
         case str() if value.startswith("{"):
-            return json.dumps(json.loads(value), sort_keys=True)
-        case str() if value.replace(".", "", 1).isdigit():
+            return comparable(json.loads(value, parse_float=Decimal))
+        case str() if value.removeprefix("-").replace(".", "", 1).isdigit():
             return _EXACT.normalize(Decimal(value))
     return str(value)

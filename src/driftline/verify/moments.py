@@ -62,7 +62,13 @@ def epoch(m: Moment, unit: str | None) -> int | Decimal:
 
 
 def day_text(days: int) -> str:
-    """The date so many days after 1970-01-01, in the Gregorian calendar of any year."""
+    """The date so many days after 1970-01-01, in the Gregorian calendar of any year; PostgreSQL has two
+    that are infinite, each counted in two ways.
+    """
+    if days in (-622191234, -2147472692):
+        return "infinity"
+    if days in (-625821272, -2147472691):
+        return "-infinity"
     # Eras of 400 years that begin on the first of March: leap days come last.
     era, day = divmod(days + 719_468, 146_097)
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365

@@ -62,6 +62,15 @@ def _variable_scale(_: Parameters) -> Spell:
     return lambda members: decimal_text(members["value"], members["scale"])
 
 
+# PostgreSQL's, as Debezium counts their days, in a snapshot and in the log. No date is so early.
+_INFINITE_DAYS = {
+    -622191234: "infinity",
+    -2147472692: "infinity",
+    -625821272: "-infinity",
+    -2147472691: "-infinity",
+}
+
+
 def day_text(days: int) -> str:
     """A date, by the days since 1970.
 
@@ -70,6 +79,8 @@ def day_text(days: int) -> str:
     >>> day_text(-(2**63))
     '-25252734927764585-06-07'
     """
+    if days in _INFINITE_DAYS:
+        return _INFINITE_DAYS[days]
     if -719_162 <= days <= 2_932_896:
         return date.fromordinal(719_163 + days).isoformat()
     # The calendar repeats itself after 400 years.
