@@ -97,7 +97,7 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "hive": Setting("Whether parts of paths such as `day=2026-01-01/` become columns.", ("auto", "off"), "auto"),
     "key": Setting("The fields by which rows are known: `id`, `region, id`, or `_key` in a topic. A record then writes, or replaces, its row."),
-    "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else the last to come."),
+    "order_by": Setting("The fields that order changes of a row: the highest counts, whenever it comes; else, and with `_arrival`, the last to come."),
     "delete_when": Setting("The condition under which a record deletes its row: `op = 'd'`, or `value is null` in a topic."),
     "deletes": Setting("What a delete does: `hard` removes the row, `soft` keeps it with a mark.", (HARD, SOFT), HARD),
     "merge": Setting(

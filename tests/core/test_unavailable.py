@@ -49,7 +49,7 @@ def test_forms_of_what_is_left_out(form: Any, separators: tuple[str, str]) -> No
     patch = {"id": 7, "n": 1, **change("u")}
     assert read(sent, row_key(merge="patch")) == ([patch], {})
     assert checked(sent, row_key(merge="patch")) == [patch]
-    why = "`big` is a value that Debezium has left out as unavailable, which rows with deletes = soft do not keep"
+    why = "`big` is a value that Debezium has left out as unavailable, which rows without an order, or with deletes = soft, do not keep"
     assert read(sent, row_key(deletes="soft")) == (why, {})
     assert checked(sent, row_key(deletes="soft")) == ""
 

@@ -29,3 +29,47 @@ def test_two_files_of_messages(lake: Lake, table_name: str, tmp_path: Path, enve
     verdict = table.verify(files, exactly=True)
     assert (verdict.missing, verdict.extra, verdict.quarantined) == (0, 0, 2)
     assert verdict.found == len(feed.rows)
+
+
+@pytest.mark.parametrize("envelope", ["debezium", "canal"])
+def test_messages_that_count_as_they_arrive(
+    lake: Lake, table_name: str, tmp_path: Path, envelope: str
+) -> None:
+    """They do not say where in the log they stood, as those that Flink writes."""
+    table = lake.table(table_name)
+    batches = [
+        [("c", None, {"id": n, "v": "first"}) for n in (1, 2, 3)],
+        [
+            ("u", {"id": 1, "v": "first"}, {"id": 1, "v": "second"}),
+            ("u", {"id": 1, "v": "second"}, {"id": 1, "v": "third"}),
+            ("d", {"id": 2, "v": "first"}, None),
+            ("u", {"id": 3, "v": "first"}, {"id": 4, "v": "moved"}),
+        ],
+        [("c", None, {"id": 2, "v": "written again"}), ("d", {"id": 1, "v": "third"}, None)],
+    ]
+    files = []
+    for number, batch in enumerate(batches):
+        messages = [without_place(envelope, *change) for change in batch]
+        files.append(str(put(tmp_path / f"{number}.jsonl", messages)))
+        settings = {"key": "id", "envelope": envelope, "order_by": "_arrival"} if number == 0 else None
+        assert table.ingest(files[-1], settings=settings).rows_quarantined == 0
+    rows = {row["id"]: row.asDict() for row in table.read().collect()}
+    assert {id_: row["v"] for id_, row in rows.items()} == {2: "written again", 4: "moved"}
+    assert "_order" not in rows[2]
+    verdict = table.verify(files, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.quarantined, verdict.found) == (0, 0, 0, 2)
+
+
+def without_place(
+    envelope: str, op: str, before: dict[str, object] | None, after: dict[str, object] | None
+) -> dict[str, object]:
+    """A message of a change, in one of the two envelopes that Flink writes."""
+    if envelope == "debezium":
+        return {"before": before, "after": after, "op": op, "source": {"db": "shop", "table": "people"}}
+    kind = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}[op]
+    return {
+        "old": [before] if op == "u" else None,
+        "data": [after or before],
+        "type": kind,
+        "pkNames": ["id"],
+    }

@@ -111,9 +111,9 @@ _NUMERIC = re.compile(
 
 def _canal(message: Row) -> Sequence[SentChange]:
     kind = message.get("type")
-    if not isinstance(kind, str) or "isDdl" not in message or "data" not in message:
-        raise UnreadMessage("no type, isDdl and data")
-    if message["isDdl"] is True:
+    if not isinstance(kind, str) or "data" not in message:
+        raise UnreadMessage("no type and data")
+    if message.get("isDdl") is True:
         names = ("CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "QUERY")
         if kind in names and message["data"] is None:
             return []

@@ -9,6 +9,7 @@ from driftline.core.planning.condition import MESSAGE_KEY, Condition, Junction, 
 from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.definition import (
+    ARRIVAL,
     DELETES_PROPERTY,
     ENVELOPE_PROPERTY,
     EPOCH_PROPERTY,
@@ -98,7 +99,7 @@ class RowKey:
             if needless := [name for name, value in needing_key.items() if value]:
                 raise ValueError(f"{needless[0]} needs a key")
             return None
-        keys, orders = parse_paths(key), parse_paths(order_by) if order_by else ()
+        keys, orders = parse_paths(key), parse_paths(order_by) if order_by not in ("", ARRIVAL) else ()
         _check_fields((*keys, *orders))
         if soft and patch:
             raise ValueError("deletes = soft does not go with merge = patch")
@@ -108,7 +109,8 @@ class RowKey:
             )
         condition = parse_condition(delete_when) if delete_when else None
         if envelope:
-            orders, condition = orders or (POSITION,), _deletes_in_envelope(condition)
+            orders = orders if order_by else (POSITION,)
+            condition = _deletes_in_envelope(condition)
         memory = int(parse_span(settings.get("delete_memory") or "7d"))
         placeholder = settings.get("unavailable_value") or PLACEHOLDER
         placeholder_bytes(placeholder)

@@ -35,6 +35,7 @@ HARD, SOFT = "hard", "soft"  # what a delete does: removes the row, or marks it
 REPLACE, PATCH = "replace", "patch"  # what a record does to its row: is it, or changes fields of it
 CHANGE = "_change"  # of records in an envelope: the field with what it says of the change
 OPERATION, POSITION = (CHANGE, "op"), (CHANGE, "position")
+ARRIVAL = "_arrival"  # in place of an order: of the changes of a row the last to come counts
 UNAVAILABLE = (CHANGE, "unavailable")  # the names of fields whose values the message does not have
 WITH_VECTORS = 3  # the version of Iceberg's format that removes rows by deletion vectors
 
@@ -70,7 +71,8 @@ def known_by(properties: Mapping[str, str]) -> RowsKnownBy:
     if not key:
         return RowsKnownBy("", order, "", "", "")
     by_position = ".".join(POSITION) if envelope else ""
-    return RowsKnownBy(key, order or by_position, deletes or HARD, merge or REPLACE, envelope)
+    order = "" if order == ARRIVAL else order or by_position
+    return RowsKnownBy(key, order, deletes or HARD, merge or REPLACE, envelope)
 
 
 def forgets_deletes(before: Mapping[str, str], after: Mapping[str, str]) -> bool:

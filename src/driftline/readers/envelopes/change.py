@@ -62,8 +62,8 @@ class EnvelopeTerms:
         """
         if unavailable and self.unavailable == REFUSED_VALUES:
             raise NotReadable(
-                f"`{unavailable[0]}` is a value that Debezium has left out as unavailable, which rows with "
-                "deletes = soft do not keep"
+                f"`{unavailable[0]}` is a value that Debezium has left out as unavailable, which rows "
+                "without an order, or with deletes = soft, do not keep"
             )
         return unavailable if self.unavailable == MARKED else ()
 

@@ -34,8 +34,8 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     if isinstance(message, Mark):
         return message
     kind = message.value("type")
-    if not isinstance(kind, str) or not {"data", "isDdl"} <= message.fields.keys():
-        raise NotReadable("no message of Canal's: it has no `type`, `isDdl` and `data`")
+    if not isinstance(kind, str) or "data" not in message.fields:
+        raise NotReadable("no message of Canal's: it has no `type` and `data`")
     if message.value("isDdl") is True:
         return _schema_change(message, kind, terms)
     if kind not in WRITES and kind != "DELETE":
