@@ -249,3 +249,13 @@ def test_rows_wait_in_slices_until_some_of_them_live(tmp_path: Path) -> None:
     ]
     assert made == [{**rows[i], "_order": order} for i, order in zip(numbers, "xyz", strict=True)]
     assert len(slices.tasks(None, live[:2], RowsOf({})).sizes) == 1  # type: ignore[arg-type]
+
+
+def test_the_last_change_to_arrive_can_count_in_an_envelope_too() -> None:
+    settings = {"key": "id", "envelope": "debezium", "order_by": "_arrival"}
+    row_key = RowKey.of(settings)
+    assert row_key is not None and (row_key.order_by, row_key.remembers) == ((), False)
+    with pytest.raises(
+        ValueError, match="on_snapshot = reconcile needs an envelope of Debezium's and its order"
+    ):
+        RowKey.of({**settings, "on_snapshot": "reconcile"})

@@ -99,17 +99,16 @@ class RowKey:
             if needless := [name for name, value in needing_key.items() if value]:
                 raise ValueError(f"{needless[0]} needs a key")
             return None
-        keys, orders = parse_paths(key), parse_paths(order_by) if order_by not in ("", ARRIVAL) else ()
+        keys, orders = parse_paths(key), _orders(order_by, envelope)
         _check_fields((*keys, *orders))
         if soft and patch:
             raise ValueError("deletes = soft does not go with merge = patch")
-        if reconciles and (envelope not in _WITH_SNAPSHOTS or orders or soft):
+        if reconciles and (envelope not in _WITH_SNAPSHOTS or orders != (POSITION,) or soft):
             raise ValueError(
                 f"on_snapshot = {RECONCILE} needs an envelope of Debezium's and its order, and deletes = hard"
             )
         condition = parse_condition(delete_when) if delete_when else None
         if envelope:
-            orders = orders if order_by else (POSITION,)
             condition = _deletes_in_envelope(condition)
         memory = int(parse_span(settings.get("delete_memory") or "7d"))
         placeholder = settings.get("unavailable_value") or PLACEHOLDER
@@ -171,6 +170,15 @@ class RowKey:
     def roles(self) -> dict[Path, str]:
         """The role of each field."""
         return dict.fromkeys(self.key, KEY) | dict.fromkeys(self.order_by, ORDER)
+
+
+def _orders(order_by: str, envelope: str) -> tuple[Path, ...]:
+    """The fields of the order; none where the last change to arrive counts."""
+    if order_by == ARRIVAL:
+        return ()
+    if order_by:
+        return parse_paths(order_by)
+    return (POSITION,) if envelope else ()
 
 
 def _check_fields(paths: tuple[Path, ...]) -> None:
