@@ -153,8 +153,8 @@ bench-scale: $(INSTALLED) ## a cluster of two workers up to 10^8 rows: tasks, th
 catalogs: $(INSTALLED) $(CATALOGS) ## a lake in each catalog that can be started here (ARGS="hive postgres" for some)
 	@PYTHONPATH=tests $(PY) bench/catalogs.py $(ARGS)
 
-readers: $(INSTALLED) $(READERS) ## which engines read the same values out of tables
-	@$(PY) bench/readers.py --with bench/.readers/bin/python $(ARGS)
+readers: $(INSTALLED) $(READERS) ## which engines read the same values out of tables (ARGS="--readers DuckDB Trino" for some)
+	@PYTHONPATH=tests $(PY) bench/readers.py --with bench/.readers/bin/python $(ARGS)
 
 lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
 	@$(LOCK) pyproject.toml --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt

@@ -84,7 +84,7 @@ def make(folder: Path, names: Collection[str], formats: Collection[str]) -> dict
         lakes["DuckLake"] = Lake.open(folder / "ducklake", ducklake="duckdb", properties=properties)
     return {
         name: {
-            table_format: made(lakes[table_format], name, table_format)
+            table_format: made(lakes[table_format], f"r.{name}_{table_format.lower()}", name, table_format)
             for table_format in (*MADE_IN[name], *DUCKLAKE)
             if table_format in formats
         }
@@ -92,9 +92,9 @@ def make(folder: Path, names: Collection[str], formats: Collection[str]) -> dict
     }
 
 
-def made(lake: Any, name: str, table_format: str) -> str:
+def made(lake: Any, table_name: str, name: str, table_format: str) -> str:
     """The place of a table, which is made."""
-    table = lake.table(f"r.{name}_{table_format.lower()}")
+    table = lake.table(table_name)
     MAKERS[name](lake, table, {} if table_format in DUCKLAKE else {"format_version": table_format})
     if table_format in DUCKLAKE:
         return f"{lake.format.catalog.target}:{table.name}"
@@ -218,7 +218,7 @@ def by_flink(metadata: str) -> Rows:
 
 
 def _rows(table: Any) -> Rows:
-    rows: Rows = table.to_pylist()
+    rows: Rows = table.to_pylist(maps_as_pydicts="strict")
     return rows
 
 
