@@ -41,7 +41,7 @@ class Flink(Server):
     @property
     def address(self) -> str:
         """What `rows` reaches it with."""
-        return f"{self._port}:{self._token}:{self.folder}"
+        return f"{self._port}:{self._token.decode()}:{self.folder}"
 
     def stop(self) -> None:
         if self._process is not None and self._process.stdin:
