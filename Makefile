@@ -28,7 +28,7 @@ demo: $(INSTALLED) ## drifting batches into a fresh lake: what changed, why, and
 	@.venv/bin/driftline demo
 
 quick: lint ## style, types, the core and the conversion: under a minute
-	@$(PY) -m pytest tests/core src/driftline/core -q -m "not slow" -n 2 $(ARGS)
+	@$(PY) -m pytest tests/core src/driftline -q -m "not slow" -n 2 $(ARGS)
 
 # Processes with a Spark session each, one more than cores, as tests wait for others. Those of one file stay together, as
 # they share what they set up.
