@@ -31,6 +31,7 @@ class Flink(Server):
                 classpath=class_path("flink"),
                 java_path=java(),
                 javaopts=["-Xmx1g", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)],
+                cwd=str(self.folder),
                 redirect_stdout=log,
                 redirect_stderr=log,
                 die_on_exit=True,

@@ -46,6 +46,7 @@ class Trino(Server):
                 java_path=java,
                 javaopts=["-Xmx1500m", "-XX:TieredStopAtLevel=1", "--add-modules=jdk.incubator.vector",
                           f"-Dconfig={configuration}", *(f"-Dnode.{key}={value}" for key, value in node.items())],
+                cwd=str(self.folder),
                 redirect_stdout=log,
                 redirect_stderr=log,
                 die_on_exit=True,
