@@ -86,6 +86,22 @@ def test_records_of_python_and_what_waits(lake: Lake, table_name: str, tmp_path:
     assert table.ingest(texts, json_column="t").by_key.inserted == 1
 
 
+def test_a_message_of_which_one_record_waits(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    """It changes a key to none: the old row goes, and what waits is the new one."""
+    table, source = lake.table(table_name), tmp_path / "in.jsonl"
+    later = {**LSN, "lsn": 43}
+    put(
+        source,
+        [
+            {"op": "c", "after": {"id": 1}, "source": LSN},
+            {"op": "u", "before": {"id": 1}, "after": {"n": 1}, "source": later},
+        ],
+    )
+    assert table.ingest(source, settings=SETTINGS).rows_quarantined == 1
+    verdict = table.verify(source, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.quarantined, verdict.deleted) == (0, 0, 1, 1)
+
+
 def test_values_by_a_schema_that_changes(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """The price becomes a text in the database, as a column is altered."""
     table, source = lake.table(table_name), tmp_path / "in.jsonl"

@@ -169,14 +169,17 @@ class KeyedFold:
                 yield SourceChange(place, arrival, payload, why=str(error), message=message)
 
     def by_text(self, changes: Iterable[SourceChange]) -> Iterator[_Keyed]:
-        """Changes by the text that their copies in quarantine have, too."""
+        """Changes by the text that their copies in quarantine have, too. Of those in one message, one without
+        a key comes first, and one that deletes last: it has nothing else that could be refused.
+        """
         for change in changes:
             text = (
                 self.comparison.fingerprint_of(unpacked(change.message or change.payload))
                 if change.is_record
                 else self.comparison.fingerprint(change.payload)
             )
-            yield (_number(text), text, _READ, change.arrival), change
+            rank = bool(change.key), change.deletes
+            yield (_number(text), text, _READ, rank, change.arrival), change
 
     def waiting(self, quarantined: Iterable[bytes]) -> Iterator[_Keyed]:
         """The records in quarantine by the same text."""
@@ -190,8 +193,8 @@ class KeyedFold:
         def others() -> Iterator[SourceChange]:
             for (_, text), group in groupby(texts, lambda x: x[0][:2]):
                 held = waiting = 0
-                for (_, _, side, _), change in group:
-                    if side == _WAITING:
+                for key, change in group:
+                    if key[2] == _WAITING:
                         waiting += 1
                     elif held < waiting:
                         held += 1
