@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick ready test test-all test-spark lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
-.PHONY: catalogs readers test-sparks postgres-cdc mariadb-cdc record-changes
+.PHONY: catalogs readers test-sparks test-oldest newer postgres-cdc mariadb-cdc record-changes
 .PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-install bench-scale
 .PHONY: wheel licenses
 
@@ -61,6 +61,13 @@ TENTH := tests/core/test_connect.py $(addprefix tests/lake/test_,iceberg.py keye
 test-sparks: ## a tenth of those on each other Spark, some minutes each
 	@$(MAKE) --no-print-directory test-spark SPARK=3.5.8 ARGS="$(TENTH)"
 	@$(MAKE) --no-print-directory test-spark SPARK=4.0.1 ARGS="$(TENTH)"
+
+# The same with the oldest version of each dependency that pyproject.toml allows in front.
+test-oldest: .venv/oldest/installed ## the core, and some tests of lakes, on the oldest dependencies (ARGS="tests/lake/test_csv.py" for some)
+	@.venv/oldest/bin/python -m pytest -m "not slow" $(or $(ARGS),tests/core $(TENTH))
+
+newer: $(INSTALLED) ## the newest Spark and Iceberg on the package indexes, next to the pinned ones; changes nothing
+	@$(PY) bench/newer.py
 
 fuzz: $(INSTALLED) ## the core's properties over other random data each time
 	@DRIFTLINE_FUZZ=1 $(PY) -m pytest tests/core $(ARGS)
@@ -159,6 +166,7 @@ readers: $(INSTALLED) $(READERS) ## which engines read the same values out of ta
 lock: $(INSTALLED) ## pin the dependencies anew (UPGRADE=1: at their newest)
 	@$(LOCK) pyproject.toml --all-extras $(if $(UPGRADE),--upgrade) --output-file requirements/local.txt
 	@$(LOCK) pyproject.toml --all-extras --group dev --constraint requirements/local.txt $(if $(UPGRADE),--upgrade) --output-file requirements/dev.txt
+	@$(LOCK) pyproject.toml --all-extras --resolution lowest-direct --output-file requirements/oldest.txt
 	@$(LOCK) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 
 clean: ## remove what was made here
@@ -174,12 +182,14 @@ $(INSTALLED): requirements/dev.txt pyproject.toml
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(OTHER)/installed: requirements/spark-$(SPARK).txt $(INSTALLED)
-	@test -x $(OTHER)/bin/python || $(PY) -m venv $(OTHER)
-	@echo "Installing Spark $(SPARK) into $(OTHER)"
-	@$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+$(OTHER)/installed: requirements/spark-$(SPARK).txt
+.venv/oldest/installed: requirements/oldest.txt
+$(OTHER)/installed .venv/oldest/installed: $(INSTALLED)
+	@test -x $(@D)/bin/python || $(PY) -m venv $(@D)
+	@echo "Installing into $(@D)"
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(filter requirements/%,$^)
 	@$(PY) -c 'import sysconfig; place = sysconfig.get_path("purelib"); print(f"import site; site.addsitedir({place!r})")' \
-		> $$($(OTHER)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/libraries.pth
+		> $$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/libraries.pth
 	@touch $@
 
 $(BENCH): bench/requirements.txt

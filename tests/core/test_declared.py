@@ -6,6 +6,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -58,7 +59,7 @@ def column(array: pa.Array) -> tuple[str, list[Any]]:
         (pa.array([2**16 - 1], pa.uint16()), "int", [2**16 - 1]),
         (pa.array([2**32 - 1], pa.uint32()), "long", [2**32 - 1]),
         (pa.array([2**64 - 1], pa.uint64()), "decimal(20, 0)", [Decimal(2**64 - 1)]),
-        (pa.array([1.5, None], pa.float16()), "float", [1.5, None]),
+        (pa.array([np.float16(1.5), None], pa.float16()), "float", [1.5, None]),
         (pa.array(["x"], pa.large_string()), "string", ["x"]),
         (pa.array([b"xy"], pa.binary(2)), "binary", [b"xy"]),
         (pa.array(["a", "b", "a"]).dictionary_encode(), "string", ["a", "b", "a"]),
