@@ -306,6 +306,7 @@ IN_PATHS = {
 }
 
 
+@UUIDS
 def test_values_in_paths(table: DuckLakeTable, tmp_path: Path) -> None:
     columns = {f"p{i}": (type_, texts) for i, (type_, texts) in enumerate(IN_PATHS.items())}
     declared = ", ".join(f"{name} {type_}" for name, (type_, _) in columns.items())
