@@ -314,14 +314,16 @@ def earlier_patterns(before: Mapping[str, str], now: Mapping[str, str]) -> dict[
     >>> earlier_patterns({day: "date('dd.MM.yyyy')"}, {day: "date('M/d/yyyy')"})
     {'driftline.hinted.day': "date('dd.MM.yyyy')"}
     """
-    kept: dict[str, str] = {}
+    patterns: dict[str, str] = {}
     for key in now:
         hint = before.get(key, "")
         if key.startswith(_HINTS) and hint not in ("", now[key]) and parse_hint(hint).pattern is not None:
             name = f"{PREFIX}hinted.{key.removeprefix(_HINTS)}"
-            known = before.get(name, "")
-            kept[name] = known if hint in known else f"{known} and {hint}".removeprefix(" and ")
-    return kept
+            before_value = before.get(name, "")
+            patterns[name] = (
+                before_value if hint in before_value else f"{before_value} and {hint}".removeprefix(" and ")
+            )
+    return patterns
 
 
 def from_properties(properties: Mapping[str, str]) -> Settings:

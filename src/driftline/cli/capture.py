@@ -224,6 +224,6 @@ def _served(address: str, every: float | None) -> Health:
 def seconds(flag: str, text: str) -> float:
     """A time, as a flag gives it, as a number of seconds."""
     with suppress(ValueError):
-        if found := parse_span(text):
-            return found
+        if span := parse_span(text):
+            return span
     raise UsageError(f"{flag}: {text!r} is not a time", hint="write a number with a unit: 500ms, 10s, 5m, 1h")

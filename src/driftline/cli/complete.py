@@ -96,11 +96,11 @@ def joined(words: Sequence[str], cursor: int) -> tuple[list[str], str]:
 def _assignments(values: Mapping[str, Iterable[str]], incomplete: str) -> Iterator[str]:
     """Names, or the assignments of the only one that begins so: bash puts a blank behind a lone `name=`."""
     name, assigned, begun = incomplete.partition("=")
-    found = [key for key in values if key == name or (not assigned and key.startswith(name))]
-    if len(found) > 1 and name not in found:
-        yield from (f"{key}=" for key in found)
+    matching = [key for key in values if key == name or (not assigned and key.startswith(name))]
+    if len(matching) > 1 and name not in matching:
+        yield from (f"{key}=" for key in matching)
         return
-    for key in found[:1] if name not in found else [name]:
+    for key in matching[:1] if name not in matching else [name]:
         yield from (f"{key}={value}" for value in values[key] if value.startswith(begun))
 
 

@@ -102,10 +102,10 @@ class Invocation:
 
         configured = self.config
         if configured.ducklake is not None and isinstance(configured.place, str):
-            there = located("ducklake", configured.ducklake, configured.place).exists()
+            exists = located("ducklake", configured.ducklake, configured.place).exists()
         else:
-            there = not is_embedded(configured.catalog) or configured.lake.exists()
-        if not there:
+            exists = not is_embedded(configured.catalog) or configured.lake.exists()
+        if not exists:
             raise UsageError(
                 f"there is no lake in {configured.place}",
                 hint="pass its folder with --lake; `driftline ingest` creates one",

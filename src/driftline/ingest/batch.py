@@ -176,8 +176,8 @@ class Planned:
 
     def _is_settled(self, path: Path) -> bool:
         """True if a field has its column, or what becomes of it was declared."""
-        said = self.settings.contract.at(path)
-        if said.hint is not None or said.excluded:
+        setting = self.settings.contract.at(path)
+        if setting.hint is not None or setting.excluded:
             return True
         return self.state.exists and self.state.schema.find(path) is not None
 

@@ -154,8 +154,10 @@ class Result(Shown):
         held: dict[str, int | None] = {}
         for text, count in waiting.items():
             path = field_of(text)
-            known = any(field.key == path[0] and field.has_columns(path[1:]) for field in self.route.fields)
-            waits = contract.at(path).new_fields == "hold" and not known and "" not in path
+            has_column = any(
+                field.key == path[0] and field.has_columns(path[1:]) for field in self.route.fields
+            )
+            waits = contract.at(path).new_fields == "hold" and not has_column and "" not in path
             (held if waits else rest)[text] = count
         return replace(self, rest=rest, held=held)
 

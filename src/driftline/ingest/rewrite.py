@@ -73,13 +73,13 @@ def _rewritten(before: Struct, converter: Converter, rows: pa.RecordBatch) -> pa
 
 def lossy_rewrites(table: DataFrame, before: Schema, changes: Iterable[Change]) -> list[Path]:
     """The columns with a value that the rewrite would change."""
-    asked = rewrites(changes)
-    if not asked:
+    requested = rewrites(changes)
+    if not requested:
         return []
-    conflicts = [_inexact(before, change) for change in asked]
+    conflicts = [_inexact(before, change) for change in requested]
     numbers = numbered(table).mapInArrow(partial(_lossy, before.struct, conflicts), "number int").distinct()
     lossy = {row.number for row in numbers.collect()}
-    return [change.path for number, change in enumerate(asked) if number in lossy]
+    return [change.path for number, change in enumerate(requested) if number in lossy]
 
 
 def _lossy(

@@ -170,7 +170,7 @@ class Changes:
         if not columns:
             return None
         texts = orders(
-            by_id(rows, list(chain(*columns))), [values_of(some) for some in columns], self.row_key.epoch
+            by_id(rows, list(chain(*columns))), [values_of(parts) for parts in columns], self.row_key.epoch
         )
         texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         self._check_all(texts, "order", self.row_key.order_by)

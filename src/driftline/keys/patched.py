@@ -209,5 +209,5 @@ class _Entries:
         if place not in self._read:
             low, high = int(self._offsets[place]), int(self._offsets[place + 1])
             keys = self._keys.slice(low, high - low).to_pylist()
-            self._read[place] = {key: low + at for at, key in enumerate(keys)}
+            self._read[place] = {key: low + offset for offset, key in enumerate(keys)}
         return self._read[place]

@@ -236,11 +236,11 @@ class _LiveRows:
         part, live_file = self.parts[number]
         with self.folder.open(live_file) as file:
             named = pa.ipc.open_file(file).read_all()
-        kept, done, taken = self.rows_of.kept(named), 0, 0
+        kept_rows, rows_done, taken = self.rows_of.kept(named), 0, 0
         for rows in rows_at(self.folder, part, named["row"].to_numpy()):
-            of_batch = named.slice(done, len(rows))
+            of_batch = named.slice(rows_done, len(rows))
             count = len(rows) - of_batch["file"].null_count
-            some = None if kept is None else kept.slice(taken, count)
-            yield self.rows_of.made(_of_table(rows), of_batch, some)
-            done, taken = done + len(rows), taken + count
+            kept_part = None if kept_rows is None else kept_rows.slice(taken, count)
+            yield self.rows_of.made(_of_table(rows), of_batch, kept_part)
+            rows_done, taken = rows_done + len(rows), taken + count
         return Reported(None)

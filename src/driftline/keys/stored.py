@@ -46,10 +46,10 @@ class StoredRows:
         parts: list[pa.Table] = []
         places: list[NDArray[np.int64]] = []
         for number, file in enumerate(named.dictionary.to_pylist()):
-            here = np.flatnonzero(numbers == number)
-            here = here[np.argsort(positions[here], kind="stable")]
-            parts += self.of(file, positions[here])
-            places.append(here)
+            in_file = np.flatnonzero(numbers == number)
+            in_file = in_file[np.argsort(positions[in_file], kind="stable")]
+            parts += self.of(file, positions[in_file])
+            places.append(in_file)
         order = np.argsort(np.concatenate(places)) if places else np.array([], np.int64)
         return pa.concat_tables([no_rows(self.struct), *parts]).take(pa.array(order))
 

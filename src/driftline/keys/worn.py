@@ -117,8 +117,8 @@ class RowsLeft:
         for file in self.files:
             positions, begin = file.positions(), 0
             for rows in self.stored.of(file.path, positions):
-                at = positions[begin : (begin := begin + len(rows))]
-                batch = _with_ids(rows, file, at) if self.with_ids else rows
+                positions_of_batch = positions[begin : (begin := begin + len(rows))]
+                batch = _with_ids(rows, file, positions_of_batch) if self.with_ids else rows
                 yield from batch.combine_chunks().to_batches()
 
 
@@ -131,6 +131,6 @@ def _with_ids(rows: pa.Table, file: WornFile, positions: NDArray[np.int64]) -> p
     for name, values in given.items():
         if values is not None:
             place = rows.schema.get_field_index(name)
-            known = rows.column(place).combine_chunks()
-            rows = rows.set_column(place, name, pc.coalesce(known, values))
+            assigned = rows.column(place).combine_chunks()
+            rows = rows.set_column(place, name, pc.coalesce(assigned, values))
     return rows

@@ -137,8 +137,8 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
         missing = {key for key, field_shape in walker.shape.fields.items() if field_shape.missing}
         must = [key for key in walker.expected.required_keys if key not in missing]
         return Decoder(_wide(fields, must), builder.doubles, fields)
-    whole = decoder(builder.field(walker.root, walker.expected))
-    return Decoder(whole, builder.doubles, fields)
+    decode_record = decoder(builder.field(walker.root, walker.expected))
+    return Decoder(decode_record, builder.doubles, fields)
 
 
 def _wide(fields: FieldDecoders, required: Sequence[str]) -> Decode:

@@ -177,14 +177,14 @@ def _qualifiers(table: str) -> set[str]:
 
 def _chosen(table: str, struct: Struct, written: str) -> tuple[Path, Field]:
     """The column of this name, or at this path. Raises UsageError if there is none."""
-    if (whole := _found(struct, (written,))) is not None:  # a name may hold dots
-        return whole
+    if (plain := _found(struct, (written,))) is not None:  # a name may hold dots
+        return plain
     try:
         path = parse_path(written)
     except ValueError as error:
         raise UsageError(f"{table}: {error}", "a name with dots or blanks stands in backticks") from error
-    if (found := _found(struct, path)) is not None:
-        return found
+    if (nested := _found(struct, path)) is not None:
+        return nested
     for length in range(len(path) - 1, 0, -1):
         inside = _found(struct, path[:length])
         if inside is not None and not isinstance(inside[1].type, Struct):

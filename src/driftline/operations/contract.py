@@ -84,8 +84,8 @@ def _of_field(promise: Promise, promised: Field, actual: Field, path: Path) -> I
     elif not (
         meets(promise.loose[path], actual.type) if path in promise.loose else promised.type == actual.type
     ):
-        asked = promise.loose.get(path) or _shown(promised.type)
-        yield Break("type", path, f"{dotted(path)} is {_shown(actual.type)}, and not {asked}")
+        promised_type = promise.loose.get(path) or _shown(promised.type)
+        yield Break("type", path, f"{dotted(path)} is {_shown(actual.type)}, and not {promised_type}")
 
 
 def _shown(type_: Type) -> str:

@@ -64,29 +64,31 @@ def checks(
     What needs Spark is left out when Spark cannot start. Starts a session, if none runs, and leaves it open.
     """
     properties = properties or {}
-    at = partial(located, "ducklake", folder=lake)
+    locate = partial(located, "ducklake", folder=lake)
     stored = stores.is_stored(str(lake))
     parts: list[tuple[str, Callable[[], str]]] = [("python", _python), ("spark", _spark), ("java", _java)]
     if session.is_embedded(properties) and not stored:
         parts.append(("lake", lambda: _lake(Path(lake))))
     if ducklake is not None:
-        parts.append(("duckdb", lambda: at(ducklake).engine()))
-    done = [_check(name, look) for name, look in parts]
-    if all(check.ok for check in done):
-        done.append(
-            _check("jars", lambda: _jars({**properties, **(at(ducklake).settings() if ducklake else {})}))
+        parts.append(("duckdb", lambda: locate(ducklake).engine()))
+    results = [_check(name, look) for name, look in parts]
+    if all(check.ok for check in results):
+        results.append(
+            _check("jars", lambda: _jars({**properties, **(locate(ducklake).settings() if ducklake else {})}))
         )
-    if all(check.ok for check in done):
+    if all(check.ok for check in results):
         look = (
-            partial(_catalog, Path(lake), properties) if ducklake is None else lambda: _located(at(ducklake))
+            partial(_catalog, Path(lake), properties)
+            if ducklake is None
+            else lambda: _located(locate(ducklake))
         )
-        done.append(_check("catalog", look))
-    if stored and done[-1].ok:
-        done.append(_check("store", partial(_probe, str(lake), stores.configured(str(lake)))))
+        results.append(_check("catalog", look))
+    if stored and results[-1].ok:
+        results.append(_check("store", partial(_probe, str(lake), stores.configured(str(lake)))))
     place = properties.get("warehouse", "")
-    if stores.is_stored(place) and done[-1].ok:
-        done.append(_check("store", partial(_store, place, properties)))
-    return done
+    if stores.is_stored(place) and results[-1].ok:
+        results.append(_check("store", partial(_store, place, properties)))
+    return results
 
 
 def _check(name: str, look: Callable[[], str]) -> Check:

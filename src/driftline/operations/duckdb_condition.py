@@ -107,10 +107,10 @@ class _Translation:
         parts = node.parts if isinstance(node, exp.Column | exp.Dot) else []
         if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
             raise _OtherSQL
-        found = self._column(tuple(part.name for part in parts))
-        if found is None:
+        column = self._column(tuple(part.name for part in parts))
+        if column is None:
             raise _OtherSQL
-        return found
+        return column
 
 
 def _checked(type_: Type, expected: Primitive) -> Primitive:

@@ -188,11 +188,11 @@ def _without(
     ``last``: the last change of that, which another batch may have made.
     """
     now = alteration.before
-    made = last.by == "batch" and last.record.batch == batch.id and last.before is not None
-    then = last.before.definition if made and last.before is not None else now
+    made_by_batch = last.by == "batch" and last.record.batch == batch.id and last.before is not None
+    then = last.before.definition if made_by_batch and last.before is not None else now
     plan = restoration(now, then, versions.schemas.values())
     _possible(table, plan)
-    change = _what(last) if made else f"batch {batch.id}"
+    change = _what(last) if made_by_batch else f"batch {batch.id}"
     if not yes:
         raise DataError(
             f"{table.name}: undoing {change} would remove {counted(batch.added, 'row')} and restore "
@@ -352,11 +352,11 @@ def _back(
 ) -> tuple[ValueCount, ...]:
     """The values that come back, and how many there were."""
     ids = {f.id for _, f in table.readable(plan.after.schema).walk()}
-    seen = [path for path in plan.back if (f := plan.after.schema.find(path)) and f.id in ids]
-    counts = counter.back(draft, plan.after.schema, seen)
+    restored = [path for path in plan.back if (f := plan.after.schema.find(path)) and f.id in ids]
+    counts = counter.back(draft, plan.after.schema, restored)
     return tuple(
         replace(values, before=_had(table, versions, plan.after.schema, path))
-        for values, path in zip(counts, seen, strict=True)
+        for values, path in zip(counts, restored, strict=True)
     )
 
 
@@ -368,9 +368,9 @@ def _had(table: CatalogTable, versions: Versions, schema: Schema, path: Path) ->
         if after.definition.path_of(column.id) is None and before.definition.path_of(column.id) is not None:
             for snapshot in table.snapshots(after.snapshot):
                 then = versions.schemas.get(snapshot.schema)
-                at = next((p for p, f in then.walk() if f.id == column.id), None) if then else None
-                if then and at:
-                    return _counted(partial(table.read, snapshot.id), then, [at])[0].count
+                path_then = next((p for p, f in then.walk() if f.id == column.id), None) if then else None
+                if then and path_then:
+                    return _counted(partial(table.read, snapshot.id), then, [path_then])[0].count
             return None
     return None
 

@@ -44,8 +44,8 @@ def whole_value(payload: bytes, read: Callable[[io.BytesIO], T]) -> T:
         value = read(file)
     except Exception as error:  # whatever hostile bytes lead a reader into
         raise UnreadableError(f"invalid Avro for its schema: {str(error) or type(error).__name__}") from error
-    if left := len(payload) - file.tell():
-        raise UnreadableError(f"invalid Avro for its schema: {left} bytes follow the record")
+    if unread := len(payload) - file.tell():
+        raise UnreadableError(f"invalid Avro for its schema: {unread} bytes follow the record")
     return value
 
 

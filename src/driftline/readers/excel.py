@@ -58,10 +58,10 @@ def sheet_texts(split: Split, dialect: Dialect, longest: int) -> Iterator[list[b
     sheet = _workbook(split.path, content).get_sheet_by_name(split.sheet)
     if sheet.start is None:
         return
-    top, left = sheet.start
+    top, first_column = sheet.start
     rows = sheet.to_python(skip_empty_area=True)
     for number, column, text in _errors(content, split.sheet):
-        rows[number - top][column - left] = text
+        rows[number - top][column - first_column] = text
     skipped = max(0, int(dialect.skip_lines or 0) - top)
     first = next((i for i, row in enumerate(rows) if i >= skipped and any(map(_is_filled, row))), None)
     if first is None:

@@ -119,11 +119,11 @@ def _files(schema: Registered) -> Iterator[FileDescriptorProto]:
     if len(files) < len(texts):
         yield from _compiled(texts)
         return
-    done: set[str] = set()
+    visited: set[str] = set()
     for file in files.values():
         for name in file.dependency:
-            if name not in files and name not in done:
-                yield from _common(name, done)
+            if name not in files and name not in visited:
+                yield from _common(name, visited)
         yield file
 
 
@@ -167,14 +167,14 @@ def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
         # Registries know Google's common types, and do not refer to them.
         paths = [f"--proto_path={path}" for path in (folder, Path(next(iter(type_.__path__))).parents[1])]
         options = [*paths, "--include_imports", f"--descriptor_set_out={out}"]
-        done = subprocess.run(  # -P: what a registry sends is no module
+        compiled = subprocess.run(  # -P: what a registry sends is no module
             [sys.executable, "-P", "-m", "grpc_tools.protoc", *options, str(Path(folder, _MAIN))],
             capture_output=True, text=True, timeout=_PATIENCE, check=False,
         )  # fmt: skip
-        if "No module named" in done.stderr:
+        if "No module named" in compiled.stderr:
             raise SetupError("Protobuf needs its compiler.", "pip install 'driftline[registry]'")
-        if done.returncode:
+        if compiled.returncode:
             raise UsageError(
-                f"invalid Protobuf schema: {' '.join(done.stderr.replace(folder, '').split())[:500]}"
+                f"invalid Protobuf schema: {' '.join(compiled.stderr.replace(folder, '').split())[:500]}"
             )
         yield from FileDescriptorSet.FromString(out.read_bytes()).file

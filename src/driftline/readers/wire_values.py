@@ -63,9 +63,9 @@ class WireValues:
 
         A null is neither.
         """
-        whole, unread = self._whole(batch, values)
+        records, unread = self._whole(batch, values)
         single, unreadable = self._single(batch, values, unread)
-        return whole + single, unreadable
+        return records + single, unreadable
 
     def _whole(self, batch: pa.RecordBatch, values: pa.Array) -> tuple[list[Alike], Sequence[int]]:
         """The records that are read at once, and the rows that are not."""

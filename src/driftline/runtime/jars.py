@@ -114,8 +114,8 @@ def find_jars(notify: Callable[[str], None] | None = None, more: Collection[str]
 
 
 def _resolved(more: Collection[str]) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
-    asked = ((package, *_WITH.get(package, ((), ()))) for package in more)
-    return (*RESOLVED, *(((package, *others), left_out) for package, others, left_out in asked))
+    wanted_packages = ((package, *_WITH.get(package, ((), ()))) for package in more)
+    return (*RESOLVED, *(((package, *others), left_out) for package, others, left_out in wanted_packages))
 
 
 def _jar_list(more: Collection[str]) -> Path:

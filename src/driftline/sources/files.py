@@ -92,16 +92,16 @@ def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
     if is_stored(source):
         return _stored(source, fmt)
     path = Path(source)
-    found = mode(path)
-    if S_ISDIR(found):
+    file_mode = mode(path)
+    if S_ISDIR(file_mode):
         within = (Path(entry.path) for entry in below(source))
         paths = sorted(outside(within, path, lake))
         if fmt is None:
             paths = [p for p in paths if _known(str(p))]
         if not paths:
             raise UsageError(f"{source}: no files to ingest in this folder")
-    elif found:
-        if not S_ISREG(found):
+    elif file_mode:
+        if not S_ISREG(file_mode):
             raise UsageError(f"{source}: this is a device or a socket, not a file")
         paths = [path]
     else:

@@ -170,9 +170,9 @@ def with_metadata(rows: pa.RecordBatch, metadata: pa.Array, at: Sequence[int], o
     """Rows of the table with their metadata, taken ``at`` these places, in the column ``own``."""
     assert isinstance(own.type, Struct)
     metadata, column = metadata.take(pa.array(at, pa.int64())), arrow_field(own)
-    known = {f.name for f in metadata.type}
+    fields = {f.name for f in metadata.type}
     inner = [
-        metadata.field(f.name).cast(f.type) if f.name in known else pa.nulls(len(at), f.type)
+        metadata.field(f.name).cast(f.type) if f.name in fields else pa.nulls(len(at), f.type)
         for f in column.type
     ]
     place = rows.schema.get_field_index(own.name)

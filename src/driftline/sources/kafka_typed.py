@@ -247,10 +247,10 @@ class OpenValues:
 
     def convert(self, accepted: AcceptedValues) -> Iterator[pa.RecordBatch]:
         """Make rows of the records, with their metadata; of changes by key in the order of their offsets."""
-        made = self._converted(accepted)
+        converted = self._converted(accepted)
         if self._terms.settings.row_key is not None:
-            made = in_order(list(made))
-        return (rows for rows, _ in made)
+            converted = in_order(list(converted))
+        return (rows for rows, _ in converted)
 
     def _converted(self, accepted: AcceptedValues) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
         """Rows of the table, kind by kind, with those of the batch that they are made of."""

@@ -106,8 +106,8 @@ def _pause_after(error: Exception, attempt: int) -> float | None:
         return None if isinstance(error, ValueError) else pause
     if not passes(error.code):
         return None
-    asked = error.headers.get("Retry-After", "")
-    return min(_LONGEST, float(asked)) if asked.isdecimal() else pause
+    header = error.headers.get("Retry-After", "")
+    return min(_LONGEST, float(header)) if header.isdecimal() else pause
 
 
 def _explained(url: str, path: Path, error: Exception) -> DriftlineError:

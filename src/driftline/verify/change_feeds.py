@@ -275,9 +275,9 @@ def truncate_of(envelope: str, message: Row, position_of: Callable[[Row], str | 
         case "ogg" if message.get("op_type") == "T" and "table" in message:
             return _whole(message.get("pos"), 40)
         case "dms" if isinstance(message.get("metadata"), dict):
-            said = message["metadata"]
-            if (said.get("record-type"), said.get("operation")) == ("control", "truncate-table"):
-                return _dms_time(said.get("timestamp"))
+            metadata = message["metadata"]
+            if (metadata.get("record-type"), metadata.get("operation")) == ("control", "truncate-table"):
+                return _dms_time(metadata.get("timestamp"))
     return None
 
 

@@ -244,13 +244,13 @@ def _digits(number: Decimal) -> str:
     if not number.is_finite():
         return str(number)
     if number.adjusted() < _PLAIN_BITS:
-        whole = int(number)
-        if number == whole and whole.bit_length() < _PLAIN_BITS:
-            return str(whole)
+        integer = int(number)
+        if number == integer and integer.bit_length() < _PLAIN_BITS:
+            return str(integer)
     sign, digits, exponent = number.as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
-    kept = text.rstrip("0")
-    return f"{'-' * sign}{kept}e{int(exponent) + len(text) - len(kept)}" if kept else "0"
+    significant = text.rstrip("0")
+    return f"{'-' * sign}{significant}e{int(exponent) + len(text) - len(significant)}" if significant else "0"
 
 
 def _iso(value: date) -> str:

@@ -284,12 +284,12 @@ class KeyedFold:
         elif n != 1:
             tally.misses(latest.missing(f"the table has {n} rows of its key" if n else "its key has no row"))
         else:
-            found = apart(self.comparison.meeting, rows[0], record)
+            differences = apart(self.comparison.meeting, rows[0], record)
             # A list without a value leaves nothing in a row that is older than the list's column.
-            if all(d.unproven for d in found):
+            if all(d.unproven for d in differences):
                 tally.found += 1
             else:
-                tally.misses(latest.missing(differences=found))
+                tally.misses(latest.missing(differences=differences))
 
     def _floor(self) -> Order:
         """The order below which changes do not count."""

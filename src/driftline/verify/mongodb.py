@@ -90,9 +90,9 @@ def _update(description: Any) -> dict[str, Any]:
         raise NoDocument("no update that a patch can have")
     row: dict[str, Any] = {}
     for path, value in fields:
-        at, _, last = path.rpartition(".")
+        parent, _, last = path.rpartition(".")
         inside = row
-        for step in at.split(".") if at else ():
+        for step in parent.split(".") if parent else ():
             inside = inside.setdefault(step, {})
         inside[last] = value
     return row

@@ -130,8 +130,8 @@ def _index(parquet: ParquetFile) -> tuple[str, range] | None:
         name, values = index["name"], range(index["start"], index["stop"], index["step"])
     except (KeyError, TypeError, ValueError):
         return None
-    known = parquet.schema_arrow.names
-    is_column = isinstance(name, str) and name not in known and len(values) == parquet.metadata.num_rows
+    columns = parquet.schema_arrow.names
+    is_column = isinstance(name, str) and name not in columns and len(values) == parquet.metadata.num_rows
     return (name, values) if is_column else None
 
 

@@ -110,8 +110,8 @@ def _truncated(column: pa.Array, width: int) -> pa.Array:
     if pa.types.is_binary(column.type):
         return pc.binary_slice(column, 0, width)
     if pa.types.is_decimal(column.type):
-        whole = (None if value is None else unscaled(value) for value in column.to_pylist())
-        cut = [None if value is None else Decimal(value - value % width) for value in whole]
+        integers = (None if value is None else unscaled(value) for value in column.to_pylist())
+        cut = [None if value is None else Decimal(value - value % width) for value in integers]
         return pa.array(cut, pa.decimal128(38, 0)).view(pa.decimal128(38, column.type.scale))
     values = column.fill_null(0).to_numpy()
     return _numbers((values - np.mod(values, values.dtype.type(width))).astype(np.int64), column)

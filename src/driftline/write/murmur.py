@@ -102,5 +102,5 @@ def _minimal(value: Decimal | None) -> bytes | None:
     """The unscaled value in as few bytes as hold it, the highest first."""
     if value is None:
         return None
-    whole = unscaled(value)
-    return whole.to_bytes((whole + (whole < 0)).bit_length() // 8 + 1, "big", signed=True)
+    integer = unscaled(value)
+    return integer.to_bytes((integer + (integer < 0)).bit_length() // 8 + 1, "big", signed=True)

@@ -62,23 +62,23 @@ def read_vector(blob: bytes, file: str) -> BitMap64:
 def write_puffin(stream: pa.NativeFile, vectors: Mapping[str, BitMap64]) -> dict[str, BlobPlace]:
     """Write a Puffin file with a deletion vector for each data file; return the place of each."""
     stream.write(_PUFFIN)
-    at, places, blobs = len(_PUFFIN), {}, []
+    offset, places, blobs = len(_PUFFIN), {}, []
     for data_file, positions in vectors.items():
         blob = vector_bytes(positions)
         stream.write(blob)
-        places[data_file] = BlobPlace(at, len(blob))
+        places[data_file] = BlobPlace(offset, len(blob))
         blobs.append(
             {
                 "type": _BLOB_TYPE,
                 "fields": [_POSITION_ID],
                 "snapshot-id": -1,
                 "sequence-number": -1,
-                "offset": at,
+                "offset": offset,
                 "length": len(blob),
                 "properties": {"referenced-data-file": data_file, "cardinality": str(len(positions))},
             }
         )
-        at += len(blob)
+        offset += len(blob)
     footer = json.dumps({"blobs": blobs, "properties": {"created-by": "driftline"}}).encode()
     stream.write(_PUFFIN + footer + struct.pack("<ii", len(footer), 0) + _PUFFIN)
     return places
@@ -90,9 +90,9 @@ def write_positions(stream: pa.NativeFile, data_file: str, positions: BitMap64, 
         pa.field(name, type_, nullable=False, metadata={FIELD_ID: str(id_)})
         for name, type_, id_ in zip(("file_path", "pos"), (pa.string(), pa.int64()), ids, strict=True)
     ]
-    at = pa.array(positions.to_array(), pa.uint64()).cast(pa.int64())
-    path = pa.repeat(pa.scalar(data_file), len(at))
-    table = pa.Table.from_arrays([path, at], schema=pa.schema(fields))
+    numbers = pa.array(positions.to_array(), pa.uint64()).cast(pa.int64())
+    path = pa.repeat(pa.scalar(data_file), len(numbers))
+    table = pa.Table.from_arrays([path, numbers], schema=pa.schema(fields))
     pq.write_table(table, stream, compression="zstd", store_schema=False)
 
 

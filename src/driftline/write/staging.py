@@ -64,13 +64,13 @@ def _stage(struct: Struct, folder: BatchFolder, rows: Iterable[pa.RecordBatch]) 
 
 
 def _gathered(rows: Iterable[pa.RecordBatch], struct: Struct) -> Iterator[pa.Table]:
-    some: list[pa.RecordBatch] = []
+    gathered: list[pa.RecordBatch] = []
     size = 0
     for batch in rows:
-        some.append(as_spark(batch, struct))
+        gathered.append(as_spark(batch, struct))
         size += batch.nbytes
         if size >= _GROUP:
-            yield pa.Table.from_batches(some)
-            some, size = [], 0
-    if some:
-        yield pa.Table.from_batches(some)
+            yield pa.Table.from_batches(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered)

@@ -232,8 +232,8 @@ def unchanged(paths: Mapping[str, int], table: str) -> None:
     Raises DataError, which names the file.
     """
     stored = [path for path in paths if local(path) is None]
-    asked = Storage.of(stored[0]) if stored else None
-    sizes = dict(zip(stored, stores.at_once(partial(_size, asked), stored), strict=True)) if asked else {}
+    storage = Storage.of(stored[0]) if stored else None
+    sizes = dict(zip(stored, stores.at_once(partial(_size, storage), stored), strict=True)) if storage else {}
     for path, size in paths.items():
         try:
             actual = _size_here(path) if path not in sizes else sizes[path]

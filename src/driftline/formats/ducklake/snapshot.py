@@ -61,13 +61,13 @@ def load(connection: Connection, name: str, snapshot: int | None = None) -> Lake
 
     Raises DataError where only the letter case is another, and for a snapshot that is not there.
     """
-    at = latest(connection) if snapshot is None else snapshot
+    number = latest(connection) if snapshot is None else snapshot
     if snapshot is not None and not connection.rows(
         "SELECT 1 FROM meta.ducklake_snapshot WHERE snapshot_id = ?", [snapshot]
     ):
         raise DataError(f"{name}: there is no snapshot {snapshot}", hint="it may have expired")
-    table = find(connection, name, at)
-    return LakeState(Schema(), {}, at, False) if table is None else state_of(connection, table, at)
+    table = find(connection, name, number)
+    return LakeState(Schema(), {}, number, False) if table is None else state_of(connection, table, number)
 
 
 def state_of(connection: Connection, table: TableRow, snapshot: int) -> LakeState:

@@ -141,8 +141,8 @@ def _destination(intent: TableCommit, dealing: Distribution, folder: BatchFolder
 
 def _plain(folder: str) -> str:
     """A folder's path, with a slash at its end; the URI of one in a store."""
-    here = local(folder)
-    return folder if here is None else f"{here}/"
+    folder_here = local(folder)
+    return folder if folder_here is None else f"{folder_here}/"
 
 
 def writes_in_tasks(intent: TableCommit) -> bool:

@@ -108,9 +108,9 @@ def check_variants(table: str, schema: Schema, before: Schema | None = None) -> 
     """Check that Spark has values of each VARIANT that was not there ``before``. Raises DataError."""
     if has_variants():
         return
-    known = {f.id for _, f in before.walk()} if before else set()
+    ids_before = {f.id for _, f in before.walk()} if before else set()
     for path, f in schema.walk():
-        if f.type == VARIANT and f.id not in known:
+        if f.type == VARIANT and f.id not in ids_before:
             raise DataError(
                 f"{table}: {dotted(path)} is a variant, a type that Spark 3.5 does not have",
                 f"use Spark 4.0 or newer, or DROP COLUMN {dotted(path)}",

@@ -81,16 +81,16 @@ def _value(column: Field, path: Path, mark: str) -> FieldShape:
     while isinstance(inner, List):
         dim, inner, path = dim + 1, inner.element, path[1:]
     base: Base = inner if isinstance(inner, Primitive) and inner != VARIANT else RECORD
-    seen = Profile(Place(), typed=True)
+    profile = Profile(Place(), typed=True)
     match inner:
         case Struct(fields):
             onward = [f for f in fields if not path or f.name == path[0]]
-            seen.record = RecordShape({data_key(f, mark): _value(f, path[1:], mark) for f in onward})
+            profile.record = RecordShape({data_key(f, mark): _value(f, path[1:], mark) for f in onward})
         case Map(Primitive() as key, value):
-            base, seen.value = MapOf(key), _value(Field("value", value), path[1:], mark)
+            base, profile.value = MapOf(key), _value(Field("value", value), path[1:], mark)
         case _:
             pass
-    return FieldShape(Place(), {Facet(dim, base): seen})
+    return FieldShape(Place(), {Facet(dim, base): profile})
 
 
 def _path_of(schema: Schema, column: int) -> Path:

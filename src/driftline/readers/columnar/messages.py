@@ -48,7 +48,7 @@ def message_run(
     all_lines = np.array([*lines, *(reject.origin.line or 0 for reject in rejects)], np.int64)
     order = np.arange(len(all_lines)) if numbers is None else np.argsort(all_lines, kind="stable")
     in_order: list[int] = all_lines[order].tolist()
-    whole = [*texts, *(RefusedText.of(reject.raw or b"", str(reject.why)) for reject in rejects)]
+    all_texts = [*texts, *(RefusedText.of(reject.raw or b"", str(reject.why)) for reject in rejects)]
 
     def reject(at: int, why: Why) -> Reject:
         """The reject of a text."""
@@ -58,7 +58,7 @@ def message_run(
         return Reject(origin._replace(line=in_order[at] or None), texts[place], why)
 
     origins = Origins(origin, None if numbers is None else in_order)
-    return Run([whole[place] for place in order.tolist()], source, in_order, reject, None, origins)
+    return Run([all_texts[place] for place in order.tolist()], source, in_order, reject, None, origins)
 
 
 def _texts(rows: Rows, struct: Struct) -> list[bytes]:

@@ -48,9 +48,9 @@ def encoded_notes(shape: RecordShape, row_key: RowKey, known: Callable[[Path], b
     for name, field in shape.fields.items():
         if name == CHANGE or (name,) in row_key.key or known((name,)):
             continue
-        if (found := _encoding(name, field)) is not None:
+        if (encoding := _encoding(name, field)) is not None:
             path = spelled_path((name,))
-            yield f"{path} looks like {found.name}: {found.remedy.format(field=path)}, {_SCHEMA}"
+            yield f"{path} looks like {encoding.name}: {encoding.remedy.format(field=path)}, {_SCHEMA}"
 
 
 def _encoding(name: str, field: FieldShape) -> Encoding | None:

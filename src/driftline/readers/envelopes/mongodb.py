@@ -168,13 +168,13 @@ def _patch(description: Raw, key: Raw | None, terms: EnvelopeTerms) -> bytes:
             f"an update without its document in `after`: {_WHOLE_UPDATES}, or make the table with merge = patch"
         )
     try:
-        said = json.decode(description, type=_Update | None) or _Update()
-        updated = _decode(said.updated_fields or "{}")
+        update = json.decode(description, type=_Update | None) or _Update()
+        updated = _decode(update.updated_fields or "{}")
         values = {path: plain(value) for path, value in updated.items()}
-        values |= dict.fromkeys(said.removed_fields or ())
+        values |= dict.fromkeys(update.removed_fields or ())
     except (AttributeError, DecodeError, RecursionError, ValueError):
         raise NotReadable("no update of MongoDB's in `updateDescription`") from None
-    arrays = bool(said.truncated_arrays)
+    arrays = bool(update.truncated_arrays)
     if not values and not arrays:
         raise NotReadable(
             "op 'u' without a document in `after`, and without an update in `updateDescription`"

@@ -232,8 +232,8 @@ class LineTask:
                 judged += [(len(lines) + place, why) for place, why in looked]
                 lines += run_lines
         deletes = pa.array(np.concatenate(flags)) if flags else None
-        told = runs if asks_for_place(self._terms.settings.metadata) else ()
-        accepted = AcceptedLines(lines, judged, deletes, origins, told)
+        described = runs if asks_for_place(self._terms.settings.metadata) else ()
+        accepted = AcceptedLines(lines, judged, deletes, origins, described)
         return accepted, reject_batch(rejects) if rejects else None
 
     def convert(self, accepted: AcceptedLines) -> Iterator[Rows]:
@@ -266,8 +266,8 @@ class LineTask:
         """The observation of the lines since the last call."""
         # What is known of lines to come was expected when these began.
         self._learnt = min(self._learnt, 0)
-        seen = self._observer.taken()
-        return seen if self._unwrapper is None else seen.with_marks(*self._unwrapper.taken())
+        observation = self._observer.taken()
+        return observation if self._unwrapper is None else observation.with_marks(*self._unwrapper.taken())
 
 
 def rejected_of(
