@@ -95,7 +95,9 @@ def test_the_shell_completes_tables_columns_and_settings(
 ) -> None:
     ingested(lake, table_name, tmp_path / "in.jsonl")
     context: Any = SimpleNamespace(
-        parent=SimpleNamespace(params={"lake": str(folder), "config": None}), params={"table": table_name}
+        parent=SimpleNamespace(params={"lake": str(folder), "config": None}),
+        params={"table": table_name},
+        args=[],
     )
     assert table_name in complete.tables(context, table_name[:3])
     assert list(complete.tables(context, "nothing")) == []
