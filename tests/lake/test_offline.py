@@ -104,5 +104,6 @@ def test_the_shell_completes_tables_columns_and_settings(
     assert list(complete.fields(context, "b")) == ["b", "b.c"]
     context.params["table"] = "no.such"
     assert list(complete.fields(context, "")) == []
-    assert list(complete.settings("on_c")) == ["on_conflict="]
+    assert list(complete.settings("on_")) == ["on_conflict=", "on_snapshot="]
+    assert list(complete.settings("on_c")) == ["on_conflict=quarantine", "on_conflict=fail"]
     assert list(complete.settings("on_conflict=f")) == ["on_conflict=fail"]
