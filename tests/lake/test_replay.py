@@ -15,7 +15,9 @@ from driftline.lake import Lake, Table
 from driftline.operations import replay
 from driftline.quarantine import table as quarantine
 from driftline.sources.opening import open_source
+from driftline.stats import offline, stats
 from lake.proof import proven
+from lake.test_arrow_rows import without_spark
 from lake.test_keyed import tamper
 
 STRICT = {"policy": "strict", "hints": {"id": "long", "n": "long"}}
@@ -46,6 +48,25 @@ def file(table: Table, tmp_path: Path) -> Path:
 
 def rows(table: Table) -> list[dict[str, Any]]:
     return [r.asDict(recursive=True) for r in table.read().orderBy("id").collect()]
+
+
+def waiting_in_statistics(table: Table) -> int:
+    """The number of records that `stats` says wait, which `tables` says too, without Spark."""
+    statistics = stats(table.format)
+    assert statistics.quarantined == sum(reason.records for reason in statistics.waiting)
+    found = without_spark(table.lake).table(table.name)
+    assert found is not None
+    in_short = offline.stats(found, in_short=True)
+    assert in_short is not None
+    assert in_short.quarantined == statistics.quarantined
+    return statistics.quarantined
+
+
+def test_a_replay_that_fails_is_not_counted_twice(table: Table, file: Path) -> None:
+    assert table.replay().back == 3
+    assert waiting_in_statistics(table) == table.quarantine().waiting == 5
+    table.replay(settings={"policy": "preserve"})
+    assert waiting_in_statistics(table) == table.quarantine().waiting == 2
 
 
 def test_a_quarantine_from_before_it_had_keys(table: Table, file: Path) -> None:
@@ -86,6 +107,7 @@ def test_it_goes_through_again_once(table: Table, file: Path) -> None:
     ]  # fmt: skip
     found = table.quarantine()
     assert (found.waiting, found.replayed) == (2, 3)
+    assert waiting_in_statistics(table) == 2
     assert table.replay().results == ()
     assert len(rows(table)) == 4
     proven(table, file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -438,8 +439,8 @@ class TableOptions:
 
     def settings(self, scope: Invocation, table: str) -> dict[str, str]:
         """The table's settings: flags take precedence over the file. Raises UsageError for an invalid one."""
-        flags = pairs(self.set_, "--set", "key=value")
-        flags |= {f"hints.{path}": type_ for path, type_ in pairs(self.hint, "--hint", "path=type").items()}
+        flags = dict(_line(text) or _pair(text, "--set", "key=value") for text in self.set_ or ())
+        flags |= dict(_line(text) or _hint(text) for text in self.hint or ())
         flags |= {f"exclude.{path}": "true" for path in self.exclude or ()}
         by_name = {
             f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("set_", "hint", "exclude")
@@ -504,6 +505,27 @@ def metrics(
     if file is not None:
         writable(file)
     return Metrics(table, capture, address=address, file=file)
+
+
+def _hint(text: str) -> tuple[str, str]:
+    path, type_ = _pair(text, "--hint", "path=type")
+    return f"hints.{path}", type_
+
+
+def _line(text: str) -> tuple[str, str] | None:
+    """A setting as reports print it for `driftline.toml`; None for any other text.
+
+    >>> _line('dates = "instant"'), _line("dates=off"), _line('"a" = "b"')
+    (('dates', 'instant'), None, None)
+    """
+    name, assigned, value = text.partition(" = ")
+    if not assigned or '"' in name:
+        return None
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return None
+    return (name.strip(), parsed) if isinstance(parsed, str) else None
 
 
 def _pair(text: str, flag: str, form: str) -> tuple[str, str]:

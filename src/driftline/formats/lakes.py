@@ -37,10 +37,8 @@ class OfflineTable(Protocol):
         """The statistics of the columns of ``schema`` from metadata; None if it takes Spark to read them."""
         ...
 
-    def rows_of(self, name: str) -> int | None:
-        """The number of rows of another table of this lake, 0 if it does not exist; None if it takes Spark to
-        know.
-        """
+    def beside(self, name: str) -> OfflineTable | None:
+        """Another table of this lake; None if it does not exist. Raises NeedsSpark if Spark is to read it."""
         ...
 
 

@@ -24,7 +24,7 @@ from driftline.ingest.result import Result, ResultJson
 from driftline.operations.explaining import explaining
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import Pending, completed
-from driftline.quarantine.table import REPLAY
+from driftline.quarantine.replays import REPLAY, replay_token
 from driftline.runtime.shown import Shown
 from driftline.sources.quarantined import quarantined
 from driftline.sql.quoting import name
@@ -250,7 +250,7 @@ def replay(
         # One after the other: the table knows no more than the last that it has.
         source = quarantined(pending.rows().where(f"{REPLAY} = {number}"))
         try:
-            options = Options(settings, pending.token(number), progress=progress)
+            options = Options(settings, replay_token(pending.state, number), progress=progress)
             results.append(ingest(table, source, options))
         except BatchIsInError:  # another process was faster
             continue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from driftline.core.changelog.token import Token
 from driftline.formats.base import CatalogTable, State
 from driftline.quarantine import table as quarantine
-from driftline.quarantine.table import REPLAY
+from driftline.quarantine.replays import REPLAY, last_replay
 from driftline.sql.quoting import literal, name, spark_type
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ class Pending:
         if not state.exists:
             return None
         pending, now = cls(quarantined, state), table.load()
-        text = now.properties.get(next(iter(pending.token(0).properties)), "")
-        pending.reached = int(text.rpartition(":")[2] or 0)
+        pending.reached = last_replay(state, now.properties)
         if now.exists:
             last = map(Token.of, state.properties.items())
             pending.open = tuple(token.batch for token in last if token and not token.reached(now.properties))
@@ -70,11 +69,6 @@ class Pending:
     def rows(self) -> DataFrame:
         """All rows of the quarantine."""
         return completed(self.table.read())
-
-    def token(self, number: int) -> Token:
-        """The token of a replay: its number is the epoch, and the quarantine is the stream."""
-        stream = str(self.state.uuid)
-        return Token(f"replay:{stream[:8]}", stream, number)
 
     def pending(self) -> list[int]:
         """The replays that the table has not, in their order."""

@@ -13,14 +13,13 @@ from driftline.core.schema.table_name import QUARANTINE
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
 from driftline.formats.base import CatalogTable, Transaction
 from driftline.formats.retry import Retry, commit
+from driftline.quarantine.replays import REPLAY
 from driftline.readers.rejects import REJECTED
 from driftline.readers.set_aside import Rejects
 from driftline.write import folder_of_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-REPLAY = "replay"
 
 TableT = TypeVar("TableT", bound=CatalogTable)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.core.schema.types import Schema
+from driftline.errors import NeedsSpark
 from driftline.formats.lakes import OfflineTable
 from driftline.operations.history import history
+from driftline.quarantine.replays import REPLAY, last_replay
 from driftline.settings import from_properties
 from driftline.stats.build import StatisticsInputs, build
 from driftline.stats.model import Stats
@@ -25,8 +28,12 @@ def stats(table: OfflineTable, *, in_short: bool = False) -> Stats | None:
     """
     state = table.load()
     statistics = table.statistics(state.schema)
-    quarantined = table.rows_of(table.name + QUARANTINE)
-    if statistics is None or quarantined is None or rest_column(state.schema.struct):
+    if statistics is None or rest_column(state.schema.struct):
+        return None
+    try:
+        quarantine = table.beside(table.name + QUARANTINE)
+        quarantined = 0 if quarantine is None else _waiting(quarantine, state.properties)
+    except NeedsSpark:
         return None
     schema, mark = state.schema, from_properties(state.properties).mark
     fields = list(drifted(schema, mark))
@@ -41,7 +48,28 @@ def waiting_alone(name: str, quarantine: OfflineTable) -> Stats | None:
     """The statistics in short of a table that does not exist yet, because all of its records wait in
     quarantine. None if Spark is needed.
     """
-    quarantined = quarantine.rows_of(quarantine.name)
-    if quarantined is None:
+    try:
+        inputs = StatisticsInputs(quarantined=_waiting(quarantine, {}))
+    except NeedsSpark:
         return None
-    return replace(build(name, Schema(), MARK, [], StatisticsInputs(quarantined=quarantined)), records=0)
+    return replace(build(name, Schema(), MARK, [], inputs), records=0)
+
+
+def _waiting(quarantine: OfflineTable, properties: Mapping[str, str]) -> int:
+    """The number of records in quarantine that the table with these properties has not taken since.
+
+    Raises NeedsSpark if metadata do not tell.
+    """
+    state = quarantine.load()
+    statistics, column = quarantine.statistics(state.schema), state.schema.find((REPLAY,))
+    if statistics is None or statistics.live is None or statistics.deleted:
+        raise NeedsSpark("the rows of the quarantine are to be counted")
+    replayed = 0 if column is None else statistics.counts.numbers(column.id).values
+    if column is None or not replayed:
+        if replayed is None:
+            raise NeedsSpark("the files of the quarantine do not tell which of their rows were replayed")
+        return statistics.live
+    last = statistics.bounds[column.id].high if column.id in statistics.bounds else None
+    if not isinstance(last, int) or last > last_replay(state, properties):
+        raise NeedsSpark("a replay is under way")
+    return statistics.live - replayed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from driftline.quarantine import table as quarantine
+from driftline.quarantine.pending import Pending
 from driftline.runtime.spark_conf import SMALL, configured
 from driftline.stats.model import WaitingRecords
 
@@ -13,23 +13,25 @@ if TYPE_CHECKING:
 
 REASONS = 50  # that are reported, those of most records first
 _SAMPLE = 200  # characters
+# The reason without what differs from record to record.
+_REASON = (
+    "coalesce(concat(path, ': ', incoming_type, ' into ', table_type),"
+    " regexp_replace(coalesce(reason, 'no reason was kept'), ' at character \\\\d+', ''))"
+)
+_PLACE = "coalesce(nullif(concat_ws(':', source, line), ''), concat_ws(':', topic, partition, offset))"
 
 
 def waiting(table: CatalogTable) -> tuple[int, tuple[WaitingRecords, ...]]:
     """The number of records in quarantine, and the reasons, each with a record."""
     from pyspark.sql import functions as F
 
-    quarantined: Any = quarantine.of(table)
-    state = quarantined.load()
-    if not state.exists:
+    pending = Pending.of(table)
+    if pending is None:
         return 0, ()
-    names = {f.name for f in state.schema.struct.fields}
     with configured(table.spark, SMALL):
-        frame = quarantined.read()
+        frame = pending.rows().where(pending.waits)
         rows = (
-            frame.selectExpr(
-                f"{_reason(names)} as reason", "raw", f"{_place(names)} as place", "quarantined_at"
-            )
+            frame.selectExpr(f"{_REASON} as reason", "raw", f"{_PLACE} as place", "quarantined_at")
             .groupBy("reason")
             .agg(
                 F.expr("count(*) as records"),
@@ -46,16 +48,3 @@ def waiting(table: CatalogTable) -> tuple[int, tuple[WaitingRecords, ...]]:
             )
             for r in rows
         )
-
-
-def _reason(columns: set[str]) -> str:
-    """The reason without what differs from record to record."""
-    reason = "regexp_replace(coalesce(reason, 'no reason was kept'), ' at character \\\\d+', '')"
-    if {"path", "table_type", "incoming_type"} <= columns:
-        return f"coalesce(concat(path, ': ', incoming_type, ' into ', table_type), {reason})"
-    return reason
-
-
-def _place(columns: set[str]) -> str:
-    place = "nullif(concat_ws(':', source, line), '')"
-    return f"coalesce({place}, concat_ws(':', topic, partition, offset))" if "offset" in columns else place

@@ -42,11 +42,9 @@ class OfflineDuckLakeTable:
         """The catalog's statistics for the columns of ``schema``."""
         return self.catalog.read(lambda connection: table_statistics(connection, self.name, schema))
 
-    def rows_of(self, name: str) -> int | None:
-        """The number of rows of another table of this lake, 0 if it does not exist; None if unknown."""
-        other = OfflineDuckLakeTable(self.catalog, name)
-        state = other.load()
-        return other.statistics(state.schema).live if state.exists else 0
+    def beside(self, name: str) -> OfflineDuckLakeTable | None:
+        """Another table of this lake; None if it does not exist."""
+        return OfflineDuckLakeTable.of(self.catalog, name)
 
 
 def tables(catalog: CatalogDatabase) -> list[tuple[str, str]]:

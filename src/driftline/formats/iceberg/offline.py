@@ -13,6 +13,7 @@ from urllib.parse import quote
 from driftline.core.changelog.entries import Versions
 from driftline.core.columns.statistics import TableStatistics
 from driftline.core.schema.types import Schema
+from driftline.errors import NeedsSpark
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.log import Metadata
@@ -87,20 +88,17 @@ class OfflineIcebergTable:
         except Exception:  # whatever is wrong with a file, Spark reports it
             return None
 
-    def rows_of(self, name: str) -> int | None:
-        """The number of rows of another table of this lake, 0 if it does not exist; None if it takes Spark to
-        know.
-        """
-        try:
-            if _located(*self._lake, name) is None:
-                return 0
-        except sqlite3.Error:
-            return None
+    def beside(self, name: str) -> OfflineIcebergTable | None:
+        """Another table of this lake; None if it does not exist. Raises NeedsSpark if Spark is to read it."""
         table = OfflineIcebergTable.of(*self._lake, name)
-        entries = None if table is None else table.entries()
-        if entries is None or not all(entry.is_data for entry in entries):
-            return None
-        return sum(entry.records for entry in entries)
+        if table is None:
+            try:
+                exists = _located(*self._lake, name) is not None
+            except sqlite3.Error as error:
+                raise NeedsSpark("the catalog cannot be read") from error
+            if exists:
+                raise NeedsSpark(f"{name} is not on this machine")
+        return table
 
 
 def table_names(lake: Path, catalog: str, *, views: bool = True) -> list[str] | None:

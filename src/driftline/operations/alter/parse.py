@@ -303,7 +303,8 @@ class _Parser(ColumnClauseReader, LayoutReader):
         if not self.got("ALTER", "TABLE"):
             self.stop(
                 f"{first.value!r} is not ALTER TABLE",
-                "write ALTER TABLE namespace.table …; comments are set with ALTER COLUMN … COMMENT",
+                "write ALTER TABLE namespace.table …; comments are set with ALTER COLUMN … COMMENT; "
+                "other SQL, DROP TABLE too, runs with `Lake.sql` in Python",
             )
         if_exists = self.got("IF", "EXISTS")
         start = self.now.start

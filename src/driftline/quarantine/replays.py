@@ -1,0 +1,24 @@
+"""The numbers of replays: the rows that a replay takes carry its number, and the table keeps the last that it
+has. So a row waits if it has none, or a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driftline.core.changelog.token import Token
+from driftline.formats.base import State
+
+REPLAY = "replay"  # the column of the quarantine
+
+
+def replay_token(quarantine: State, number: int) -> Token:
+    """The token of a replay: its number is the epoch, and the quarantine is the stream."""
+    stream = str(quarantine.uuid)
+    return Token(f"replay:{stream[:8]}", stream, number)
+
+
+def last_replay(quarantine: State, properties: Mapping[str, str]) -> int:
+    """The number of the last replay that a table with these properties has; 0 if none."""
+    (key,) = replay_token(quarantine, 0).properties
+    return int(properties.get(key, "").rpartition(":")[2] or 0)
