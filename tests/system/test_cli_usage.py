@@ -136,7 +136,10 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         (["ingest", "x.json", "--into", "a.b", "--set", "datse=off"], "did you mean 'dates'?"),
         (["ingest", "x.json", "--into", "a.b", "--set", "dates=maybe"], "one of on, off, instant"),
         (["ingest", "x.json", "--into", "a.b", "--set", 'dates = "maybe"'], "'maybe' is not possible"),
-        (["ingest", "x.json", "--into", "a.b", "--hint", 'hints.a = "sring"'], "hints.a: 'sring' is not a type"),
+        (
+            ["ingest", "x.json", "--into", "a.b", "--hint", 'hints.a = "sring"'],
+            "hints.a: 'sring' is not a type",
+        ),
         (["ingest", "x.json", "--into", "a.b", "--set", "dates"], "write --set key=value"),
         (["ingest", "x.json", "--into", "a.b", "--set", "polcy=widen"], "did you mean 'policy'?"),
         (["ingest", "x.json", "--into", "a.b", "--hint", "a=lnog"], "hints.a: 'lnog' is not a type"),
