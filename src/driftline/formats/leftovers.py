@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
 from driftline.formats.lakes import Orphan
-from driftline.runtime.java_types import java_type
+from driftline.runtime.hadoop_files import hadoop_file_system, hadoop_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def listed(spark: SparkSession, folder: str, before: float) -> Iterator[Orphan]:
     """All files in a folder that were last changed ``before`` then, in seconds since 1970."""
-    path = _path(spark, folder)
-    fs = _file_system(spark, path)
+    path = hadoop_path(spark, folder)
+    fs = hadoop_file_system(spark, path)
     if "LocalFileSystem" in fs.getClass().getName():
         # Through Java each file takes several calls; Hadoop's own would hide the checksums, too.
         yield from _listed_here(str(path.toUri().getPath()), before)
@@ -48,8 +48,8 @@ def _listed_here(folder: str, before: float) -> Iterator[Orphan]:
 def delete(spark: SparkSession, orphans: Iterable[Orphan]) -> None:
     """Delete the files, and the folders that they leave empty."""
     for orphan in orphans:
-        path = _path(spark, orphan.path)
-        fs = _file_system(spark, path)
+        path = hadoop_path(spark, orphan.path)
+        fs = hadoop_file_system(spark, path)
         fs.delete(path, False)
         while (path := path.getParent()) is not None and fs.exists(path) and not len(fs.listStatus(path)):
             fs.delete(path, False)
@@ -57,9 +57,9 @@ def delete(spark: SparkSession, orphans: Iterable[Orphan]) -> None:
 
 def delete_folder(spark: SparkSession, folder: str) -> None:
     """Delete a folder, as far as possible."""
-    path = _path(spark, folder)
+    path = hadoop_path(spark, folder)
     with suppress(Py4JJavaError):
-        _file_system(spark, path).delete(path, True)
+        hadoop_file_system(spark, path).delete(path, True)
 
 
 def bare(path: str) -> str:
@@ -69,13 +69,3 @@ def bare(path: str) -> str:
     ('/a/b', '/a/b')
     """
     return re.sub(r"^[a-z0-9+.-]+:/+", "/", path)
-
-
-def _path(spark: SparkSession, path: str) -> Any:
-    jvm: Any = spark._jvm
-    return java_type(jvm, "org.apache.hadoop.fs.Path")(path)
-
-
-def _file_system(spark: SparkSession, path: Any) -> Any:
-    session: Any = spark._jsparkSession
-    return path.getFileSystem(session.sessionState().newHadoopConf())

@@ -16,7 +16,7 @@ from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.storage import Storage, local
 from driftline.runtime import stores
 from driftline.runtime.duckdb import instance, reach
-from driftline.runtime.java_types import java_type
+from driftline.runtime.hadoop_files import hadoop_file_system, hadoop_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,10 +187,8 @@ def order_of(type_: Primitive) -> Any:
 
 def listed(spark: SparkSession, folder: str) -> list[str]:
     """The Parquet files in a folder, below it, as paths relative to it."""
-    jvm: Any = spark._jvm
-    path = java_type(jvm, "org.apache.hadoop.fs.Path")(folder)
-    session: Any = spark._jsparkSession
-    fs = path.getFileSystem(session.sessionState().newHadoopConf())
+    path = hadoop_path(spark, folder)
+    fs = hadoop_file_system(spark, path)
     if not fs.exists(path):
         return []
     base = fs.makeQualified(path).toUri().getPath().rstrip("/") + "/"
@@ -204,13 +202,8 @@ def listed(spark: SparkSession, folder: str) -> list[str]:
 
 def moved(spark: SparkSession, source: str, target: str) -> None:
     """Move a file; creates the folders on the way."""
-    jvm: Any = spark._jvm
-    old, new = (
-        java_type(jvm, "org.apache.hadoop.fs.Path")(source),
-        java_type(jvm, "org.apache.hadoop.fs.Path")(target),
-    )
-    session: Any = spark._jsparkSession
-    fs = old.getFileSystem(session.sessionState().newHadoopConf())
+    old, new = hadoop_path(spark, source), hadoop_path(spark, target)
+    fs = hadoop_file_system(spark, old)
     fs.mkdirs(new.getParent())
     if not fs.rename(old, new):
         raise SetupError(f"{source} cannot be moved to {target}", hint="check that its folder is writable")
@@ -218,10 +211,8 @@ def moved(spark: SparkSession, source: str, target: str) -> None:
 
 def removed(spark: SparkSession, folder: str) -> None:
     """Delete a folder with everything in it."""
-    jvm: Any = spark._jvm
-    path = java_type(jvm, "org.apache.hadoop.fs.Path")(folder)
-    session: Any = spark._jsparkSession
-    fs = path.getFileSystem(session.sessionState().newHadoopConf())
+    path = hadoop_path(spark, folder)
+    fs = hadoop_file_system(spark, path)
     with suppress(Exception):  # what cannot be deleted is an orphan, which `driftline clean` finds
         fs.delete(path, True)
 

@@ -27,7 +27,7 @@ from driftline.formats.ducklake.scan import MapRow, Scan, ScanGroup, scan
 from driftline.formats.ducklake.snapshot import load
 from driftline.formats.ducklake.types import read_type, readable, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
-from driftline.runtime.java_types import java_type
+from driftline.runtime.hadoop_files import hadoop_path
 from driftline.runtime.spark_conf import PLAIN, configured, literally
 from driftline.runtime.spark_version import from_arrow, reads_bare_structs
 from driftline.sql.quoting import each, literal, name, variable
@@ -409,13 +409,12 @@ def _bare_path() -> Column:
 
 
 def _as_spark_says(spark: SparkSession) -> Callable[[str], str]:
-    jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     conf = session.sessionState().newHadoopConf()
 
     def said(path: str) -> str:
         """A path in the form of Spark's column of file names."""
-        java = java_type(jvm, "org.apache.hadoop.fs.Path")(path)
+        java = hadoop_path(spark, path)
         qualified = str(java.getFileSystem(conf).makeQualified(java).toUri().toString())
         return re.sub(_SCHEME, "/", qualified)
 
