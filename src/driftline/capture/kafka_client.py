@@ -86,14 +86,15 @@ def with_open_key(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:
     match = _ENCRYPTED.search(settings.get("ssl.keystore.key", ""))
     if match is None:
         return dict(settings)
-    crypto, password = jvm.javax.crypto, settings.get("ssl.key.password", "")
+    password = settings.get("ssl.key.password", "")
     try:
-        info = crypto.EncryptedPrivateKeyInfo(base64.b64decode(match[1]))
+        info = java_type(jvm, "javax.crypto.EncryptedPrivateKeyInfo")(base64.b64decode(match[1]))
         name, parameters = info.getAlgName(), info.getAlgParameters()
         name = parameters.toString() if name in _PBES2 else name
         characters = java_type(jvm, "java.nio.CharBuffer").allocate(len(password)).put(password).array()
-        secret = crypto.SecretKeyFactory.getInstance(name).generateSecret(crypto.spec.PBEKeySpec(characters))
-        cipher = crypto.Cipher.getInstance(name)
+        factory = java_type(jvm, "javax.crypto.SecretKeyFactory").getInstance(name)
+        secret = factory.generateSecret(java_type(jvm, "javax.crypto.spec.PBEKeySpec")(characters))
+        cipher = java_type(jvm, "javax.crypto.Cipher").getInstance(name)
         cipher.init(_DECRYPT, secret, parameters)
         key = base64.encodebytes(bytes(info.getKeySpec(cipher).getEncoded())).decode()
     except (Py4JJavaError, ValueError) as error:

@@ -145,26 +145,25 @@ def _fail(scope: Invocation, error: Exception) -> int:
     if debug:
         typer.echo(scope.redact("".join(traceback.format_exception(error))), err=True)
     typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    typer.echo(_wrapped(scope.redact(message), len("error: "), 2), err=True)
+    typer.echo(_wrapped(scope.redact(message), len("error: ")), err=True)
     if todo:
-        typer.echo(f"  {_wrapped(scope.redact(todo), 2, 2)}", err=True)
+        typer.echo(f"  {_wrapped(scope.redact(todo), 2)}", err=True)
     return code
 
 
-def _wrapped(text: str, first: int, further: int) -> str:
-    """The text in lines of words as wide as the terminal, of which ``first`` and ``further`` characters are
-    taken; as it is without a terminal.
+def _wrapped(text: str, first: int) -> str:
+    """The text in lines of words as wide as the terminal, indented by two characters; as it is without a
+    terminal. ``first``: the characters that are taken of the first line.
     """
     if not sys.stderr.isatty():
         return text
     width = get_terminal_size().columns
-    start, indent = " " * first, " " * further
     lines = (
         fill(
             line,
             width,
-            initial_indent=start,
-            subsequent_indent=indent,
+            initial_indent=" " * first,
+            subsequent_indent="  ",
             break_long_words=False,
             break_on_hyphens=False,
         )

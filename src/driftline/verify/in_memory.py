@@ -52,11 +52,11 @@ def _records(data: Any) -> Iterator[Mapping[str, Any]]:
 def _of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
     names = [_name(name) for name in frame.columns]
     all_series = [frame.iloc[:, number] for number in range(frame.shape[1])]
-    index, of_frame = frame.index, set(names)
+    index = frame.index
     if index.nlevels > 1 or index.name is not None or type(index).__name__ != "RangeIndex":
         for level, name in enumerate(index.names):
-            known = {*of_frame, *names[len(of_frame) :]}
-            names.append(f"__index_level_{level}__" if name is None or _name(name) in known else _name(name))
+            taken = name is None or _name(name) in names
+            names.append(f"__index_level_{level}__" if taken else _name(name))
             all_series.append(index.get_level_values(level).to_series())
     columns = []
     for series in all_series:
