@@ -1,4 +1,4 @@
-"""What a lake on a cluster of two workers takes as rows, files, columns and commits grow: tasks, the driver's memory, metadata.
+"""The cost of a lake on a cluster of two workers as rows, files, columns and commits grow: tasks, the driver's memory, metadata.
 
     make bench-scale                   up to 10^7 rows read, and a table of 10^8 rows; some minutes
     make bench-scale ARGS=--quick      a try
@@ -31,7 +31,7 @@ from driftline.formats.iceberg.task_files import data_file
 from driftline.lake import Table
 from driftline.runtime.jars import find_jars
 from driftline.write.parquet import FileMetrics, WrittenFile
-from servers.cluster import Cluster
+from servers.cluster import Cluster, driver_settings
 
 BATCH = 100_000  # rows that go into a table of each size
 ROUNDS = 2
@@ -90,15 +90,8 @@ def main() -> None:
 
 def _session(master: str, warehouse: Path) -> SparkSession:
     warehouse.mkdir()
-    jars = os.pathsep.join(map(str, find_jars()))
     settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.executor.memory": "1g",
-        "spark.driver.extraClassPath": jars,
-        "spark.executor.extraClassPath": jars,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+        **driver_settings(find_jars()),
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "jdbc",
         "spark.sql.catalog.lake.uri": f"jdbc:sqlite:{warehouse}/catalog.db",
@@ -118,7 +111,7 @@ class Bench:
         self._jvm: Any = spark._jvm
 
     def warm(self) -> None:
-        """What the first batches of a process load and compile is of no size."""
+        """Run the first batches of a process, whose loading and compiling depends on no size."""
         for i in range(5):
             self.lake.table("scale.warm").ingest(self._linked(f"warm-{i}", 20_000, 4))
 

@@ -6,7 +6,6 @@ One process has one Spark, so these tests have a process of their own: `make tes
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from pyspark.sql import SparkSession
 from driftline.lake import Lake
 from driftline.runtime.jars import bundles, find_jars
 from driftline.runtime.java import QUICK
-from servers.cluster import Cluster
+from servers.cluster import Cluster, driver_settings
 from servers.lakehouse import Lakehouse
 
 
@@ -31,17 +30,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(cluster: Cluster, lakehouse: Lakehouse, folder: Path) -> Iterator[SparkSession]:
     if SparkContext._active_spark_context is not None:
         pytest.exit("This process has a Spark already: run tests/cluster in one of its own.", returncode=4)
-    jars = os.pathsep.join(map(str, find_jars(more=bundles(lakehouse.reach))))
     lake, elsewhere = "spark.sql.catalog.jdbc", "spark.sql.catalog.rest"
     settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.executor.memory": "1g",
-        "spark.driver.extraClassPath": jars,
-        "spark.executor.extraClassPath": jars,
+        **driver_settings(find_jars(more=bundles(lakehouse.reach))),
         "spark.executor.extraJavaOptions": QUICK,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "America/New_York",
         lake: "org.apache.iceberg.spark.SparkCatalog",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,31 @@ def run(table: Table, source: Any, death: str = "", **options: Any) -> None:
             patch.setattr(kind, "abandon", lambda _: None)
         query = table.capture(source, name="changes", progress=progress, **options)
         assert query.awaitTermination(120)
+
+
+def check_any_order(
+    table: Table,
+    source: Path,
+    chance: random.Random,
+    messages: Sequence[Event],
+    settings: Mapping[str, Any],
+    rows: Mapping[Any, Mapping[str, Any]],
+) -> None:
+    """Capture the ``messages`` of a database in any order of files, killed at each step: the table has its
+    ``rows`` in the end, and the check agrees.
+    """
+    parts = list(cut(chance, messages))
+    chance.shuffle(parts)
+    deaths = ["", "committed", "set", "commit", "remove", "write"]
+    for number, part in enumerate(parts):
+        put(source / f"{number:03}.jsonl", part)
+        run(table, source, deaths[number % len(deaths)], max_files=1, settings=settings)
+    run(table, source, max_files=2, settings=settings)
+
+    assert held(table) == {key: row["n"] for key, row in rows.items()}
+    verdict = table.verify(source, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.quarantined) == (0, 0, 0)
+    assert verdict.found == len(rows)
 
 
 def test_files(lake: Lake, table_name: str, tmp_path: Path) -> None:

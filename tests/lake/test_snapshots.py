@@ -10,8 +10,8 @@ from core.test_envelopes import Database
 from core.test_snapshots import unwatched
 from driftline.keys.settle import KeyCounts
 from driftline.lake import Lake, Table
-from lake.test_capture_keys import cut, run
-from lake.test_keyed import held, put
+from lake.test_capture_keys import check_any_order
+from lake.test_keyed import put
 
 SETTINGS = {"key": "id", "envelope": "debezium", "on_snapshot": "reconcile"}
 
@@ -23,18 +23,7 @@ def test_files_of_messages(lake: Lake, table_name: str, tmp_path: Path) -> None:
     database, messages = Database(chance, "postgresql"), []
     for number in range(60):
         messages += unwatched(database) if number % 20 == 19 else database.step()
-    parts = list(cut(chance, messages))
-    chance.shuffle(parts)
-    deaths = ["", "committed", "set", "commit", "remove", "write"]
-    for number, part in enumerate(parts):
-        put(source / f"{number:03}.jsonl", part)
-        run(table, source, deaths[number % len(deaths)], max_files=1, settings=SETTINGS)
-    run(table, source, max_files=2, settings=SETTINGS)
-
-    assert held(table) == {key: row["n"] for key, row in database.rows.items()}
-    verdict = table.verify(source, exactly=True)
-    assert (verdict.missing, verdict.extra, verdict.quarantined) == (0, 0, 0)
-    assert verdict.found == len(database.rows)
+    check_any_order(table, source, chance, messages, SETTINGS, database.rows)
 
 
 def read(id_: int, lsn: int, snapshot: Any) -> dict[str, Any]:

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
 from driftline.runtime.session import prepare_environment
 from servers.process import Process, Server, free_port
+
+
+def driver_settings(jars: Iterable[Path]) -> dict[str, str]:
+    """Settings of a Spark of this machine on such a cluster, with these jars for all of its processes."""
+    class_path = os.pathsep.join(map(str, jars))
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": "1g",
+        "spark.driver.extraClassPath": class_path,
+        "spark.executor.extraClassPath": class_path,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
 
 
 class Cluster(Server):

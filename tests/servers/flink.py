@@ -3,52 +3,30 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, is_instance_of, launch_gateway
+from py4j.java_gateway import GatewayParameters, JavaGateway, JavaObject, is_instance_of
 
+from servers.gateway import JavaServer
 from servers.jars import class_path, java
-from servers.process import Server
 
 VERSION = "2.1.1"
 _OPENED = ("java.lang", "java.net", "java.nio", "java.util")  # by reflection
 
 
-class Flink(Server):
+class Flink(JavaServer):
     """A Java with Flink on its class path, which Python calls; all else is in ``folder``."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()
-        self._process: subprocess.Popen[bytes] | None = None
-
     def start(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "flink.log").open("w") as log:
-            self._port, self._token, self._process = launch_gateway(
-                classpath=class_path("flink"),
-                java_path=java(),
-                javaopts=["-Xmx1g", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)],
-                cwd=str(self.folder),
-                redirect_stdout=log,
-                redirect_stderr=log,
-                die_on_exit=True,
-                enable_auth=True,
-                return_proc=True,
-            )
+        options = ["-Xmx1g", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)]
+        self._port, self._token = self.launch("flink.log", class_path("flink"), java(), options)
 
     @property
     def address(self) -> str:
-        """What `rows` reaches it with."""
+        """The address by which `rows` reaches it."""
         return f"{self._port}:{self._token.decode()}:{self.folder}"
-
-    def stop(self) -> None:
-        if self._process is not None and self._process.stdin:
-            self._process.stdin.close()  # which ends it
-            self._process.wait(20)
-            self._process = None
 
 
 def rows(address: str, metadata: str) -> list[dict[str, Any]]:

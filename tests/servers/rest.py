@@ -6,19 +6,18 @@ Its own `main` would listen on all interfaces, and would need the libraries of t
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from driftline.runtime.jars import bundles, find_jars
+from servers.gateway import JavaServer
 from servers.jars import class_path, java
-from servers.process import Server
 
 
-class Rest(Server):
+class Rest(JavaServer):
     """A catalog that keeps its tables in ``folder``, or at ``warehouse``, the URI of a folder in a store: ``reach``
     has the properties by which its FileIO gets there.
     """
@@ -30,11 +29,10 @@ class Rest(Server):
         warehouse: str | None = None,
         reach: Mapping[str, str] | None = None,
     ) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.port = port
-        self._warehouse = warehouse or str(folder.absolute())
+        self._warehouse = warehouse or str(self.folder)
         self._reach = dict(reach or {})
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def uri(self) -> str:
@@ -42,18 +40,8 @@ class Rest(Server):
 
     def start(self) -> None:
         """Starts the server, and returns when it answers."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "rest.log").open("w") as log:
-            port, token, self._process = launch_gateway(
-                classpath=os.pathsep.join([class_path("rest"), *_libraries(self._warehouse)]),
-                java_path=java(),
-                javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
-                redirect_stdout=log,
-                redirect_stderr=log,
-                die_on_exit=True,
-                enable_auth=True,
-                return_proc=True,
-            )
+        jars = os.pathsep.join([class_path("rest"), *_libraries(self._warehouse)])
+        port, token = self.launch("rest.log", jars, java(), ["-Xmx256m", "-XX:TieredStopAtLevel=1"])
         parameters = GatewayParameters(
             port=port, auth_token=token, auto_convert=True, enable_memory_management=False
         )
@@ -65,17 +53,12 @@ class Rest(Server):
     def _properties(self) -> dict[str, str]:
         in_store = "://" in self._warehouse
         return {
-            "uri": f"jdbc:sqlite:{self.folder.absolute()}/catalog.db",
+            "uri": f"jdbc:sqlite:{self.folder}/catalog.db",
             "jdbc.schema-version": "V1",
             "warehouse": self._warehouse,
             **({"io-impl": "org.apache.iceberg.io.ResolvingFileIO"} if in_store else {}),
             **self._reach,
         }
-
-    def stop(self) -> None:
-        if self._process and self._process.stdin:
-            self._process.stdin.close()  # which ends it
-            self._process.wait(20)
 
 
 def _libraries(warehouse: str) -> list[str]:

@@ -5,7 +5,6 @@ has the whole of it only up to version 476.
 from __future__ import annotations
 
 import json
-import subprocess
 from contextlib import closing
 from glob import glob
 from pathlib import Path
@@ -13,23 +12,23 @@ from typing import Any
 from urllib.request import Request, urlopen
 from zipfile import ZipFile
 
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from driftline.runtime.java import USUAL_PLACES, inspect
+from servers.gateway import JavaServer
 from servers.jars import class_path
-from servers.process import Server, free_port
+from servers.process import free_port
 
 VERSION = "483"
 _JAVA = 25
 
 
-class Trino(Server):
+class Trino(JavaServer):
     """A server of one node on 127.0.0.1, whose files are in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()
+        super().__init__(folder)
         self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -40,19 +39,9 @@ class Trino(Server):
         configuration = self._configure()
         node = {"environment": "test", "id": "one", "data-dir": str(self.folder), "bind-ip": "127.0.0.1",
                 "internal-address": "127.0.0.1"}  # fmt: skip
-        with (self.folder / "trino.log").open("w") as log:
-            port, token, self._process = launch_gateway(
-                classpath=class_path("trino-main"),
-                java_path=java,
-                javaopts=["-Xmx1500m", "-XX:TieredStopAtLevel=1", "--add-modules=jdk.incubator.vector",
-                          f"-Dconfig={configuration}", *(f"-Dnode.{key}={value}" for key, value in node.items())],
-                cwd=str(self.folder),
-                redirect_stdout=log,
-                redirect_stderr=log,
-                die_on_exit=True,
-                enable_auth=True,
-                return_proc=True,
-            )  # fmt: skip
+        options = ["-Xmx1500m", "-XX:TieredStopAtLevel=1", "--add-modules=jdk.incubator.vector",
+                   f"-Dconfig={configuration}", *(f"-Dnode.{key}={value}" for key, value in node.items())]  # fmt: skip
+        port, token = self.launch("trino.log", class_path("trino-main"), java, options)
         with closing(
             JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
         ) as gateway:
@@ -90,12 +79,6 @@ class Trino(Server):
                 "META-INF/services/io.trino.spi.Plugin", "io.trino.plugin.iceberg.IcebergPlugin\n"
             )
         return plugin.parent
-
-    def stop(self) -> None:
-        if self._process is not None and self._process.stdin:
-            self._process.stdin.close()  # which ends it
-            self._process.wait(20)
-            self._process = None
 
 
 def _java() -> str:
