@@ -79,7 +79,7 @@ def nessie(folder: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def moto(folder: Path) -> Iterator[str]:
-    """What plays Amazon's services, by its address."""
+    """A server that plays Amazon's services, by its address."""
     port = free_port()
     program = Path(os.environ.get("MOTO", BENCH / ".catalogs/bin/moto_server"))
     server = Process([str(program), "-H", "127.0.0.1", "-p", str(port)], folder / "moto.log", "Running on")

@@ -73,7 +73,7 @@ MADE_IN = {name: ICEBERG if name != "defaults" else ("3",) for name in EXPECTED}
 
 
 def make(folder: Path, names: Collection[str], formats: Collection[str]) -> dict[str, dict[str, str]]:
-    """Where each table of these is, by its name and its format: a metadata file, or a catalog and a table."""
+    """The place of each of these tables, by its name and its format: a metadata file, or a catalog and a table."""
     from driftline import Lake
 
     properties = {"spark.sql.shuffle.partitions": "1"}
@@ -266,7 +266,7 @@ def _version(package: str) -> str:
 
 @dataclass(frozen=True)
 class Reader:
-    """What has the version, and what returns the rows at a place. ``own``: true if the Python is the one that makes
+    """The package that has the version, and the function that returns the rows at a place. ``own``: true if the Python is the one that makes
     the tables; ``start`` yields what the environment says of a server that it needs.
     """
 
@@ -310,7 +310,7 @@ def verdict(reader: str, name: str, place: str) -> str:
 
 
 def difference(read: Any, wanted: Any) -> str:
-    """How the first other value reads; nothing if there is none. Columns that are not wanted do not count."""
+    """Describe how the first other value reads; nothing if there is none. Columns that are not wanted do not count."""
     if isinstance(wanted, dict) and isinstance(read, list):  # a map as a list of pairs, or of records of two
         read = dict(tuple(entry.values()) if isinstance(entry, dict) else entry for entry in read)
     if isinstance(wanted, dict) and isinstance(read, dict) and wanted.keys() <= read.keys():
@@ -324,7 +324,7 @@ def difference(read: Any, wanted: Any) -> str:
 
 
 def documented(page: Path = PAGE) -> dict[tuple[str, str], str]:
-    """What the page's table says, by the title of a row and that of a column."""
+    """The cells of the page's table, by the title of a row and that of a column."""
     table = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
     header, *rows = table
     return {(row[0], column): cell for row in rows for column, cell in zip(header[2:], row[2:], strict=True)}
@@ -390,7 +390,7 @@ def column(
 
 
 def cell(verdicts: Mapping[str, str]) -> str:
-    """What the table says of a reader: once, if it is the same of all formats."""
+    """The cell of a reader: said once, if it is the same of all formats."""
     short = {
         table_format: told.partition(":")[0] if told.startswith("refused") else told
         for table_format, told in verdicts.items()

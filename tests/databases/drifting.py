@@ -34,7 +34,7 @@ class Statements(Protocol):
 
 
 class Application:
-    """What changes the table `people`, a transaction each: inserts, updates of some columns, deletes, changes
+    """The changes of the table `people`, a transaction each: inserts, updates of some columns, deletes, changes
     of keys. ``with_key``: the columns that an update of the key assigns too.
     """
 

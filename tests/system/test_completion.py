@@ -1,4 +1,4 @@
-"""What bash completes, by the script that `--show-completion` prints, and with the words as bash splits them."""
+"""The completion of bash, by the script that `--show-completion` prints, and with the words as bash splits them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def completed(folder: Path, line: str) -> list[str]:
-    """What bash may put in place of the last word. It splits words at blanks and at each = as it does with the keyboard."""
+    """The words that bash may put in place of the last one. It splits words at blanks and at each = as it does with the keyboard."""
     words = [word for part in line.split(" ") for word in (re.split("(=)", part) if "=" in part else [part])]
     words = [word for i, word in enumerate(words) if word or (i == len(words) - 1 and not line.endswith("="))]
     listed = " ".join(f"'{word}'" for word in words)

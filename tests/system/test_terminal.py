@@ -1,4 +1,4 @@
-"""What a person at a terminal of 80 characters sees: lines of whole words, what is cut, and how Ctrl-C ends."""
+"""The output at a terminal of 80 characters: lines of whole words, what is cut, and how Ctrl-C ends."""
 
 from __future__ import annotations
 

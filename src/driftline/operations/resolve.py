@@ -323,7 +323,7 @@ def _resolved(
 
 
 def _notes_on_offsets(preview: Resolved, dates: str) -> Iterator[str]:
-    """What becomes of texts with offsets: in this column, and in those of later batches."""
+    """Notes on texts with offsets, in this column and in those of later batches."""
     to = peel(preview.type)[1]
     if not any(peel(c.type)[1] == STRING for c in preview.folded):
         return

@@ -1,4 +1,4 @@
-"""What pandas keeps of a frame's index: levels by name, and ranges beside the data of a Parquet file."""
+"""The index of a pandas frame: its levels by name, and ranges beside the data of a Parquet file."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ def truncate(position: str | None, terms: EnvelopeTerms) -> Mark:
 
 
 def snapshot_taken(records: Sequence[bytes], position: str | None, terms: EnvelopeTerms) -> Changes:
-    """What the last message of a complete snapshot says. All of its records have one position: that at which
-    it was begun.
+    """Make the changes of the last message of a complete snapshot. All of its records have one position, that
+    at which it was begun.
     """
     if not terms.reconciles or position is None:
         return records
