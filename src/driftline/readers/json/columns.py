@@ -19,7 +19,7 @@ from driftline.core.schema.types import Struct
 
 # The parser puts what it does not take into its message, and a NUL there ends the process. Of surrogates from
 # U+20000 on it makes other characters.
-_ESCAPE = rb"\u"
+_BACKSLASH, _ESCAPE = b"\\", rb"\u"
 _MISREAD = re.compile(rb"\\u(?:0000|[dD](?:8[4-9a-fA-F]|[9abAB]))")
 
 
@@ -35,7 +35,8 @@ def parsed(lines: Sequence[bytes], struct: Struct) -> pa.RecordBatch:
     from arro3.io import read_json
 
     text = b"\n".join(lines)
-    if b"\0" in text or (_ESCAPE in text and _MISREAD.search(text)):
+    # Python finds one byte ten times as fast as two.
+    if b"\0" in text or (_BACKSLASH in text and _ESCAPE in text and _MISREAD.search(text)):
         raise Unparsed
     try:
         batches = [
