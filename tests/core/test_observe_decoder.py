@@ -165,3 +165,19 @@ def test_offsets() -> None:
         '"1970-01-01T00:00:00-05:00" | "2199-12-31T23:00:00+01:00" | "2024-01-01T00:00:00+18:01"'
     ):
         assert not _takes(walker, line, exact=False)
+
+
+def test_a_required_column_whose_name_no_decoder_can_have() -> None:
+    """Records of a table with such a column are walked, and it is found missing."""
+    schema = Schema(Struct((Field("a", LONG), Field('q"', LONG, required=True))))
+    walker = Walker(expect(schema), "on")
+    decoder = build(walker, exact=False)
+    for line in (b"{}", b'{"a": 1}'):
+        with pytest.raises(REFUSED):
+            decoder.decode(line)
+        walker.walk(parse(line), "file", 1)
+    assert walker.shape.fields['q"'].missing
+    decoder = build(walker, exact=False)
+    decoder.decode(b'{"a": 2}')
+    with pytest.raises(REFUSED):
+        decoder.decode(b'{"q\\"": 1}')

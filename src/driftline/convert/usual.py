@@ -36,10 +36,28 @@ DEEPEST = 60  # levels of lists and structs that Arrow hands over
 # or None where such a value is taken whole.
 Drifting: TypeAlias = "Mapping[str, Drifting | None]"
 
+# Keys that have no column, because they held null, `[]` and `{}` alone, as None; and for other keys those of
+# the records below, lists removed.
+EmptyKeys: TypeAlias = "Mapping[str, EmptyKeys | None]"
+
+_NONE: EmptyKeys = {}
+
 
 def usual_struct(route: RecordRoute) -> Struct:
     """The fields that Arrow reads as whole columns, by key, with their types."""
     return _struct([route], 0)
+
+
+def empty_keys(routes: Sequence[RecordRoute]) -> EmptyKeys:
+    """The keys whose values are always empty: rows do not need them, so that a parser may skip them."""
+    empty: dict[str, EmptyKeys | None] = {}
+    for key, fields in _by_key(routes).items():
+        columns = [column for field in fields for column in field.columns]
+        if not columns and not any(f.shape.facets or f.to_rest or f.elsewhere for f in fields):
+            empty[key] = None
+        elif inside := empty_keys([column.record for column in columns if column.record is not None]):
+            empty[key] = inside
+    return empty
 
 
 def _struct(routes: Sequence[RecordRoute], depth: int) -> Struct:
@@ -124,21 +142,21 @@ def _parsed_as(
     return base if base in (BOOLEAN, LONG, DOUBLE) else None
 
 
-def limited(shape: RecordShape, usual: Struct, contract: Contract) -> RecordShape:
+def limited(shape: RecordShape, usual: Struct, empty: EmptyKeys, contract: Contract) -> RecordShape:
     """A copy of the part of a shape that has the usual types.
 
-    Excluded fields may have any, because the parser skips them.
+    Excluded fields may have any, because the parser skips them; it also skips those that are ``empty``.
     """
     types = {f.name: f.type for f in usual.fields}
     out = RecordShape()
     for key, field in shape.fields.items():
         child = contract.of(key)
         if key in types:
-            out.fields[key] = _limited(field, types[key], child)
+            out.fields[key] = _limited(field, types[key], empty.get(key) or _NONE, child)
         elif child.excluded:
             out.fields[key] = deepcopy(field)
-        elif not (field.facets or field.empty_lists or field.empty_record):
-            # Null and nothing else; what is learnt of the field later does not count as usual.
+        elif empty.get(key, _NONE) is None or not (field.facets or field.empty_lists or field.empty_record):
+            # Nothing but null and empty values; what is learnt of the field later does not count as usual.
             out.fields[key] = replace(field, facets={})
     return out
 
@@ -150,7 +168,7 @@ def drifting_keys(
 
     ``routes``: how the records become rows.
     """
-    return _drifting(shape, limited(shape, usual, contract), usual, routes)
+    return _drifting(shape, limited(shape, usual, empty_keys(routes), contract), usual, routes)
 
 
 def _drifting(
@@ -159,8 +177,11 @@ def _drifting(
     """Implement `drifting_keys`; ``same``: the part of the shape that has the usual types."""
     types = {f.name: f.type for f in usual.fields}
     drifting: dict[str, Drifting | None] = {}
+    empty = empty_keys(routes)
     for key, fields in _by_key(routes).items():
         field = shape.fields.get(key)
+        if empty.get(key, _NONE) is None:
+            continue
         if key not in types:
             drifting[key] = None
         elif field is not None and same.fields.get(key) != field:
@@ -188,10 +209,10 @@ def _drifting_inside(
     return _drifting(profile.record, same_profile.record, usual, record_routes)
 
 
-def _limited(field: FieldShape, type_: Type, contract: Contract) -> FieldShape:
+def _limited(field: FieldShape, type_: Type, empty: EmptyKeys, contract: Contract) -> FieldShape:
     dim, base = peel(type_)
     facets = {
-        facet: _limited_inside(profile, base, contract.inside(dim))
+        facet: _limited_inside(profile, base, empty, contract.inside(dim))
         for facet, profile in field.facets.items()
         if facet.dim == dim and not profile.ragged and _fits(facet.base, base)
     }
@@ -203,22 +224,23 @@ def _limited(field: FieldShape, type_: Type, contract: Contract) -> FieldShape:
     )
 
 
-def _limited_inside(profile: Profile, usual: Type, contract: Contract) -> Profile:
+def _limited_inside(profile: Profile, usual: Type, empty: EmptyKeys, contract: Contract) -> Profile:
     """The part of an object that has the usual types.
 
     A map may still be known by its keys, or by its values.
     """
     match usual:
         case Struct() if profile.record is not None:
-            return replace(profile, record=limited(profile.record, usual, contract))
+            return replace(profile, record=limited(profile.record, usual, empty, contract))
         case Map(value=value) if profile.record is not None:
             value_contract = contract.of("value")
             fields = {
-                key: _limited(field, value, value_contract) for key, field in profile.record.fields.items()
+                key: _limited(field, value, _NONE, value_contract)
+                for key, field in profile.record.fields.items()
             }
             return replace(profile, record=RecordShape(fields))
         case Map(value=value) if profile.value is not None:
-            return replace(profile, value=_limited(profile.value, value, contract.of("value")))
+            return replace(profile, value=_limited(profile.value, value, _NONE, contract.of("value")))
     return replace(profile)
 
 

@@ -132,7 +132,8 @@ def build(walker: Walker, *, exact: bool) -> Decoder:
         return FieldDecoders(types, decoder, below)
 
     fields = fields_of(walker.shape, walker.expected)
-    if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, walker.shape.fields)):
+    names = (*walker.shape.fields, *walker.expected.required_keys)
+    if len(walker.shape.fields) > _WIDEST and not any(map(_UNSPEAKABLE.search, names)):
         fields.types()  # before it is asked for doubles among them
         missing = {key for key, field_shape in walker.shape.fields.items() if field_shape.missing}
         must = [key for key in walker.expected.required_keys if key not in missing]
@@ -243,7 +244,7 @@ class _DecoderBuilder:
             if facet.base in (INT, LONG) and not (expected.plain_integers or small):
                 return True
         for record in (s.record.fields for s in field_shape.facets.values() if s.record is not None):
-            if len(record) > _WIDEST or any(map(_UNSPEAKABLE.search, record)):
+            if len(record) > _WIDEST or any(map(_UNSPEAKABLE.search, (*record, *expected.required_keys))):
                 return True
         return self.exact and bool(bases & {DOUBLE, BIG_DECIMAL, NUMBER_TEXT})
 

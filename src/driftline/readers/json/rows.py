@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from driftline.convert import Converter
 from driftline.convert.deep_pickle import pickled
 from driftline.convert.types import DEEPEST
-from driftline.convert.usual import Drifting, drifting_keys, limited, usual_struct
+from driftline.convert.usual import Drifting, EmptyKeys, drifting_keys, empty_keys, limited, usual_struct
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.objects import folded
@@ -53,14 +53,15 @@ Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the plac
 class JsonRows:
     """The way from lines to rows; it is sent to tasks.
 
-    ``usual``: the types as which Arrow parses the fields; ``drifting``: the fields that also have values of
-    other types; ``expected``: the table's present or future columns; ``planned``: the shape that the plan was
-    made for; ``before``: what is observed already, and need not be observed again; ``judge``: refuses
-    records.
+    ``usual``: the types as which Arrow parses the fields; ``empty``: the fields that it need not parse;
+    ``drifting``: the fields that also have values of other types; ``expected``: the table's present or future
+    columns; ``planned``: the shape that the plan was made for; ``before``: what is observed already, and need
+    not be observed again; ``judge``: refuses records.
     """
 
     converter: Converter
     usual: Struct
+    empty: EmptyKeys
     drifting: Drifting
     expected: ExpectedField
     planned: RecordShape
@@ -89,7 +90,8 @@ class JsonRows:
         usual = usual_struct(route)
         drifting = drifting_keys(planned, usual, [route], settings.contract)
         converter = Converter(struct, route, settings)
-        return cls(converter, usual, drifting, expected, planned, settings, terms.judge)
+        empty = empty_keys([route])
+        return cls(converter, usual, empty, drifting, expected, planned, settings, terms.judge)
 
     def beginning_with(self, first: RecordShape) -> JsonRows:
         """A copy for lines whose ``first`` have this shape."""
@@ -112,7 +114,7 @@ class JsonRows:
         return rows if self.settings.row_key is None else in_order(list(rows))
 
     def _usual(self, shape: RecordShape) -> RecordShape:
-        return limited(shape, self.usual, self.settings.contract)
+        return limited(shape, self.usual, self.empty, self.settings.contract)
 
     def _whole(self, lines: Sequence[bytes], records: UsualRecords) -> Iterator[Rows]:
         """Records that the parser of whole columns takes; one by one
