@@ -15,9 +15,8 @@ from driftline.core.planning.row_key import ENVELOPES
 from driftline.core.schema.types import Schema
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.readers.envelopes.auto import NAMED
 from driftline.readers.envelopes.signs import SIGNS, envelope_note
-from driftline.readers.envelopes.unwrap import Unwrapper
+from driftline.readers.envelopes.unwrap import NAMED, Unwrapper
 from driftline.settings import from_properties
 
 XID, LAST = f"{7125:020}", "9999999999"

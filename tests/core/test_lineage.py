@@ -25,7 +25,7 @@ from driftline.core.planning.plan import plan
 from driftline.errors import DataError
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, Tally
-from driftline.report import lineage, outbox
+from driftline.report import lineage
 from driftline.report.dataset_names import DatasetName
 from driftline.report.lineage import Lineage, wanted
 from driftline.report.lineage_events import BatchRun, RunEvents
@@ -98,7 +98,7 @@ def of(table: str, *, data: str) -> Result:
 def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[dict[str, Any]]]:
     """What was sent so far."""
     file = tmp_path / "events.jsonl"
-    own = outbox.Outbox("lineage")
+    own = lineage.Outbox("lineage")
     client = OpenLineageClient(transport=FileTransport(FileConfig(str(file), append=True)))
     monkeypatch.setattr(lineage, "_outbox", lambda: own)
     monkeypatch.setattr(lineage, "_client", lambda: client)
@@ -191,14 +191,14 @@ def test_a_batch_that_fails_tells_no_message(events: Callable[[], list[dict[str,
 
 
 def test_events_that_cannot_be_sent_are_one_line_and_no_delay(caplog: pytest.LogCaptureFixture) -> None:
-    held, own = threading.Event(), outbox.Outbox("lineage")
+    held, own = threading.Event(), lineage.Outbox("lineage")
 
     def never() -> None:
         held.wait(30)
         raise OSError("http://me:pw@host")
 
     began = time.monotonic()
-    for _ in range(outbox.MOST + 10):
+    for _ in range(lineage.MOST + 10):
         own.put(never)
     assert time.monotonic() - began < 1
     own.flush(0.1)

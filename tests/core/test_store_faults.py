@@ -7,7 +7,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 
 from driftline.errors import DataError, SetupError
-from driftline.runtime import file_systems, stores
+from driftline.runtime import stores
 from driftline.runtime.store_answers import explained
 from servers.http_server import serving
 
@@ -44,14 +44,14 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def uri(monkeypatch):
-    monkeypatch.setattr(file_systems, "_ATTEMPTS", 3)
+    monkeypatch.setattr(stores, "_ATTEMPTS", 3)
     monkeypatch.setattr(stores, "_configured", {})
     Handler.answers, Handler.asked = [], []
     with serving(Handler) as server:
         options = {"endpoint": f"http://127.0.0.1:{server.server_port}", "region": "us-east-1"}
         stores.configure("s3", {**options, "access_key": "key", "secret_key": "hush"})
         yield "s3://bucket/a.json"
-        file_systems.connected.cache_clear()  # its connections are closed with it
+        stores._connected.cache_clear()  # its connections are closed with it
 
 
 @pytest.fixture(params=["small", "large"])

@@ -131,7 +131,7 @@ def test_a_folder_of_this_machine_is_read_as_ever(tmp_path):
 def hdfs(monkeypatch):
     """This machine's disk in place of HDFS, and beside it one that has not even a root, at ``away``."""
     systems = {"here": LocalFileSystem(), "away": SubTreeFileSystem("/nothing/there", LocalFileSystem())}
-    monkeypatch.setattr(stores, "connected", lambda _, authority, __: systems[authority])
+    monkeypatch.setattr(stores, "_connected", lambda _, authority, __: systems[authority])
 
 
 def test_what_hdfs_has_not_is_told(hdfs, tmp_path):

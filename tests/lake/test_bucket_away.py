@@ -13,7 +13,7 @@ import pytest
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.errors import SetupError
 from driftline.lake import Table
-from driftline.runtime import file_systems, stores
+from driftline.runtime import stores
 from servers.machine import lacking
 from servers.s3 import S3, built
 
@@ -80,8 +80,8 @@ def test_a_short_while_is_waited_for(lake, server, table_name):
 def test_after_a_longer_one_it_ends_and_goes_on_when_it_is_started_again(
     lake, server, table_name, monkeypatch
 ):
-    monkeypatch.setattr(file_systems, "_ATTEMPTS", 2)
-    file_systems.connected.cache_clear()
+    monkeypatch.setattr(stores, "_ATTEMPTS", 2)
+    stores._connected.cache_clear()
     table = lake.table(table_name)
     put(server, 0)
     batches: Queue[Batch] = Queue()
@@ -94,6 +94,6 @@ def test_after_a_longer_one_it_ends_and_goes_on_when_it_is_started_again(
     server.start()
     age_marks(server)
     table.capture("s3://away/in", name="c", checkpoint="s3://away/c").awaitTermination()
-    file_systems.connected.cache_clear()
+    stores._connected.cache_clear()
 
     assert ids(table) == [0, 1]

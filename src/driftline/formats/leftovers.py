@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 
 from driftline.formats.lakes import Orphan
-from driftline.runtime.hadoop_files import hadoop_file_system, hadoop_path
+from driftline.runtime.hadoop import hadoop_file_system, hadoop_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,13 +21,13 @@ from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Progress, Retry
 from driftline.ingest.once import Once
-from driftline.ingest.origin import OriginOfRows
 from driftline.ingest.recent import RecentBatches
 from driftline.ingest.rewrite import rewrites
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
 from driftline.readers.envelopes.encoded import encoded_notes
 from driftline.readers.envelopes.signs import envelope_note
+from driftline.readers.origins import OriginOfRows
 from driftline.settings import NEW_TABLE, earlier_patterns, from_properties
 from driftline.sources.base import Source
 from driftline.sources.files import Stamp, changed

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from fastavro import schemaless_reader
@@ -121,10 +122,7 @@ class Wire:
 
         An error is not kept: the registry may have the schema later.
         """
-        key = (make, self.format, self.keys, tuple(sorted(self.registry.settings.items())), number)
-        if key not in _by_schema:
-            _by_schema[key] = make(self, number)
-        made: T = _by_schema[key]
+        made: T = _made(make, self, number)
         return made
 
     def schema(self, number: int) -> Registered:
@@ -146,7 +144,9 @@ class Wire:
             raise UnreadableError(f"schema {number}: {error.message}") from error
 
 
-_by_schema: dict[tuple[Any, ...], Any] = {}  # an id's schema never changes
+@cache  # an id's schema never changes
+def _made(make: Callable[[Wire, int], Any], wire: Wire, number: int) -> Any:
+    return make(wire, number)
 
 
 def _protobuf(schema: Registered) -> WireDecoder:

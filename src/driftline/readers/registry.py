@@ -52,6 +52,9 @@ class Registry:
 
     settings: Mapping[str, str] = field(repr=False)
 
+    def __hash__(self) -> int:
+        return hash(frozenset(self.settings.items()))
+
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Registry:
         """The registry that settings describe. Raises UsageError for invalid ones.

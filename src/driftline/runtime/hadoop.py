@@ -1,12 +1,17 @@
-"""Hadoop's way to S3, by which Spark reads and writes files that are no table's of Iceberg's."""
+"""Hadoop's paths and file systems, and its way to S3: how Spark reaches files that are no Iceberg table's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from driftline.errors import SetupError, UsageError
+from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_version import NEWEST, installed_release
 from driftline.runtime.stores import configured, is_s3
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _WORDS = {
@@ -57,3 +62,14 @@ def _of_s3(options: Mapping[str, str]) -> dict[str, str]:
         "fs.s3a.aws.credentials.provider": provider,
         **out,
     }
+
+
+def hadoop_path(spark: SparkSession, path: str) -> Any:
+    """A path as Java's object."""
+    return java_type(spark._jvm, "org.apache.hadoop.fs.Path")(path)
+
+
+def hadoop_file_system(spark: SparkSession, path: Any) -> Any:
+    """The file system of a Java path, by the session's settings."""
+    session: Any = spark._jsparkSession
+    return path.getFileSystem(session.sessionState().newHadoopConf())

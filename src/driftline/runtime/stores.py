@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
 from driftline.config import redacted
 from driftline.errors import DriftlineError, SetupError, UsageError
-from driftline.runtime.file_systems import HADOOP, connected, with_address
 from driftline.runtime.store_answers import answer_in, explained, without_secrets
 
 if TYPE_CHECKING:
@@ -51,10 +52,13 @@ _BUFFER = 2**20  # bytes that are asked for at once
 _UNHEARD = "Failed to flush response stream"
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between tries
 _AT_ONCE = 16  # requests
+_HADOOP = "driftline reads HDFS through Hadoop's library: set JAVA_HOME, HADOOP_HOME, and CLASSPATH to `hadoop classpath --glob`"
+_ATTEMPTS = 6  # at a request, each after a longer pause: 15 seconds in all, on the average
+_CONNECT, _REQUEST = 5.0, 60.0  # seconds
+_GOOGLE_RETRIES = 15.0  # seconds that Google's client tries
 
 _configured: dict[str, dict[str, str]] = {}
 _PROCESS = uuid4().hex
-_in_task = False
 
 
 def configure(kind: str, options: Options) -> None:
@@ -74,7 +78,7 @@ def configured(uri: str) -> Options:
     """The options of a URI's store: those of `configure`, and the environment's address without its keys."""
     kind = _kind(uri)
     given = _configured.get(kind, {})
-    return with_address(given) if kind == "s3" else given
+    return _with_address(given) if kind == "s3" else given
 
 
 class Uri(str):
@@ -87,19 +91,25 @@ class Uri(str):
     __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if _in_task:
-            return str, (str(self),)
         kind = _kind(self)
         return _arrived, (str(self), kind, _configured.get(kind), _PROCESS)
 
 
+class _UriInTask(Uri):
+    """A URI as a task has it."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+
 def _arrived(uri: str, kind: str, options: dict[str, str] | None, process: str) -> Uri:
-    global _in_task  # noqa: PLW0603  a task's process is one for good
-    if process != _PROCESS:
-        _in_task = True
-        if options is not None:
-            _configured[kind] = options
-    return Uri(uri)
+    if process == _PROCESS:
+        return Uri(uri)
+    if options is not None:
+        _configured[kind] = options
+    return _UriInTask(uri)
 
 
 def is_stored(path: str) -> bool:
@@ -133,9 +143,11 @@ def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, st
         )
     given = _configured.get(kind, {}) if options is None else options
     try:
-        system = connected(kind, authority if kind in ("abfss", "hdfs") else "", tuple(sorted(given.items())))
+        system = _connected(
+            kind, authority if kind in ("abfss", "hdfs") else "", tuple(sorted(given.items()))
+        )
     except (OSError, ValueError) as error:
-        hint = HADOOP if kind == "hdfs" else None
+        hint = _HADOOP if kind == "hdfs" else None
         raise SetupError(f"{uri}: {without_secrets(str(error), given)}", hint) from error
     match kind:
         case "hdfs":
@@ -327,3 +339,91 @@ def _kind(uri: str) -> str:
     if kind is None:
         raise UsageError(f"{redacted(uri)}: unknown kind of store", hint=f"there are {', '.join(_KINDS)}")
     return kind
+
+
+@lru_cache(maxsize=32)
+def _connected(kind: str, authority: str, given: tuple[tuple[str, str], ...]) -> FileSystem:
+    """The file system for all that is reached so; the same at each call. Raises OSError, ValueError."""
+    options = dict(given)
+    match kind:
+        case "s3":
+            return _s3(options)
+        case "gs":
+            return _gs(options)
+        case "abfss":
+            return _azure(authority, options)
+        case _:
+            from pyarrow.fs import HadoopFileSystem
+
+            host, _, port = authority.partition(":")
+            return HadoopFileSystem(
+                host, int(port or 8020), user=options.get("user"), kerb_ticket=options.get("ticket_cache")
+            )
+
+
+def _s3(options: dict[str, str]) -> FileSystem:
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    options = _with_address(options)
+    scheme, host = _split(options.get("endpoint"))
+    return S3FileSystem(
+        access_key=options.get("access_key"),
+        secret_key=options.get("secret_key"),
+        session_token=options.get("session_token"),
+        anonymous=options.get("anonymous") == "true",
+        region=options.get("region"),
+        endpoint_override=host,
+        scheme=scheme,
+        force_virtual_addressing=options.get("path_style") == "false",
+        connect_timeout=_CONNECT,
+        request_timeout=_REQUEST,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+    )
+
+
+def _with_address(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of S3, with the environment's address if they have none."""
+    env = os.environ
+    address = {
+        "endpoint": env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL"),
+        "region": env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"),
+    }
+    return {key: value for key, value in address.items() if value} | dict(options)
+
+
+def _gs(options: dict[str, str]) -> FileSystem:
+    from pyarrow.fs import GcsFileSystem
+
+    scheme, host = _split(options.get("endpoint"))
+    expires = options.get("token_expires")
+    return GcsFileSystem(
+        anonymous=options.get("anonymous") == "true",
+        access_token=options.get("token"),
+        # In milliseconds since 1970, as catalogs hand it out.
+        credential_token_expiration=datetime.fromtimestamp(int(expires) / 1000, UTC) if expires else None,
+        project_id=options.get("project"),
+        endpoint_override=host,
+        scheme=scheme,
+        retry_time_limit=timedelta(seconds=_GOOGLE_RETRIES),
+    )
+
+
+def _azure(authority: str, options: dict[str, str]) -> FileSystem:
+    from pyarrow.fs import AzureFileSystem
+
+    scheme, host = _split(options.get("endpoint"))
+    account = authority.partition("@")[2].partition(".")[0]
+    secrets = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
+    more = {"blob_storage_authority": host, "dfs_storage_authority": host} if host else {}
+    schemes = {"blob_storage_scheme": scheme, "dfs_storage_scheme": scheme} if host else {}
+    return AzureFileSystem(
+        account, **{key: options[key] for key in secrets if key in options}, **more, **schemes
+    )
+
+
+def _split(endpoint: str | None) -> tuple[str | None, str | None]:
+    """An endpoint's scheme and host; https if it names none."""
+    if not endpoint:
+        return None, None
+    scheme, slashes, host = endpoint.rstrip("/").rpartition("://")
+    return (scheme if slashes else "https"), host

@@ -16,7 +16,7 @@ from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.storage import Storage, local
 from driftline.runtime import stores
 from driftline.runtime.duckdb import instance, reach
-from driftline.runtime.hadoop_files import hadoop_file_system, hadoop_path
+from driftline.runtime.hadoop import hadoop_file_system, hadoop_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

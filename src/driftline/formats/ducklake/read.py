@@ -27,7 +27,7 @@ from driftline.formats.ducklake.scan import MapRow, Scan, ScanGroup, scan
 from driftline.formats.ducklake.snapshot import load
 from driftline.formats.ducklake.types import read_type, readable, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
-from driftline.runtime.hadoop_files import hadoop_path
+from driftline.runtime.hadoop import hadoop_path
 from driftline.runtime.spark_conf import PLAIN, configured, literally
 from driftline.runtime.spark_version import from_arrow, reads_bare_structs
 from driftline.sql.quoting import each, literal, name, variable

@@ -1,31 +1,51 @@
-"""Takes the records out of messages in an envelope, before anything else looks at them."""
+"""Takes records out of messages in an envelope, the one that is named or that a message is surely in."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
+
+from msgspec import Raw
 
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import POSITION
+from driftline.core.values.members import raw_members
 from driftline.core.values.parse import RefusedText
 from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why
-from driftline.readers.envelopes import auto
-from driftline.readers.envelopes.auto import NAMED, Reader
+from driftline.readers.envelopes import debezium
 from driftline.readers.envelopes.change import (
     LEFT_OUT,
     MARKED,
     REFUSED_VALUES,
+    Changes,
     EnvelopeTerms,
     Mark,
     NotReadable,
+    is_object,
 )
+from driftline.readers.envelopes.opened import opened
+from driftline.readers.envelopes.signs import FLAG, LIST, NUMBER, OBJECT, TEXT, envelope_of
+from driftline.readers.envelopes.tools import canal, debezium_unwrapped, dms, maxwell, ogg
 from driftline.readers.envelopes.unavailable import Placeholder
 from driftline.readers.rejects import Reject
 
-READERS: Mapping[str, Reader] = {**NAMED, "auto": auto.read}
+_Reader: TypeAlias = "Callable[[bytes, EnvelopeTerms], Changes]"
+
+NAMED: Mapping[str, _Reader] = {
+    "debezium": debezium.read,
+    "debezium-unwrapped": debezium_unwrapped.read,
+    "maxwell": maxwell.read,
+    "canal": canal.read,
+    "ogg": ogg.read,
+    "dms": dms.read,
+}
+# Those that know messages which say nothing of a row by all fields that these have.
+_WITH_MARKS: Sequence[_Reader] = (debezium.read, maxwell.read, canal.read, dms.read)
+_KINDS = {ord('"'): TEXT, ord("{"): OBJECT, ord("["): LIST, ord("t"): FLAG, ord("f"): FLAG}
 
 
 class Unwrapper:
@@ -35,7 +55,7 @@ class Unwrapper:
     """
 
     def __init__(self, row_key: RowKey) -> None:
-        self._read = READERS[row_key.envelope]
+        self._read = _read_unnamed if row_key.envelope == "auto" else NAMED[row_key.envelope]
         unavailable = MARKED if row_key.keeps_fields else LEFT_OUT if row_key.patch else REFUSED_VALUES
         by_position = row_key.order_by == (POSITION,)
         truncates = by_position and not row_key.soft
@@ -96,3 +116,37 @@ class Unwrapper:
 def rejecting(reject: Callable[[int, Why], Reject], places: Sequence[int]) -> Callable[[int, Why], Reject]:
     """Make a maker of rejects that takes the places of records, and rejects their messages."""
     return lambda number, why: reject(places[number], why)
+
+
+def _read_unnamed(text: bytes, terms: EnvelopeTerms) -> Changes:
+    """Read a message in the envelope that it is surely in.
+
+    Raises NotReadable, and msgspec's errors for what is no object.
+    """
+    message = opened(text)
+    if isinstance(message, Mark):
+        return message
+    name = envelope_of(lambda path: _kind_at(message.fields, path))
+    if name is not None:
+        return NAMED[name](text, terms)
+    for reader in _WITH_MARKS:
+        try:
+            mark = reader(text, terms)
+        except NotReadable:
+            continue
+        if isinstance(mark, Mark):
+            return mark
+    raise NotReadable(
+        "not surely in an envelope: name it, such as envelope = debezium, or take the records as they are"
+    )
+
+
+def _kind_at(fields: Mapping[str, Raw], path: str) -> str | None:
+    name, _, inside = path.partition(".")
+    value = fields.get(name)
+    if value is None:
+        return None
+    if inside:
+        return _kind_at(raw_members(value), inside) if is_object(value) else None
+    first = memoryview(value)[0]
+    return _KINDS.get(first) or (NUMBER if first in b"-0123456789" else None)
