@@ -14,7 +14,7 @@ from driftline.core.schema.definition import DISTRIBUTION
 from driftline.core.schema.types import INT, LONG, Field
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import CommitConflict
-from driftline.formats.iceberg.alteration import IcebergDraft
+from driftline.formats.iceberg.alterable import IcebergDraft
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from lake.formats import database

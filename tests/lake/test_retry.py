@@ -17,9 +17,9 @@ from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError
 from driftline.formats import retry
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake.alteration import DuckLakeDraft
+from driftline.formats.ducklake.alterable import DuckLakeDraft
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
-from driftline.formats.iceberg.alteration import IcebergDraft
+from driftline.formats.iceberg.alterable import IcebergDraft
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result

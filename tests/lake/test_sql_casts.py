@@ -41,12 +41,12 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.observe.csv_types import as_json
+from driftline.sql.casts import as_json as as_json_sql
 from driftline.sql.casts import convert as cast
+from driftline.sql.casts import date_of
 from driftline.sql.fold import Fold, exactly
 from driftline.sql.lost import Folding
 from driftline.sql.quoting import name, spark_type
-from driftline.sql.spelled_texts import as_json as as_json_sql
-from driftline.sql.spelled_texts import date_of
 
 RANDOM = random.Random(7)
 UNITS = (None, "s", "ms", "us", "ns")

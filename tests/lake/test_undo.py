@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from driftline.errors import DataError, UsageError
-from driftline.formats.iceberg.alteration import IcebergDraft
+from driftline.formats.iceberg.alterable import IcebergDraft
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
 from lake.formats import database

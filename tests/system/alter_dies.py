@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from driftline import cli
-from driftline.formats.ducklake import alteration as ducklake
-from driftline.formats.iceberg import alteration as iceberg
+from driftline.formats.ducklake import alterable as ducklake
+from driftline.formats.iceberg import alterable as iceberg
 from driftline.runtime.bare_java import BareJava
 
 

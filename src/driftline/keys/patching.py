@@ -26,8 +26,7 @@ from driftline.keys.merge import (
     latest_order,
     merged,
 )
-from driftline.keys.patched import Merges, merged_fields
-from driftline.keys.patched_rest import merged_rest
+from driftline.keys.patched import Merges, merged_fields, merged_rest
 from driftline.keys.presence import PRESENCE, presence_of, presence_of_table, read_presence
 from driftline.keys.slices import LiveParts, RowSlice, Slices, rows_at, with_row_ids
 from driftline.keys.stored import StoredRows, no_rows

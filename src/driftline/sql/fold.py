@@ -28,9 +28,8 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.core.values.numbers import EXACT
-from driftline.sql.casts import convert, from_text
+from driftline.sql.casts import as_json, convert, date_of, from_text
 from driftline.sql.quoting import bind, each, first_of, literal, name, null, spark_type, variable
-from driftline.sql.spelled_texts import as_json, date_of
 
 _WHOLE = r"\A(?:0|-?[1-9][0-9]*)\z"
 _NUMBER = r"\A-?(?:0|[1-9][0-9]*)(?:[.][0-9]+)?(?:[eE][+-]?[0-9]+)?\z"

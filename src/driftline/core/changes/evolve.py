@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from driftline.core.changes.apply import SchemaDraft
 from driftline.core.changes.check import Checker
 from driftline.core.changes.diff import longest_rising
-from driftline.core.changes.names import clashes, missing
+from driftline.core.changes.names import clashes, meant, missing, spelled
 from driftline.core.changes.require import NullsOf
 from driftline.core.changes.sort import PartsOf, sort_key
-from driftline.core.changes.spelling import meant, spelled
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,

@@ -1,18 +1,19 @@
-"""Notes on fields that need no column: conversions, untyped values, hints."""
+"""Notes to a person on fields: conversions, untyped values, hints, keys that are data."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from driftline.core.planning.contract import Contract, toml_line
+from driftline.core.planning.conversions import join
 from driftline.core.planning.field_plan import FieldDecision
 from driftline.core.planning.findings import NOTHING, Findings
-from driftline.core.planning.map_hints import map_type
-from driftline.core.planning.maps import as_map, entries_of
+from driftline.core.planning.maps import MapVerdict, as_map, entries_of
 from driftline.core.planning.routes import Conversion, facet_of
 from driftline.core.planning.shape import RECORD, Facet, MapOf, RecordShape
 from driftline.core.planning.stubs import stub_of
-from driftline.core.schema.types import VARIANT, Path, dotted
+from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.types import VARIANT, Path, Primitive, dotted, wrap
 
 _ONE_OR_MANY = {Facet(0, RECORD), Facet(1, RECORD)}
 
@@ -37,7 +38,7 @@ def hint_of_keys(data_path: Path, shape: RecordShape, contract: Contract) -> Fin
     """Point out a growing struct whose keys look like data."""
     if not data_path or contract.maps != "hint":
         return NOTHING
-    verdict, type_ = as_map(entries_of([shape])), map_type(shape)
+    verdict, type_ = as_map(entries_of([shape])), _map_type(shape)
     if verdict is None or verdict.apart or type_ is None:
         return NOTHING
     why = f"makes {dotted(data_path)} a map, {verdict}"
@@ -68,3 +69,48 @@ def _is_untyped(field: FieldDecision, columns: Sequence[Facet], all_columns: Seq
         isinstance(c.base, MapOf) or c.base == RECORD for c in all_columns
     )
     return nothing or listless or recordless
+
+
+_ALIKE = 3  # paths that differ in one step, from which on one line reports them
+
+
+def notes_of_maps(maps: Mapping[Path, MapVerdict]) -> list[str]:
+    """For each object that became a map, the setting that would keep it a struct, and the reason; outermost
+    first.
+
+    Paths that differ only in their last but one step share one.
+
+    >>> verdict = MapVerdict("its keys look like data", ("0", "1"))
+    >>> notes_of_maps({("h", name, "values"): verdict for name in "abc"})
+    ['maps.h = "off"  # keeps structs: h.*.values are maps (3 paths), its keys look like data: 0, 1']
+    """
+    groups: dict[tuple[Path, str], list[Path]] = {}
+    for path in maps:
+        groups.setdefault((path[:-2], path[-1]), []).append(path)
+    notes: dict[Path, list[str]] = {}
+    for (parent, last), paths in groups.items():
+        if len(paths) >= _ALIKE and parent:
+            pattern = f"{dotted((*parent, '*', last))} are maps ({len(paths)} paths)"
+            notes.setdefault(parent, []).append(f"keeps structs: {pattern}, {maps[paths[0]]}")
+        else:
+            notes |= {path: [_note(maps[path])] for path in paths}
+    outermost_first = sorted(notes, key=len)
+    return [toml_line("maps", path, "off", "; ".join(notes[path])) for path in outermost_first]
+
+
+def _note(verdict: MapVerdict) -> str:
+    became = "a struct of words and a map of its other keys" if verdict.apart else "a map"
+    return f"keeps a struct: it is {became}, {verdict}"
+
+
+def _map_type(shape: RecordShape) -> str | None:
+    """The map type that records of this shape could have; None where no one type holds all values."""
+    facets = {facet for field in shape.fields.values() for facet in field.facets}
+    if facets and all(not isinstance(f.base, Primitive) for f in facets) and len(facets) == 1:
+        (facet,) = facets
+        return f"map<string, {facet.spelled()}>"
+    bases = [f.base for f in facets if isinstance(f.base, Primitive)]
+    common = join(bases)
+    if common is None or len(bases) < len(facets):
+        return None
+    return f"map<string, {type_name(wrap(common, max(f.dim for f in facets)))}>"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from driftline.core.changes import AddColumn, Change, Reason, RelaxColumn, RewriteColumn, apply
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.decide import decide_field
-from driftline.core.planning.field_notes import hint_of_keys
+from driftline.core.planning.field_notes import hint_of_keys, notes_of_maps
 from driftline.core.planning.field_plan import (
     Context,
     FieldDecision,
@@ -25,7 +25,6 @@ from driftline.core.planning.field_plan import (
 from driftline.core.planning.findings import NOTHING, Findings, gathered
 from driftline.core.planning.gc_pause import no_search
 from driftline.core.planning.limits import Exceeding, beyond_limits, in_rest
-from driftline.core.planning.map_hints import notes_of_maps
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.objects import FixedKeys, fixed_contract, fixed_route
 from driftline.core.planning.policies import policy_of

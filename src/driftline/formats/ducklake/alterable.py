@@ -1,22 +1,37 @@
-"""One table of a DuckLake, altered and renamed by SQL on its catalog, without Spark."""
+"""One table of a DuckLake, altered and renamed by SQL on its catalog, without Spark: each alteration of its
+definition is one snapshot.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from driftline.core.changes import NullCount
+from driftline.core.schema.definition import Definition
+from driftline.core.schema.partitioning import SortExpression
+from driftline.core.schema.types import Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
-from driftline.formats.ducklake.alteration import DuckLakeAlteration
-from driftline.formats.ducklake.commit import landed, rename
+from driftline.formats.ducklake.columns import rows_of
+from driftline.formats.ducklake.commit import commit, landed, rename
+from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.loader import DuckLakeLoader
-from driftline.formats.ducklake.rows import AUTHOR, CommitMessage
-from driftline.formats.ducklake.snapshot import split
-from driftline.formats.ducklake.sorting import parts_of
+from driftline.formats.ducklake.reverting import copies, replaced
+from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
+from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, split
+from driftline.formats.ducklake.sorting import check, parts_of
+from driftline.formats.ducklake.versions import definition
 
 if TYPE_CHECKING:
-    from driftline.core.schema.definition import Definition
-    from driftline.formats.base import CatalogTable
+    from pyspark.sql import DataFrame
+
+    from driftline.formats.base import CatalogTable, LastBatch
+    from driftline.formats.ducklake.catalog import Connection
+    from driftline.formats.ducklake.files import DeleteFile, ReturningFile
 
 
 class AlterableDuckLakeTable(DuckLakeLoader):
@@ -57,3 +72,158 @@ class AlterableDuckLakeTable(DuckLakeLoader):
     def sibling(self, name: str) -> Self:
         """Another table of the same lake."""
         return type(self)(self.catalog, name)
+
+
+def _nulls(connection: Connection, table: int, snapshot: int, column: Field) -> NullCount:
+    """Count the nulls of a top-level column at a snapshot, in its files and in inlined rows."""
+    (null_rows, older_rows, unknown_rows), *_ = connection.rows(
+        f"""SELECT coalesce(sum(s.null_count), 0),
+        coalesce(sum(f.record_count) FILTER (s.null_count IS NULL AND f.begin_snapshot < c.added), 0),
+        coalesce(sum(f.record_count) FILTER (s.null_count IS NULL AND f.begin_snapshot >= c.added), 0)
+        FROM (SELECT * FROM meta.ducklake_data_file WHERE table_id = ? AND {LIVE}) f
+        CROSS JOIN (SELECT coalesce(min(begin_snapshot), {snapshot + 1}) AS added FROM meta.ducklake_column
+                    WHERE table_id = ? AND column_id = ?) c
+        LEFT JOIN meta.ducklake_file_column_stats s ON s.data_file_id = f.data_file_id AND s.column_id = ?""",
+        [table, snapshot, snapshot, table, column.id, column.id],
+    )
+    absent = int(older_rows)  # rows that are older than the column
+    count = NullCount(int(null_rows), int(unknown_rows))
+    for rows in inlined_rows(connection, table, snapshot):
+        if column.id in {row.id for row in rows.columns}:
+            count += NullCount(rows.rows.column(f"__f{column.id}").null_count)
+        else:
+            absent += rows.rows.num_rows
+    return count + NullCount(absent if column.initial_default is None else 0)
+
+
+class DuckLakeAlteration:
+    """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
+
+    def __init__(self, table: DuckLakeLoader, state: LakeState, layout_: CatalogLayout) -> None:
+        self.table = table
+        self.state = state
+        self.layout = layout_
+        self.before = definition(state, layout_)
+
+    def nulls(self, path: Path, column: Field) -> NullCount:
+        """In how many rows of the table, as it was loaded, the column is null: the commit fails where others
+        have written since. Raises DataError for a field that is nested.
+        """
+        if len(path) > 1:
+            raise DataError(
+                f"{self.table.name}: {dotted(path)} is nested, and DuckLake requires no nested field"
+            )
+        table, snapshot = self.state.table, self.state.snapshot
+        assert table is not None
+        assert snapshot is not None
+        return self.table.catalog.read(lambda connection: _nulls(connection, table.id, snapshot, column))
+
+    def change(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
+        """Draft the table ``after``, in one snapshot with the properties of ``record``.
+
+        Raises DataError if DuckLake has no such thing.
+        """
+        rows = rows_of(after.schema, self.state.schema, self.state.columns, self.table.name)  # that it can be
+        for key in after.sort:
+            if isinstance(key, SortExpression):
+                if key in self.before.sort:
+                    _same_inside(self.before, after, key, self.table.name)
+                else:
+                    check(key, after.schema, rows, self.table.name)
+        return DuckLakeDraft(self, after, self.layout.changed(after, self.table.name), record)
+
+    def restore(self, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
+        """Restore a definition: a dropped column returns with its id, and so with its values."""
+        draft = self.change(after, record)
+        draft.pinned = True  # values that others write meanwhile may be hidden by it
+        return draft
+
+    def revert(self, batch: LastBatch, after: Definition, record: Mapping[str, str]) -> DuckLakeDraft:
+        """Draft as `restore` does; the rows of the batch go, and those that it removed come back."""
+        draft = self.restore(after, record)
+        draft.reverts = batch.snapshot
+        return draft
+
+
+class DuckLakeDraft:
+    """A drafted table: invisible before `commit`."""
+
+    def __init__(
+        self,
+        alteration: DuckLakeAlteration,
+        after: Definition,
+        layout: CatalogLayout,
+        record: Mapping[str, str],
+    ) -> None:
+        self.table = alteration.table
+        self.definition = after
+        self.warnings: Sequence[str] = ()
+        self.pinned = False
+        self.reverts: int | None = None
+        self._layout = layout
+        self._from = alteration
+        self._record = record
+
+    def read(self) -> DataFrame:
+        """The rows that there are, as they would read."""
+        return self.table.read_as(self.definition.schema)
+
+    def commit(self) -> None:
+        """Commit the draft. Raises CommitConflict if someone else changed the table meanwhile."""
+        state, after = self._from.state, self.definition
+        assert state.table is not None
+        intent = TableCommit(self.table.name, state, after.schema, state.table.folder)
+        intent.properties = {**after.properties, **self._record}
+        intent.layout = self._from.layout, self._layout
+        required = {f.id for f in state.schema.struct.fields if f.required}
+        # Statistics are valid only for the rows that they were made of.
+        intent.pinned = self.pinned or any(
+            f.required and f.id not in required for f in after.schema.struct.fields
+        )
+        intent.removed = tuple(state.properties.keys() - intent.properties.keys())
+        message = CommitMessage(AUTHOR, "; ".join(self._record.values())[:10_000], self._record)
+        with self._files_before(state.table) as (deletes, returning):
+            intent.deletes, intent.returning, intent.reverts = deletes, returning, self.reverts
+            self.table.catalog.write(
+                lambda connection: commit(connection, [intent], message), partial(landed, message=message)
+            )
+        version = self.table.load().schema.id
+        self.definition = replace(after, schema=replace(after.schema, id=version))
+
+    def _files_before(
+        self, table: TableRow
+    ) -> AbstractContextManager[tuple[list[DeleteFile], list[ReturningFile]]]:
+        """Copies of the files that the reverted snapshot ended; none where nothing is reverted."""
+        snapshot = self.reverts
+        if snapshot is None:
+            return nullcontext(([], []))
+        name = self.table.name
+        ended = self.table.catalog.read(lambda connection: replaced(connection, name, table, snapshot))
+        return copies(ended, table.folder)
+
+
+def new_layout(made_as: Definition, table: str) -> CatalogLayout:
+    """The layout of a new table. Raises DataError if DuckLake has no such layout."""
+    rows = rows_of(made_as.schema, Schema(), (), table)
+    for key in made_as.sort:
+        if isinstance(key, SortExpression):
+            check(key, made_as.schema, rows, table)
+    return CatalogLayout().changed(made_as, table)
+
+
+def _same_inside(before: Definition, after: Definition, key: SortExpression, table: str) -> None:
+    """Check that fields inside a key's columns keep their names, which the key uses in ways that only DuckDB
+    reads.
+
+    Raises DataError.
+    """
+    columns = {before.path_of(column) for column in key.columns}
+    inside = {p: f.id for p, f in before.schema.walk() if len(p) > 1 and p[:1] in columns}
+    now = {f.id: f.name for _, f in after.schema.walk()}
+    for p, id_ in inside.items():
+        if now.get(id_) != p[-1]:
+            text = key.text(before.name_of)
+            raise DataError(
+                f"{table}: {dotted(p)} cannot be renamed or dropped: the sort expression {text} is made of {p[0]}",
+                f"ALTER TABLE {table} RESET SORTED BY first",
+            )

@@ -11,7 +11,7 @@ from driftline.core.schema.types import UUID, Primitive, Schema
 from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.base import LastBatch, State
-from driftline.formats.ducklake.alteration import new_layout
+from driftline.formats.ducklake.alterable import new_layout
 from driftline.formats.ducklake.catalog import Connection
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.defaults import defaults_ever

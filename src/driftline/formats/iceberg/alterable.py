@@ -1,20 +1,38 @@
-"""One Iceberg table as Iceberg's own Java alters and renames it, without Spark."""
+"""One Iceberg table as Iceberg's own Java alters and renames it, without Spark: each alteration of its
+definition is one transaction.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 from py4j.protocol import Py4JJavaError
 
+from driftline.core.changelog import last_changes
+from driftline.core.changelog.retention import DELETES_BRANCH
+from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
+from driftline.core.changes.evolve import VERSION
+from driftline.core.schema.definition import Definition, forgets_deletes
+from driftline.core.schema.partitioning import TIMES, PartitionField, SortField, SortKey, Transform
+from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
-from driftline.formats.iceberg.alteration import IcebergAlteration
-from driftline.formats.iceberg.definition import definition
-from driftline.formats.iceberg.gateway import java_class, short
+from driftline.formats.base import CommitConflict
+from driftline.formats.iceberg.committing import begin, replace_metadata
+from driftline.formats.iceberg.definition import definition, step
+from driftline.formats.iceberg.gateway import java_class, java_schema, short
 from driftline.formats.iceberg.loader import IcebergLoader
+from driftline.formats.iceberg.metrics import metrics_of_all
+from driftline.formats.iceberg.schema_update import update_schema
+from driftline.formats.iceberg.unread import check_variants, warnings
+from driftline.formats.iceberg.upkeep import upkeep
+from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
-    from driftline.core.schema.definition import Definition
-    from driftline.formats.base import CatalogTable
+    from pyspark.sql import DataFrame
+
+    from driftline.formats.base import CatalogTable, LastBatch
 
 
 class AlterableIcebergTable(IcebergLoader):
@@ -58,3 +76,293 @@ class AlterableIcebergTable(IcebergLoader):
     def sibling(self, name: str) -> Self:
         """Another table of the same catalog."""
         return type(self)(self.gateway, self._catalog_of, name)
+
+
+def _update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition) -> Definition:
+    """Set the layout of ``after``, for existing columns, in a Java transaction on a table defined by ``now``.
+
+    Returns the definition that results; the rest waits until its columns exist.
+    """
+    ids = {f.id for _, f in now.schema.walk()}
+    spec = _update_spec(jvm, transaction, now, after, ids)
+    sort = now.sort
+    if now.sort != after.sort:
+        possible = all(ids.issuperset(f.columns) for f in after.sort)
+        sort = after.sort if possible else ()
+        _replace_sort_order(jvm, transaction, now, sort)
+    return Definition(now.schema, spec, sort, now.properties, now.format_version, now.last_column)
+
+
+def _update_spec(
+    jvm: Any, transaction: Any, now: Definition, after: Definition, ids: set[int]
+) -> tuple[PartitionField, ...]:
+    requested = {(f.source, f.transform): f for f in after.partition}
+    have = {(f.source, f.transform): f for f in now.partition}
+    gone = [f for key, f in have.items() if key not in requested]
+    new = [f for key, f in requested.items() if key not in have and f.source in ids]
+    renamed = [(have[key], f) for key, f in requested.items() if key in have and have[key].name != f.name]
+    first, *later = _one_time_each(new)
+    if gone or first or renamed:
+        update = transaction.updateSpec()
+        for f in gone:
+            update.removeField(f.name)
+        for old, f in renamed:
+            update.renameField(old.name, f.name)
+        _add(jvm, update, now, first)
+        update.commit()
+    for fields in later:
+        update = transaction.updateSpec()
+        _add(jvm, update, now, fields)
+        update.commit()
+    staying = tuple(requested[key] for key in have if key in requested)
+    return (*staying, *new)
+
+
+def _one_time_each(fields: list[PartitionField]) -> list[list[PartitionField]]:
+    """The fields in groups for one update each: Iceberg's library takes day and hour of one column in two."""
+    groups: list[list[PartitionField]] = [[]]
+    for f in fields:
+        times = [f.source] if f.transform.name in TIMES else []
+        free = (g for g in groups if not any(o.source in times and o.transform.name in TIMES for o in g))
+        group = next(free, None)
+        if group is None:
+            groups.append([f])
+        else:
+            group.append(f)
+    return groups
+
+
+def _add(jvm: Any, update: Any, now: Definition, fields: list[PartitionField]) -> None:
+    for f in fields:
+        update.addField(f.name, _term(jvm, f.transform, _name(now, f.source)))
+
+
+def _replace_sort_order(jvm: Any, transaction: Any, now: Definition, order: tuple[SortKey, ...]) -> None:
+    update = transaction.replaceSortOrder()
+    nulls = java_type(jvm, "org.apache.iceberg.NullOrder")
+    for f in order:
+        assert isinstance(f, SortField)  # `evolved` takes no expression
+        place = nulls.NULLS_FIRST if f.nulls_first else nulls.NULLS_LAST
+        term = _term(jvm, f.transform, _name(now, f.source))
+        update.desc(term, place) if f.descending else update.asc(term, place)
+    update.commit()
+
+
+def _name(now: Definition, source: int) -> str:
+    path = now.path_of(source)
+    assert path is not None
+    return dotted(path)
+
+
+def _term(jvm: Any, transform: Transform, column: str) -> Any:
+    expressions = java_type(jvm, "org.apache.iceberg.expressions.Expressions")
+    match transform.name:
+        case "identity":
+            return expressions.ref(column)
+        case "bucket" | "truncate":
+            return getattr(expressions, transform.name)(column, transform.n)
+        case "void":
+            return expressions.transform(
+                column, java_type(jvm, "org.apache.iceberg.transforms.Transforms").alwaysNull()
+            )
+        case name:
+            return getattr(expressions, name)(column)
+
+
+class IcebergAlteration:
+    """One change of a table, from the version that was loaded. ``before`` is what that was."""
+
+    def __init__(self, table: IcebergLoader) -> None:
+        self.table = table
+        self._jvm = table.jvm
+        self._java = java = table.existing()
+        self.before: Definition = definition(self._jvm, java.operations().current())
+
+    def nulls(self, _: Path, column: Field) -> NullCount:
+        """The number of nulls in the column of the loaded table; the commit fails if it has changed."""
+        return self.table.nulls(self._java, column)
+
+    def change(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
+        """Draft the table by ``after``, in one metadata version with ``record`` among its last changes.
+
+        Raises DataError if Iceberg refuses.
+        """
+        if after.schema.struct != self.before.schema.struct:
+            metrics = metrics_of_all(after.schema, after.properties)
+            after = replace(after, properties={**after.properties, **metrics})
+        return self._draft(after, record, self._update_schema)
+
+    def restore(self, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
+        """Draft with the very schema of ``after``: dropped columns return with their ids and values."""
+        return self._draft(after, record, self._replace_schema)
+
+    def revert(self, batch: LastBatch, after: Definition, record: Mapping[str, str]) -> IcebergDraft:
+        """Draft with the schema of ``after``, and the snapshot before the batch as the current one.
+
+        Raises DataError if that was expired, CommitConflict if the batch's is not the current one any more.
+        """
+        snapshot = self._java.currentSnapshot()
+        if snapshot is None or int(snapshot.snapshotId()) != batch.snapshot:
+            raise CommitConflict(f"{self.table.name} was changed by another writer")
+        before = snapshot.parentId()
+        if before is None or self._java.snapshot(before) is None:
+            raise DataError(
+                f"{self.table.name}: batch {batch.id} cannot be undone: the snapshot before it has expired",
+                "ingest corrected records instead",
+            )
+        from driftline.formats.iceberg.deletes_branch import remembered_file
+
+        deletes = remembered_file(self._java, snapshot)
+
+        def roll_back(transaction: Any) -> None:
+            """Make the snapshot before the current one, and forget what the batch deleted."""
+            transaction.manageSnapshots().rollbackTo(int(before)).commit()
+            if deletes is not None:
+                transaction.newDelete().deleteFile(deletes).toBranch(DELETES_BRANCH).commit()
+
+        draft = self._draft(after, record, self._replace_schema, roll_back)
+        draft.snapshot = int(before)
+        return draft
+
+    def _draft(
+        self,
+        after: Definition,
+        record: Mapping[str, str],
+        set_schema: Callable[[Any, Definition], None],
+        set_rows: Callable[[Any], None] | None = None,
+    ) -> IcebergDraft:
+        """Draft the table by ``after``; ``set_rows`` changes its rows first."""
+        check_variants(self.table.name, after.schema, self.before.schema)
+        transaction = begin(self.table, self._java)
+        try:
+            if set_rows is not None:
+                set_rows(transaction)
+            if forgets_deletes(self.before.properties, after.properties):
+                self._forget_deletes(transaction)
+            if after.format_version != self.before.format_version:
+                transaction.updateProperties().set(VERSION, str(after.format_version)).commit()
+            now = _update_layout(self._jvm, transaction, self.before, after)
+            set_schema(transaction, after)
+            drafted = self._now(transaction)
+            _update_layout(
+                self._jvm, transaction, replace(now, schema=drafted.schema), _by_ids_of(drafted, after)
+            )
+            self._show_variants(transaction, drafted.schema)
+            self._set_properties(transaction, after.properties, record)
+        except Py4JJavaError as error:
+            raise DataError(f"table {self.table.name} refused the change: {short(error)}") from error
+        return IcebergDraft(self.table, self._java, transaction, self._now(transaction), self.before)
+
+    def _forget_deletes(self, transaction: Any) -> None:
+        if self._java.refs().containsKey(DELETES_BRANCH):
+            transaction.manageSnapshots().removeBranch(DELETES_BRANCH).commit()
+
+    def _now(self, transaction: Any) -> Definition:
+        return definition(self._jvm, transaction.table().operations().current())
+
+    def _update_schema(self, transaction: Any, after: Definition) -> None:
+        for start, end in stages(self.before.schema, after.schema):
+            update_schema(self._jvm, transaction, _with_identifiers(diff(start, end), end), self.table.name)
+
+    def _replace_schema(self, transaction: Any, after: Definition) -> None:
+        operations = transaction.table().operations()
+        base = operations.current()
+        builder = java_type(self._jvm, "org.apache.iceberg.TableMetadata").buildFrom(base)
+        builder = builder.setCurrentSchema(java_schema(self._jvm, after.schema), base.lastColumnId())
+        operations.commit(base, builder.build())
+
+    def _show_variants(self, transaction: Any, schema: Schema) -> None:
+        """Add an empty snapshot where the last one knows nothing of a
+        variant column: Spark would not read the table.
+        """
+        java = transaction.table()
+        last = java.currentSnapshot()
+        variants = {f.id for f in schema.struct.fields if f.type == VARIANT}
+        if last is None or not variants:
+            return
+        snapshot_schema = java.schemas().get(last.schemaId())
+        if snapshot_schema is None or not all(snapshot_schema.findField(column) for column in variants):
+            transaction.newAppend().commit()
+
+    def _set_properties(
+        self, transaction: Any, properties: Mapping[str, str], record: Mapping[str, str]
+    ) -> None:
+        # Iceberg keeps some by itself, such as metrics of columns by name: only what differs is touched.
+        before = self.before.properties
+        step_ = step(self._java.operations().current(), transaction.table().operations().current())
+        update = transaction.updateProperties()
+        for key, value in {**properties, **last_changes.noted(record, step_, before, properties)}.items():
+            if before.get(key) != value:
+                update.set(key, value)
+        for key in before.keys() - properties.keys():
+            update.remove(key)
+        update.commit()
+
+
+class IcebergDraft:
+    """A table as it would be, invisible to others before `commit`. ``snapshot``: the one to which its rows go
+    back.
+    """
+
+    def __init__(
+        self,
+        table: IcebergLoader,
+        java: Any,
+        transaction: Any,
+        definition: Definition,
+        before: Definition,
+    ) -> None:
+        self.table = table
+        self.definition = definition
+        self.snapshot: int | None = None
+        self._before = before
+        self._base = java.operations()
+        self._draft = transaction.table().operations()
+        self._from = transaction.startMetadata()
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Consequences for readers of the table: new columns of types that some of them do not know."""
+        return warnings(self._before.schema, self.definition.schema)
+
+    def read(self) -> DataFrame:
+        """The present rows, as they would read."""
+        view = java_type(self.table.jvm, "org.apache.iceberg.BaseTable")(self._draft, self.table.name)
+        return self.table.read_as(view, self.definition.schema)
+
+    def commit(self) -> None:
+        """Make the draft the table. Raises CommitConflict if the definition was changed by another writer."""
+        replace_metadata(self.table, self._base, self._from, self._draft.current(), self._is_in)
+        upkeep(self.table, self._draft.current())
+
+    def _is_in(self, now: Any) -> bool:
+        """True if the Java table ``now`` has the change: it remembers it, or equals the draft."""
+        if self.snapshot is not None:
+            current = now.currentSnapshot()
+            return current is not None and int(current.snapshotId()) == self.snapshot
+        present, properties = (
+            definition(self.table.jvm, now.operations().current()),
+            self.definition.properties,
+        )
+        new = self._before.properties.get(last_changes.PROPERTY) != properties.get(last_changes.PROPERTY)
+        return present == self.definition or (new and last_changes.is_among(present.properties, properties))
+
+
+def _by_ids_of(drafted: Definition, after: Definition) -> Definition:
+    """The layout of ``after`` by the ids that the table gave: new columns have ids of its own."""
+    columns = {f.id: drafted.schema.find(path) for path, f in after.schema.walk()}
+    ids = {old: new.id for old, new in columns.items() if new is not None}
+    return replace(
+        after,
+        partition=tuple(replace(f, source=ids.get(f.source, f.source)) for f in after.partition),
+        sort=tuple(
+            replace(f, source=ids.get(f.source, f.source)) for f in after.sort if isinstance(f, SortField)
+        ),
+    )
+
+
+def _with_identifiers(changes: tuple[ColumnChange, ...], after: Schema) -> list[ColumnChange]:
+    """The identifier fields named anew with every update: Iceberg loses a nested one when it is renamed."""
+    paths = tuple(path for path, f in after.walk() if f.id in after.identifiers)
+    has_own = any(isinstance(c, SetIdentifiers) for c in changes)
+    return [*changes, SetIdentifiers(paths)] if changes and paths and not has_own else list(changes)

@@ -18,7 +18,7 @@ from driftline.errors import DataError, DriftlineError
 from driftline.formats.iceberg import store
 from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.ledger import WRITTEN_LEDGER, place
-from driftline.formats.iceberg.staging import WRITTEN_BY_SPARK, data_folders
+from driftline.formats.iceberg.spark_writer import WRITTEN_BY_SPARK, data_folders
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.formats.lakes import Orphan

@@ -33,8 +33,7 @@ from driftline.formats.iceberg.ledger import write_ledger
 from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.row_delta import RowDelta, identified
 from driftline.formats.iceberg.schema_update import update_schema
-from driftline.formats.iceberg.spark_writer import SparkWriter
-from driftline.formats.iceberg.staging import new_folder, staging, taken_files
+from driftline.formats.iceberg.spark_writer import SparkWriter, new_folder, staging_transaction, taken_files
 from driftline.formats.iceberg.store import delete_folder, options_of
 from driftline.formats.iceberg.task_files import (
     location_of,
@@ -460,7 +459,7 @@ class IcebergTransaction:
         folder = new_folder(inside)
         self._folders.append(folder)
         try:
-            staged = staging(self._jvm, java, inside, schema, folder)
+            staged = staging_transaction(self._jvm, java, inside, schema, folder)
         except Py4JJavaError as error:
             raise DataError(f"{self.table.name}: Spark cannot write it: {short(error)}") from error
         if ROW_ID in rows.columns:
