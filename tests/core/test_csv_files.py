@@ -14,7 +14,7 @@ from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, decimal
 from driftline.errors import DataError
-from driftline.observe import ranges
+from driftline.observe import text_files
 from driftline.observe.expect import ExpectedField
 from driftline.readers.csv import cut as csv_cut
 from driftline.readers.csv import reader as csv_source
@@ -168,7 +168,7 @@ def test_a_record_that_is_too_long_is_told_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(csv_cut.pieces, "__kwdefaults__", {"whole": True, "longest": 1000})
-    monkeypatch.setattr(ranges, "BLOCK", 100)
+    monkeypatch.setattr(text_files, "BLOCK", 100)
     for text, line in (("a\n1\n" + "2" * 3000, 3), ("a" * 3000, 1)):
         with pytest.raises(DataError, match=rf"in\.csv:{line}: a record of more than 128 MiB"):
             read(csv(tmp_path, text))

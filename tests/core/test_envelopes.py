@@ -17,7 +17,7 @@ from driftline.core.values.parse import RefusedText
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.readers.envelopes.positions import ChangeSource, position
+from driftline.readers.envelopes.log_positions import ChangeSource, position
 from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.readers.json.rows import LineTask
 from driftline.readers.terms import AdmissionTerms

@@ -19,7 +19,7 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.place import Place
 from driftline.core.values.parse import TruncatedText
 from driftline.errors import DataError
-from driftline.observe import json_documents, ranges
+from driftline.observe import json_documents, text_files
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_documents import is_document, records_of
 from driftline.observe.json_files import Split, blocks, splits_of
@@ -62,7 +62,7 @@ def numbered(splits: list[Split]) -> list[tuple[int, bytes]]:
 def test_every_line_belongs_to_one_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[bytes], ended: bool, size: int, block: int
 ) -> None:
-    monkeypatch.setattr(ranges, "BLOCK", block)
+    monkeypatch.setattr(text_files, "BLOCK", block)
     file = tmp_path / "x.jsonl"
     text = b"\n".join(lines) + (b"\n" if ended and lines else b"")
     file.write_bytes(text)
@@ -225,7 +225,7 @@ LINES = ['{"a": 1}', LONG, " " * 2500, '{"a": "' + "\u00e9" * 1200, '{"a": 2}', 
 def test_lines_that_are_too_long_are_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, block: int
 ) -> None:
-    monkeypatch.setattr(ranges, "BLOCK", block)
+    monkeypatch.setattr(text_files, "BLOCK", block)
     file, text = tmp_path / f"in.{ending}", "\n".join(LINES).encode()
     file.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
     (split,) = splits_of(str(file))

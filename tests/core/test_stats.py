@@ -32,7 +32,7 @@ from driftline.formats.iceberg.table_statistics import forgotten
 from driftline.stats.exact import _inside
 from driftline.stats.model import ColumnStatistics, origin
 from driftline.stats.samples import own_sample
-from driftline.stats.shares import Siblings, drifted, own_values, rewritten_values
+from driftline.stats.type_shares import Siblings, drifted, own_values, rewritten_values
 from stats_models import made
 
 RECORD = Struct((Field("x", LONG, 9),))

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from driftline import Lake
 from driftline.errors import DataError
 from driftline.ingest.recent import RecentBatches
-from driftline.observe import json_files, ranges
+from driftline.observe import json_files, text_files
 from driftline.sources import json_files as json_source
 from driftline.sources.frames import FrameScan
 from driftline.sources.json_files import JsonScan
@@ -70,7 +70,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
     monkeypatch.setattr(json_source, "_FIRST", 1000)
     monkeypatch.setattr(json_source, "_HEAD", 100)
-    for reading in (ranges, json_files):
+    for reading in (text_files, json_files):
         monkeypatch.setattr(reading, "BLOCK", 700)
     return sized
 

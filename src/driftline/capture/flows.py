@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.folder import FileLog
-from driftline.capture.lost import LostOffsets
+from driftline.capture.lost_offsets import LostOffsets
 from driftline.core.values.counted import counted
 from driftline.errors import DataError, DriftlineError
 from driftline.sources.opening import open_source, opened

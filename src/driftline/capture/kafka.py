@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.kafka_admin import Admin, Topic
 from driftline.capture.kafka_client import check_names, client_settings, with_open_key
-from driftline.capture.lost import LostOffsets, Offsets, lost
+from driftline.capture.lost_offsets import LostOffsets, Offsets, lost
 from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.readers.decoders import KINDS, Wire

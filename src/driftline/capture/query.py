@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.kafka import lag
-from driftline.capture.lost import LostOffsets, LostOffsetsJson
+from driftline.capture.lost_offsets import LostOffsets, LostOffsetsJson
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable

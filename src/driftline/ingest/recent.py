@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from driftline.core.planning.plan import plan
-from driftline.core.planning.recent import Recent
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Schema
 from driftline.keys.cache import KeyCache
 from driftline.observe.observation import Observation
+from driftline.runtime.lru_cache import LruCache
 from driftline.sources.scan import BatchScan, Observed
 
 _MOST = 16  # of each
@@ -26,9 +26,11 @@ class RecentBatches:
 
     keys: KeyCache | None = None
 
-    _observations: Recent[tuple[Schema, Settings], Observation] = field(default_factory=lambda: Recent(_MOST))
-    _plans: Recent[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] = field(
-        default_factory=lambda: Recent(_MOST)
+    _observations: LruCache[tuple[Schema, Settings], Observation] = field(
+        default_factory=lambda: LruCache(_MOST)
+    )
+    _plans: LruCache[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] = field(
+        default_factory=lambda: LruCache(_MOST)
     )
 
     def observation(self, scan: BatchScan) -> Observation | None:

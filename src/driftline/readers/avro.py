@@ -20,7 +20,7 @@ from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.faulty_values import checked
 from driftline.readers.columnar.julian import JulianCalendar, calendar_of, unread
-from driftline.readers.columnar.messages import message_run, row_messages
+from driftline.readers.columnar.message_files import message_run, row_messages
 from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.envelopes.avro_texts import FileTexts
 from driftline.readers.json.rows import Run

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.endings import ASK_FORMAT, format_by_name, is_hidden
-from driftline.observe.limits import largest, too_large
+from driftline.observe.text_files import largest, too_large
 from driftline.runtime import stores
 
 _BROKEN = (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError)

@@ -11,7 +11,7 @@ from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.observation import Observation, merge_observations
-from driftline.readers.columnar.messages import MessagesOf, PartMessages, row_messages
+from driftline.readers.columnar.message_files import MessagesOf, PartMessages, row_messages
 from driftline.readers.columnar.parts import (
     FoundReaders,
     OpenParts,

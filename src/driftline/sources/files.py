@@ -19,7 +19,7 @@ from driftline.observe.endings import (
     is_archive,
     may_be_text,
 )
-from driftline.observe.ranges import opened
+from driftline.observe.text_files import opened
 from driftline.runtime.stores import Uri, is_stored, mapped, version
 from driftline.sources.archives import format_in
 from driftline.sources.buckets import listing

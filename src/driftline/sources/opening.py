@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.errors import DataError, UsageError
-from driftline.readers.columnar.messages import row_messages
+from driftline.readers.columnar.message_files import row_messages
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.failure import WHOLE, explained

@@ -22,7 +22,7 @@ from driftline.stats.build import StatisticsInputs, build
 from driftline.stats.exact import exact as scan
 from driftline.stats.model import ColumnStatistics, DriftedField, Stats
 from driftline.stats.samples import samples
-from driftline.stats.shares import Siblings, drifted
+from driftline.stats.type_shares import Siblings, drifted
 
 if TYPE_CHECKING:
     from driftline.formats.base import CatalogTable
@@ -40,7 +40,7 @@ def stats(
     """
     # Whoever reads metadata files alone needs none of these, and starts without Spark.
     from driftline.quarantine import table as quarantine
-    from driftline.stats.quarantined import waiting
+    from driftline.stats.waiting_records import waiting
 
     state = table.load()
     if not state.exists:

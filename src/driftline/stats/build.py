@@ -23,7 +23,7 @@ from driftline.stats.model import (
     TypeShare,
     WaitingRecords,
 )
-from driftline.stats.shares import Own, Siblings, own_values, rewritten_values
+from driftline.stats.type_shares import Own, Siblings, own_values, rewritten_values
 
 if TYPE_CHECKING:
     from driftline.core.columns.statistics import TableStatistics

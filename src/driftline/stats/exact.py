@@ -15,7 +15,7 @@ from driftline.core.columns.statistics import Numbers, shown
 from driftline.core.schema.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children
 from driftline.runtime.spark_conf import INTERPRETED, LOOK, configured
 from driftline.sql.quoting import name
-from driftline.stats.shares import Own, Siblings
+from driftline.stats.type_shares import Own, Siblings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

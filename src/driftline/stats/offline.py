@@ -17,7 +17,7 @@ from driftline.settings import from_properties
 from driftline.stats.build import StatisticsInputs, build
 from driftline.stats.model import Stats
 from driftline.stats.samples import by_bounds
-from driftline.stats.shares import drifted
+from driftline.stats.type_shares import drifted
 
 
 def stats(table: OfflineTable, *, in_short: bool = False) -> Stats | None:

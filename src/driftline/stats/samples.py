@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from driftline.core.columns.statistics import Numbers, Value
 from driftline.core.schema.types import Field, Primitive, Schema, peel
 from driftline.stats.exact import peek
-from driftline.stats.shares import Siblings
+from driftline.stats.type_shares import Siblings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

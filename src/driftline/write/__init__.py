@@ -1,7 +1,7 @@
 """Data files of a table, written in tasks; what the commit needs to know of each comes back."""
 
+from driftline.write.batch_folder import BatchFolder, folder_of_batch, local, on_disk
 from driftline.write.dealing import Distribution, Partition
-from driftline.write.folder import BatchFolder, folder_of_batch, local, on_disk
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
 from driftline.write.places import Destination, InFolder, InStore

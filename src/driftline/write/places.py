@@ -17,8 +17,8 @@ from typing import Protocol
 from uuid import uuid4
 
 from driftline.runtime import stores
+from driftline.write.batch_folder import BatchFolder, local
 from driftline.write.dealing import Partition
-from driftline.write.folder import BatchFolder, local
 from driftline.write.parquet import NewFile, WrittenFile
 
 

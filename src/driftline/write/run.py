@@ -20,7 +20,7 @@ from driftline.core.schema.types import Struct
 from driftline.errors import DriftlineError
 from driftline.runtime.spark_conf import runs_here
 from driftline.runtime.worker import lighten_worker
-from driftline.write.folder import BatchFolder
+from driftline.write.batch_folder import BatchFolder
 from driftline.write.frame import mapped
 
 if TYPE_CHECKING:

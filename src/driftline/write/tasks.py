@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
+from driftline.write.batch_folder import BatchFolder
 from driftline.write.dealing import Distribution, Partition, PartitionSlices, Slice
-from driftline.write.folder import BatchFolder
 from driftline.write.parquet import FilePlan, NewFile, WrittenFile, write_files
 from driftline.write.places import Destination, TaskDestination, whole
 from driftline.write.run import RowTasks, each, number_and_attempt

@@ -15,10 +15,10 @@ from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import SortExpression
 from driftline.core.schema.types import Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
+from driftline.formats.ducklake.catalog_layout import CatalogLayout
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, landed, rename
 from driftline.formats.ducklake.inlined import inlined_rows
-from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.loader import DuckLakeLoader
 from driftline.formats.ducklake.reverting import copies, replaced
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 from driftline.formats.ducklake.offline import tables
-from driftline.formats.ducklake.query import sql
 from driftline.formats.ducklake.snapshot import data_path
+from driftline.formats.ducklake.spark_sql import sql
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.formats.lakes import Orphan
 from driftline.formats.leftovers import bare, delete, listed

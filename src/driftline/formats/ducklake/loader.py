@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
-from driftline.formats.ducklake.layout import CatalogLayout, layout
+from driftline.formats.ducklake.catalog_layout import CatalogLayout, layout
 from driftline.formats.ducklake.snapshot import LakeState, load, split
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote
 from driftline.core.schema.partitioning import SortExpression, Transform
 from driftline.core.schema.types import Field, Primitive, Schema
 from driftline.errors import DataError
+from driftline.formats.ducklake.catalog_layout import CatalogLayout, text_of
 from driftline.formats.ducklake.files import DataFile
-from driftline.formats.ducklake.layout import CatalogLayout, text_of
 from driftline.formats.ducklake.sorting import top_column
 from driftline.runtime.java_types import java_type
 from driftline.sql.quoting import name as quoted

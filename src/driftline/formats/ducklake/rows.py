@@ -10,6 +10,7 @@ from uuid import uuid4
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
+from driftline.formats.ducklake.catalog_layout import CatalogLayout, layout
 from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of
 from driftline.formats.ducklake.files import (
     ColumnStats,
@@ -20,7 +21,6 @@ from driftline.formats.ducklake.files import (
     order_of,
 )
 from driftline.formats.ducklake.inlined import EndedRows, renew_inlined_table
-from driftline.formats.ducklake.layout import CatalogLayout, layout
 from driftline.formats.ducklake.mapping import mapping_of
 from driftline.formats.ducklake.snapshot import LakeState, TableRow
 

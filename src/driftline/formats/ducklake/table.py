@@ -13,9 +13,9 @@ from driftline.errors import no_table
 from driftline.formats.base import LastBatch, State
 from driftline.formats.ducklake.alterable import new_layout
 from driftline.formats.ducklake.catalog import Connection
+from driftline.formats.ducklake.catalog_layout import laid
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.defaults import defaults_ever
-from driftline.formats.ducklake.layout import laid
 from driftline.formats.ducklake.ledger import taken
 from driftline.formats.ducklake.read import DuckLakeReader
 from driftline.formats.ducklake.reverting import last_batch

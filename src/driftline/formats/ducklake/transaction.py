@@ -36,12 +36,12 @@ from driftline.core.schema.types import (
 )
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
+from driftline.formats.ducklake.catalog_layout import CatalogLayout
 from driftline.formats.ducklake.commit import commit, landed
 from driftline.formats.ducklake.defaults import value_of
 from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.deletes_table import DeletesTable
 from driftline.formats.ducklake.files import DataFile, describe, removed
-from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState

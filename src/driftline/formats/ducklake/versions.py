@@ -9,7 +9,7 @@ from driftline.core.changelog import record
 from driftline.core.changelog.entries import Version, Versions
 from driftline.core.schema.definition import Definition
 from driftline.errors import no_table
-from driftline.formats.ducklake.layout import CatalogLayout, layout
+from driftline.formats.ducklake.catalog_layout import CatalogLayout, layout
 from driftline.formats.ducklake.snapshot import LakeState, find, latest, state_of
 
 if TYPE_CHECKING:

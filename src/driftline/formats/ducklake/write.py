@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type
 from driftline.errors import DataError
+from driftline.formats.ducklake.catalog_layout import CatalogLayout
 from driftline.formats.ducklake.files import DataFile, describe, listed, moved, removed
-from driftline.formats.ducklake.layout import CatalogLayout
 from driftline.formats.ducklake.partition import duckdb_folder, partitioned, with_partition
 from driftline.formats.ducklake.types import written_as
 from driftline.runtime.java_types import java_type

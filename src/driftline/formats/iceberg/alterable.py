@@ -19,11 +19,11 @@ from driftline.core.schema.partitioning import TIMES, PartitionField, SortField,
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
 from driftline.formats.base import CommitConflict
+from driftline.formats.iceberg.column_metrics import metrics_of_all
 from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
 from driftline.formats.iceberg.gateway import java_class, java_schema, short
 from driftline.formats.iceberg.loader import IcebergLoader
-from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import check_variants, warnings
 from driftline.formats.iceberg.upkeep import upkeep

@@ -21,6 +21,7 @@ from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import LastBatch, State
+from driftline.formats.iceberg.column_metrics import metrics_of_all
 from driftline.formats.iceberg.definition import order_json, partition_fields, spec_json
 from driftline.formats.iceberg.gateway import (
     failure,
@@ -33,7 +34,6 @@ from driftline.formats.iceberg.gateway import (
 )
 from driftline.formats.iceberg.ledger import undone
 from driftline.formats.iceberg.manifests import sums_by_spark
-from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.reader import IcebergReader
 from driftline.formats.iceberg.spark_writer import COMMITTED_IN
 from driftline.formats.iceberg.table_statistics import table_statistics

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from driftline.convert.types import convertible
-from driftline.core.planning.recent import Recent
 from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.types import UNKNOWN, Primitive, Schema, Type, children
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import text_map
 from driftline.formats.iceberg.store import options_of, remove_all
 from driftline.runtime.java_types import java_type
+from driftline.runtime.lru_cache import LruCache
 from driftline.write import (
     BatchFolder,
     Destination,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from driftline.write import RowTasks
 
 _METRICS = "write.metadata.metrics."  # properties that say which metrics there are
-_modes: Recent[tuple[Schema, str, dict[str, str]], dict[int, str]] = Recent(16)
+_modes: LruCache[tuple[Schema, str, dict[str, str]], dict[int, str]] = LruCache(16)
 
 
 def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), sort_order: int = 0) -> Any:

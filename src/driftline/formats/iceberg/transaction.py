@@ -16,6 +16,7 @@ from driftline.core.changes.refit import refits
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
+from driftline.formats.iceberg.column_metrics import metrics_of_all
 from driftline.formats.iceberg.committing import begin, commit, delete_files
 from driftline.formats.iceberg.definition import step
 from driftline.formats.iceberg.deletes_branch import REMEMBERED, DeletesBranch
@@ -30,7 +31,6 @@ from driftline.formats.iceberg.gateway import (
 )
 from driftline.formats.iceberg.key_files import KeyFiles
 from driftline.formats.iceberg.ledger import write_ledger
-from driftline.formats.iceberg.metrics import metrics_of_all
 from driftline.formats.iceberg.row_delta import RowDelta, identified
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.spark_writer import SparkWriter, new_folder, staging_transaction, taken_files

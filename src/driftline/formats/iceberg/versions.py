@@ -17,7 +17,7 @@ from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Schema
 from driftline.formats.iceberg.definition import ids_of_json, of_json, partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import items
-from driftline.formats.iceberg.log import Metadata, changes_in_log
+from driftline.formats.iceberg.metadata_log import Metadata, changes_in_log
 from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:

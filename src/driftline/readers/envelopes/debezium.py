@@ -21,8 +21,8 @@ from driftline.readers.envelopes.change import (
     record,
     values_at,
 )
+from driftline.readers.envelopes.log_positions import LAST_OF_SNAPSHOT, ChangeSource, position
 from driftline.readers.envelopes.opened import AROUND, snapshot_taken, truncate, written
-from driftline.readers.envelopes.positions import LAST_OF_SNAPSHOT, ChangeSource, position
 from driftline.readers.envelopes.unavailable import available
 
 _NULL = Raw(b"null")

@@ -8,6 +8,7 @@ from msgspec import Raw, ValidationError, json
 
 from driftline.core.values.members import raw_members
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable, is_null
+from driftline.readers.envelopes.log_positions import Digits
 from driftline.readers.envelopes.mysql_types import Decode, decoder
 from driftline.readers.envelopes.opened import (
     Opened,
@@ -19,7 +20,6 @@ from driftline.readers.envelopes.opened import (
     truncate,
     written,
 )
-from driftline.readers.envelopes.positions import Digits
 
 # By `type`.
 WRITES = {"INSERT": "c", "UPDATE": "u", "INIT": "r"}

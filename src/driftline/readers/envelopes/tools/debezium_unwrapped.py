@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Raw, json
 
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
+from driftline.readers.envelopes.log_positions import LAST_OF_SNAPSHOT, ChangeSource, Digits, position
 from driftline.readers.envelopes.opened import (
     Opened,
     deleted,
@@ -17,7 +18,6 @@ from driftline.readers.envelopes.opened import (
     truncate,
     written,
 )
-from driftline.readers.envelopes.positions import LAST_OF_SNAPSHOT, ChangeSource, Digits, position
 from driftline.readers.envelopes.unavailable import available
 
 _OPERATIONS = ("c", "u", "r", "d", None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Raw
 
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
+from driftline.readers.envelopes.log_positions import Digits, file_number
 from driftline.readers.envelopes.opened import Opened, deleted, merged, opened, positioned, written
-from driftline.readers.envelopes.positions import Digits, file_number
 
 # By `type`.
 WRITES = {"insert": "c", "update": "u", "bootstrap-insert": "r"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Raw
 
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
+from driftline.readers.envelopes.log_positions import Digits
 from driftline.readers.envelopes.opened import deleted, opened, positioned, truncate, written
-from driftline.readers.envelopes.positions import Digits
 
 WRITES = {"I": "c", "U": "u"}  # by `op_type`
 _DIGITS = 40

@@ -1,4 +1,4 @@
-"""A small cache of recent results."""
+"""A small cache: the least recently used entries go first."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """Values by keys that need only be comparable; the least recently used go. A key too deep to compare has
     no value.
 
-    >>> recent = Recent[str, int](most=2)
+    >>> cache = LruCache[str, int](most=2)
     >>> for number, key in enumerate("abac"):
-    ...     recent.put(key, number)
-    >>> recent.get("a"), recent.get("b"), recent.get("c")
+    ...     cache.put(key, number)
+    >>> cache.get("a"), cache.get("b"), cache.get("c")
     (2, None, 3)
     """
 

@@ -1,4 +1,4 @@
-"""Packed text, and text in other encodings than UTF-8: the codec by its first bytes, and the contents."""
+"""Files of text, read in ranges of whole lines: unpacked, and as UTF-8, by what their first bytes say."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import bz2
 import codecs
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -15,13 +17,16 @@ from typing import IO, Any, Protocol
 import cramjam
 import pyarrow as pa
 
-from driftline.errors import DataError
+from driftline.errors import DataError, UsageError
 from driftline.observe.endings import ENDINGS
-from driftline.observe.limits import largest, too_large
+from driftline.runtime import stores
 
+BLOCK = 4 * 2**20  # bytes read at once
+BOM = b"\xef\xbb\xbf"
+LIMIT = "DRIFTLINE_MAX_UNPACKED"  # a variable of the environment
+_LIMIT = 64 * 2**30  # bytes of a packed file's contents
 HEAD = 16  # bytes that identify a codec
 _OF_ENCODING = 4  # and an encoding
-_BLOCK = 4 * 2**20
 _SNAPPY = b"\xff\x06\0\0sNaPpY"  # the beginning of a file of frames
 _WITHOUT_TEXT = 0x80  # the first kind of their chunks that has none
 _CHUNKS = 2**18  # bytes of chunks that are unpacked together
@@ -57,13 +62,62 @@ _OTHERS = {
     b"SQLite format 3\0": ("a SQLite database", None),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it first"),
 }
-BY_THE_END = (b"PAR1", b"ORC")  # text may begin so too: the end of the file decides
+_BY_THE_END = (b"PAR1", b"ORC")  # text may begin so too: the end of the file decides
 # pyarrow's errors are among these.
 _BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, cramjam.DecompressionError)
 _DAMAGED = "the file is cut off or damaged: copy it again"
 
 
-class Readable(Protocol):
+def lines_between(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
+    """The text of the lines that start in a range of bytes of a file, to its end where ``end`` is None."""
+    position, inside = start, True
+    if start:
+        # The line under way belongs to the range before, unless it ends right here.
+        position, inside = start - 1, False
+        file.seek(position)
+    while data := file.read(BLOCK):
+        start_of_data, position = position, position + len(data)
+        if not inside:
+            cut = data.find(b"\n") + 1
+            if not cut:
+                continue
+            data, start_of_data, inside = data[cut:], start_of_data + cut, True
+            if end is not None and start_of_data >= end:
+                return
+        stop = -1 if end is None else data.find(b"\n", max(end - 1 - start_of_data, 0))
+        if stop >= 0:
+            yield data[: stop + 1]
+            return
+        yield data
+
+
+@contextmanager
+def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
+    """A file of this machine, or of a store by its URI, unpacked if it is compressed; and its size on disk.
+
+    Raises DataError for a file that is no text, or not of the format that its name shows; and, while it is
+    read, for a compressed one that is cut off or broken.
+    """
+    with stores.opened(path) as (file, length):
+        codec = _codec(path, file, length)
+        yield file if codec is None else _Unpacked(file, path, codec), length  # type: ignore[misc]
+
+
+def is_unpacked(file: IO[bytes]) -> bool:
+    """True if an open file is compressed, and read as its contents."""
+    return isinstance(file, _Unpacked)
+
+
+def _codec(path: str, file: Any, length: int) -> str | None:
+    head, tail = file.read(HEAD), b""
+    if head.startswith(_BY_THE_END):
+        file.seek(max(0, length - HEAD))
+        tail = file.read(HEAD)
+    file.seek(0)
+    return codec_of(path, head, tail)
+
+
+class _Readable(Protocol):
     """A readable source of text."""
 
     def read(self, size: int = -1, /) -> bytes:
@@ -115,7 +169,7 @@ def _without_a_sign(path: str, head: bytes, claimed: str) -> str:
     )
 
 
-class Unpacked:
+class _Unpacked:
     """Reads a packed file as its contents, and UTF-16 or UTF-32, packed or not, as UTF-8 with a byte order
     mark.
 
@@ -136,7 +190,7 @@ class Unpacked:
     def read(self, size: int = -1, /) -> bytes:
         """Read this many bytes, fewer only at the end; all that is left if negative."""
         if size < 0:
-            return b"".join(iter(partial(self.read, _BLOCK), b""))
+            return b"".join(iter(partial(self.read, BLOCK), b""))
         data: bytes = self._checked(partial(self._stream.read, size))
         self._size += len(data)
         if self._size > self._limit:
@@ -154,7 +208,7 @@ class Unpacked:
 class _Begun:
     """A file whose first bytes, the ``head``, are already read."""
 
-    def __init__(self, head: bytes, file: Readable) -> None:
+    def __init__(self, head: bytes, file: _Readable) -> None:
         self._head, self._file = head, file
 
     def read(self, size: int) -> bytes:
@@ -182,19 +236,19 @@ class _Joined:
         return data[:size]
 
 
-def _by_arrow(codec: str, file: IO[bytes]) -> Readable:
-    stream: Readable = pa.CompressedInputStream(pa.PythonFile(file, "r"), codec)
+def _by_arrow(codec: str, file: IO[bytes]) -> _Readable:
+    stream: _Readable = pa.CompressedInputStream(pa.PythonFile(file, "r"), codec)
     return stream
 
 
-def _text(encoding: str, file: Readable) -> _Joined:
+def _text(encoding: str, file: _Readable) -> _Joined:
     return _Joined(_as_utf8(encoding, file))
 
 
-def _as_utf8(encoding: str, file: Readable) -> Iterator[bytes]:
+def _as_utf8(encoding: str, file: _Readable) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)()
     yield codecs.BOM_UTF8
-    while data := file.read(_BLOCK):
+    while data := file.read(BLOCK):
         yield decoder.decode(data).encode()
     yield decoder.decode(b"", final=True).encode()
 
@@ -262,3 +316,16 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "hadoop snappy": lambda file: _Joined(_blocks("snappy", file)),
     "hadoop lz4": lambda file: _Joined(_blocks("lz4_raw", file)),
 }
+
+
+def largest() -> int:
+    """The number of bytes a packed file may contain. Raises UsageError if the setting is not a number."""
+    text = os.environ.get(LIMIT, "")
+    if text and not text.isdecimal():
+        raise UsageError(f"{LIMIT} = {text!r} is not a whole number of bytes")
+    return int(text or _LIMIT)
+
+
+def too_large(path: str, limit: int) -> DataError:
+    """The error for a file that contains more."""
+    return DataError(f"{path}: holds more than {limit} bytes", hint=f"if that is intended, raise {LIMIT}")
