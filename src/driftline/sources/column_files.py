@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.convert import Converter
 from driftline.core.planning.routes import Plan, Settings
@@ -26,6 +26,7 @@ from driftline.readers.columnar.rows import (
     together,
 )
 from driftline.readers.json.rows import JsonRows
+from driftline.readers.task import TaskReader
 from driftline.sources.base import Source
 from driftline.sources.hive import PathTexts, partitioned
 from driftline.sources.scan import BatchScan, Observed
@@ -34,6 +35,7 @@ from driftline.write import PartTasks, is_small
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Shares: TypeAlias = Sequence[Sequence[int]]  # the numbers of the parts that each task reads
 _HEADS = 32  # readers of which the first rows are looked at for a guess
 
 
@@ -74,17 +76,33 @@ class ColumnFiles(Source):
             parts.sort(key=lambda part: places.get(paths[part.reader][part.part], 0))
             if settings.row_key.envelope and self.messages is not None:
                 return MessageScan(request, terms, self.spark, readers, parts, self.messages)
-        return ColumnScan(request, terms, self.spark, found, readers, parts)
+        return ColumnScan(request, terms, self.spark, readers, parts, found)
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnScan(BatchScan):
+class _PartScan(BatchScan):
     """Readers of files of columns, and all their parts."""
 
     spark: SparkSession
-    found: FoundReaders
     readers: Sequence[ColumnReader]
     parts: Sequence[ReaderPart]
+
+    def _part_tasks(
+        self, reader_of: Callable[[Shares], TaskReader[int, Any, Any, Any]], *, small: bool
+    ) -> PartTasks:
+        """Tasks with a share of the parts each. ``small``: one task reads all of a small batch."""
+        sizes, context = [part.size for part in self.parts], self.spark.sparkContext
+        alone = small and is_small(context, sum(sizes))
+        shares = self._shares(sizes, 1 if alone else context.defaultParallelism)
+        task_sizes = [sum(sizes[number] for number in share) for share in shares]
+        return PartTasks(self.spark, task_sizes, reader_of(shares))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnScan(_PartScan):
+    """Files of columns whose rows are the records."""
+
+    found: FoundReaders
 
     @property
     def repeats(self) -> bool:
@@ -92,11 +110,10 @@ class ColumnScan(BatchScan):
         return False
 
     def _tasks(self, conversion: Converter | None) -> PartTasks:
-        sizes, context = [part.size for part in self.parts], self.spark.sparkContext
-        alone = conversion is None and is_small(context, sum(sizes))
-        shares = self._shares(sizes, 1 if alone else context.defaultParallelism)
-        reader = PartReader(self.readers, self.parts, shares, self.terms, conversion)
-        return PartTasks(self.spark, [sum(sizes[number] for number in share) for share in shares], reader)
+        return self._part_tasks(
+            lambda shares: PartReader(self.readers, self.parts, shares, self.terms, conversion),
+            small=conversion is None,
+        )
 
     def _guess(self, last: Observation | None) -> Observed | None:
         """Observe the first rows of each reader.
@@ -130,26 +147,22 @@ class ColumnScan(BatchScan):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageScan(BatchScan):
-    """Readers of files of columns, whose rows are messages in an envelope, and all their parts."""
+class MessageScan(_PartScan):
+    """Files of columns whose rows are messages in an envelope."""
 
-    spark: SparkSession
-    readers: Sequence[ColumnReader]
-    parts: Sequence[ReaderPart]
     messages: MessagesOf
 
     def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> JsonRows:
         return JsonRows.of(plan, struct, self.terms, observation)
 
     def _tasks(self, conversion: JsonRows | None) -> PartTasks:
-        sizes, context = [part.size for part in self.parts], self.spark.sparkContext
-        shares = self._shares(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
-        reader = PartMessages(self.readers, self.parts, shares, self.messages, self.terms, conversion)
-        return PartTasks(self.spark, [sum(sizes[number] for number in share) for share in shares], reader)
+        return self._part_tasks(
+            lambda shares: PartMessages(
+                self.readers, self.parts, shares, self.messages, self.terms, conversion
+            ),
+            small=True,
+        )
 
     def _guess(self, last: Observation | None) -> Observed | None:
         """The observation of the table's last batch."""
         return Observed(self, last) if last is not None and self.parts else None
-
-    def _merged(self, parts: Sequence[Observation], *, converted: bool) -> Observed:
-        return Observed(self, merge_observations(parts))

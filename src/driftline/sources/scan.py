@@ -14,7 +14,7 @@ from driftline.core.planning.routes import Conflict, Plan, Settings, lean
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.expect import expect
-from driftline.observe.observation import Observation
+from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.rejects import REJECTED
 from driftline.readers.set_aside import Rejects
 from driftline.readers.shares import dealt, in_runs
@@ -154,9 +154,11 @@ class BatchScan(ABC):
     def _tasks(self, conversion: Any) -> RowTasks:
         """Tasks that read all records; without a ``conversion`` they only observe them."""
 
-    @abstractmethod
     def _merged(self, parts: Sequence[Any], *, converted: bool) -> Observed:
-        """The observation of all records by what each task observed. ``converted``: they made rows, too."""
+        """The observation of all records by what each task observed; an `Observation`, unless a source has
+        something else. ``converted``: they made rows, too.
+        """
+        return Observed(self, merge_observations(parts))
 
     def _to_reject(self) -> RowTasks:
         """Tasks that read the rejects."""

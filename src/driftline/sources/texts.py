@@ -12,7 +12,7 @@ import pyarrow as pa
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.json_lines import JsonObserver, Why
-from driftline.observe.observation import Observation, merge_observations
+from driftline.observe.observation import Observation
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
 from driftline.readers.origins import Origins
@@ -105,9 +105,6 @@ class TextScan(BatchScan):
             return Observed(self, last)
         heads = FrameTasks([(self.frame.limit(_HEADS), TextReader(self.texts, self.terms, many=FEWER_KEYS))])
         return self._merged([result.observed for result in observed(heads)], converted=False)
-
-    def _merged(self, parts: Sequence[Observation], *, converted: bool) -> Observed:
-        return Observed(self, merge_observations(parts))
 
 
 class TextGroup(NamedTuple):
