@@ -1,4 +1,4 @@
-"""What a table lost of its source: the same check for all contestants, which shares no code with the product.
+"""The values that a table lost of its source: the same check for all contestants, which shares no code with the product.
 
 Every scalar of every record of the source is looked for in the table, in any column that holds its field: with its
 exact value and its type. What counts as kept:
@@ -88,7 +88,7 @@ def in_table(table: Table) -> Values:
 
 
 def lost(source: Values, table: Values, key: Callable[[Names], Names] = lambda names: names) -> Loss:
-    """What of the source is not in the table."""
+    """The values of the source that are not in the table."""
     out, wanted = Loss(), defaultdict(Counter)
     for names, values in source.items():
         wanted[key(names)].update(values)
@@ -112,7 +112,7 @@ def lost(source: Values, table: Values, key: Callable[[Names], Names] = lambda n
 
 
 def compare(source: Values, table: Table) -> Loss:
-    """What the table lost of the source."""
+    """Compare the table with its source: its losses."""
     return lost(source, in_table(table), data_key(table))
 
 
@@ -195,7 +195,7 @@ def _microseconds(moment: datetime) -> int:
 
 
 def _written(kind: str, value: Any) -> set[str]:
-    """How a number or a boolean may have been written as text."""
+    """The texts in which a number or a boolean may have been written."""
     match kind:
         case "boolean":
             return {str(value), str(value).lower()}

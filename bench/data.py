@@ -1,4 +1,4 @@
-"""What the contestants are given: drifting events, and real webhooks if their file is there."""
+"""The data of the contestants: drifting events, and real webhooks if their file is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a DuckLake's catalog costs: many files registered in one snapshot, and batches on a table of many columns.
+"""The costs of a DuckLake's catalog: many files registered in one snapshot, and batches on a table of many columns.
 
     python bench/ducklake.py [--files 1000] [--columns 3000]
 

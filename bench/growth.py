@@ -1,4 +1,4 @@
-"""How time and memory grow with rows, columns, depth, drifted fields, files and batches; next to plain Spark.
+"""Growth of time and memory with rows, columns, depth, drifted fields, files and batches; next to plain Spark.
 
     make bench-growth                              the default, about a quarter of an hour
     make bench-growth ARGS=--quick                 a try
@@ -129,7 +129,7 @@ def _batches(args: argparse.Namespace, folder: Path) -> list[Panel]:
 def _run(
     args: argparse.Namespace, folder: Path, asked: dict[str, Any], *, memory: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """What a worker tells; what fails ends its curve."""
+    """Run a worker and yield its points; a failure ends its curve."""
     folder.mkdir()
     command = [str(args.product), str(HERE / "curves/worker.py"), str(folder), json.dumps(asked)]
     heap = {"DRIFTLINE_DRIVER_MEMORY": HEAP} if memory else {}

@@ -29,7 +29,7 @@ from driftline import Lake
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the tables are partitioned and sorted, by terms of both."""
+    """The partitioning and the sort order of the tables, in terms of both."""
 
     partition_by: str = ""
     sort_by: str = ""

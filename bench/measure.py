@@ -1,4 +1,4 @@
-"""What a process and its descendants use: seconds, CPU, memory."""
+"""The resources that a process and its descendants use: seconds, CPU, memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMORY = "PSS" if hasattr(psutil.Process, "memory_maps") and psutil.LINUX else "
 
 @dataclass(slots=True)
 class Run:
-    """What one process did. ``seconds`` and ``cpu`` of a job by its name, ``whole``: from the process's start to the
+    """The figures of one process. ``seconds`` and ``cpu`` of a job by its name, ``whole``: from the process's start to the
     end of its first job; ``peak``: bytes, of all its processes together, at most at one time."""
 
     whole: float | None = None

@@ -1,4 +1,4 @@
-"""Where the time of a batch goes, step by step: each line does all of the line above, and one thing more.
+"""The time of a batch, step by step: each line does all of the line above, and one thing more.
 
     python bench/parts.py [--records 1000000] [--drift 0.01] [--rounds 3]
 
@@ -51,7 +51,7 @@ def decoded(reader: SplitReader, share: list[tuple[int, Split]]) -> int:
 
 
 def steps(lake: Lake, folder: Path, scratch: Path) -> dict[str, Callable[[], object]]:
-    """What is timed, by its name, in order."""
+    """The steps to time, by name, in order."""
     spark, context = lake.spark, lake.spark.sparkContext
     source = JsonFiles(spark=spark, files=sorted(map(str, folder.iterdir())))
     observed = source.open(Schema(), Settings()).guess(None)

@@ -63,7 +63,7 @@ class Row:
         )  # fmt: skip
 
     def cells(self) -> tuple[str, ...]:
-        """What the table shows."""
+        """The cells of the table."""
         if self.warm is None or self.whole is None or self.cpu_per_million is None or self.lost is None:
             return (self.title, f"{self.records:,}", *[""] * 5, f"all: fails, {_short(self.error)}", "")
         return (
@@ -116,7 +116,7 @@ class Results:
 
 
 def machine() -> dict[str, Any]:
-    """Where and when."""
+    """The machine and the day."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cores": os.cpu_count(),

@@ -79,7 +79,7 @@ def _race(args: argparse.Namespace, given: dict[str, data.Data], tables: Path) -
 
 
 def _judged(given: dict[str, data.Data], runs: dict[str, list[Run]]) -> list[report.Row]:
-    """What each contestant's tables of the first round lost, with how fast it was."""
+    """Add to each contestant's speed the losses of its tables of the first round."""
     sources: dict[int, check.Values] = {}
     rows = []
     for name, done in runs.items():

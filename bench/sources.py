@@ -1,4 +1,4 @@
-"""Where data comes from: packed events in an S3 server's bucket, and frames that Python holds, next to plain Spark.
+"""Data by its source: packed events in an S3 server's bucket, and frames that Python holds, next to plain Spark.
 
     PYTHONPATH=tests python bench/sources.py [--records 1000000] [--rounds 3] [--only gz zst pandas polars]
 
@@ -37,7 +37,7 @@ _BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Case:
-    """What driftline takes, and how plain Spark gets the same as a DataFrame."""
+    """The input of driftline, and the way in which plain Spark gets the same as a DataFrame."""
 
     data: Any
     frame: Callable[[], DataFrame]
@@ -101,7 +101,7 @@ SIDES: dict[str, Callable[[Lake, Case, str], None]] = {"spark": by_spark, "drift
 
 
 def seconds(run: Callable[[Lake, Case, str], None], lake: Lake, case: Case, table: str, rows: int) -> float:
-    """How long the side takes."""
+    """The seconds that one side takes."""
     start = time.perf_counter()
     run(lake, case, table)
     took = time.perf_counter() - start
@@ -129,7 +129,7 @@ def compare(lake: Lake, kind: str, made: Callable[[int], Case], args: argparse.N
 
 @contextmanager
 def cases(lake: Lake, only: list[str]) -> Iterator[dict[str, Callable[[int], Case]]]:
-    """What makes each kind of source, by the number of records."""
+    """The makers of each kind of source, by the number of records."""
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         known: dict[str, Callable[[int], Case]] = {

@@ -51,7 +51,7 @@ def parts(table: Table) -> Iterator[Part]:
 
 
 def data_key(table: Table) -> Callable[[Names], Names]:
-    """How a field of the data is called where the table's columns are compared with it."""
+    """The name of a field of the data in comparisons with the table's columns."""
     if table.naming != "dlt":
         return lambda names: names
     from dlt.common.normalizers.naming.snake_case import NamingConvention

@@ -1,4 +1,4 @@
-"""What upkeep leaves of a table that captures have fed for ten days, and how long it takes; next to Iceberg's own expiry.
+"""The metadata that upkeep leaves of a table fed by captures for ten days, and the time that it takes; next to Iceberg's own expiry.
 
     make bench-upkeep                             1,000 commits, some minutes
     make bench-upkeep ARGS="--commits 400"        a try

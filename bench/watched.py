@@ -1,4 +1,4 @@
-"""What it costs a capture to be watched: the same micro-batches with and without metrics and lineage, in turns.
+"""The cost of watching a capture: the same micro-batches with and without metrics and lineage, in turns.
 
     python bench/watched.py [--batches 60] [--records 10000]
 

@@ -215,7 +215,7 @@ def errors(modules: Mapping[str, ast.Module], name: str) -> Iterator[tuple[ast.C
 
 
 def shown(error: ast.Call, known: Names) -> Iterator[tuple[str, str, int]]:
-    """What such an error says, its hint and its exit code; nothing where all of it is computed."""
+    """The message of such an error, its hint and its exit code; nothing where all of it is computed."""
     hints = [word.value for word in error.keywords if word.arg == "hint"] + error.args[1:]
     says = _texts(error.args[0], known) if error.args else [""]
     for message, hint in product(says, _texts(hints[0], known) if hints else [""]):

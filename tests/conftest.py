@@ -1,4 +1,4 @@
-"""What all tests share: their folder is their marker."""
+"""Fixtures that all tests share, and markers by the tests' folders."""
 
 import os
 

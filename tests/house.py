@@ -19,6 +19,7 @@ import driftline
 from driftline.cli.commands import app
 
 ROOT = Path(driftline.__file__).parent
+REPOSITORY = Path(__file__).parents[1]
 # Each may import what stands above it, and nothing below.
 LAYERS = (
     "errors",
@@ -188,7 +189,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Im
 
 @cache
 def imports() -> tuple[Import, ...]:
-    """What the package's modules import of each other."""
+    """The imports between the package's modules."""
     return tuple(found for found in _all_imports() if found.module in modules())
 
 
@@ -294,7 +295,7 @@ def libraries(module: str) -> frozenset[str]:
 
 @cache
 def _at_heads() -> dict[str, set[str]]:
-    """What is loaded with each module: what it imports at its head, and the faces of its packages."""
+    """The modules that are loaded with each one: those that it imports at its head, and the faces of its packages."""
     targets = {module: set(_packages(module)) for module in modules()}
     for found in _all_imports():
         if not found.in_function and not found.for_types:
@@ -363,7 +364,7 @@ def undocumented() -> tuple[list[str], int]:
 
 
 def public_api() -> dict[str, str]:
-    """What a user can call, or type, by name: what ``driftline`` exports with its methods and properties, and
+    """All that a user can call, or type, by name: the exports of ``driftline`` with their methods and properties, and
     the commands with their arguments and options; each with its docstring or help.
     """
     docs = {}
@@ -387,7 +388,7 @@ def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_generated(exported: object) -> bool:
-    """Whether what stands as a docstring is only the signature, as data classes have it without one."""
+    """True if the docstring is only the signature, as data classes have it without one."""
     return (exported.__doc__ or "").startswith(f"{getattr(exported, '__name__', '')}(")
 
 
@@ -452,15 +453,24 @@ def _locals(function: Function) -> Iterator[str]:
 
 
 def interrogative_docstrings() -> tuple[list[str], int]:
-    """Docstrings that begin with What, Whether, Where or How, and how many docstrings there are in all."""
+    """Docstrings that begin with What, Whether, Where or How, also in benchmarks and tests; and the number of all."""
     interrogative, count = [], 0
-    for module, tree in modules().items():
+    for module, tree in (*modules().items(), *_beside()):
         for node in ast.walk(tree):
             if isinstance(node, Function | ast.ClassDef | ast.Module) and (doc := ast.get_docstring(node)):
                 count += 1
                 if doc.startswith(("What", "Whether", "Where", "How")):
                     interrogative.append(f"{module}.{getattr(node, 'name', '')}: {doc.splitlines()[0]}")
     return interrogative, count
+
+
+def _beside() -> Iterator[tuple[str, ast.Module]]:
+    """The files beside the package, parsed, by their paths."""
+    for folder in ("bench", "docs", "tests"):
+        for file in sorted((REPOSITORY / folder).rglob("*.py")):
+            path = file.relative_to(REPOSITORY)
+            if not any(part.startswith(".") for part in path.parts):  # environments of benchmarks
+                yield str(path), ast.parse(file.read_text())
 
 
 def changing_globals() -> list[str]:

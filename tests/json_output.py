@@ -1,4 +1,4 @@
-"""What commands print with --json, held against the schemas that `driftline json-schema` prints."""
+"""The output of commands with --json, held against the schemas that `driftline json-schema` prints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command_of(argv: Sequence[str]) -> str:
 
 
 def faults(commands: Mapping[str, Sequence[str]], done: Mapping[str, Ran]) -> Iterator[str]:
-    """Where the output of a command with --json is not as its schema says, strictly: nothing else is in it."""
+    """The places where the output of a command with --json is not as its schema says, strictly: nothing else is in it."""
     checked = 0
     for name, argv in commands.items():
         if "--json" not in argv:

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Where a table is, and how it is read.
+    """A table: its place, and the way to read it.
 
     ``reader``: iceberg (``location``: the table's folder), duckdb (a database file), ducklake (a catalog's file), parquet
     (a file).
@@ -33,7 +33,7 @@ class Contestant(Protocol):
         """Takes all records of the files into the table, made if it is not there; returns once they are committed."""
 
     def versions(self) -> dict[str, str]:
-        """What took part, and in which version."""
+        """The contestants' libraries and their versions."""
 
 
 Environment = Literal["product", "others", "duckdb"]  # the newest DuckDB stands alone

@@ -1,1 +1,1 @@
-"""How time and memory grow: what is measured, the data for it, and what the curves say."""
+"""Growth of time and memory: the jobs that are measured, their data, and the verdicts on the curves."""

@@ -1,4 +1,4 @@
-"""What is measured at each size: the jobs of a curve, those of this product and of plain Spark in turn."""
+"""The jobs of a curve at each size: those of this product and of plain Spark in turn."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Curve:
         return None if pair is None else _slope(*pair, self.at(pair[0]), self.at(pair[1]))
 
     def bends(self, limit: float) -> bool:
-        """Whether it is steeper than the limit, even if the noise of the rounds is all against it."""
+        """True if it is steeper than the limit, even if the noise of the rounds is all against it."""
         pair = self._last()
         if pair is None:
             return False
@@ -61,7 +61,7 @@ class Panel:
             self.curves.setdefault(line, Curve(line)).add(size, value * self.factor)
 
     def verdict(self, curve: Curve) -> str:
-        """What the table says of a curve."""
+        """The table's verdict on a curve."""
         if curve.slope is None:
             return ""
         told = "bends" if curve.bends(self.limit) else "flat" if curve.slope <= FLAT else "ok"

@@ -24,5 +24,5 @@ def proven(table: Table, files: Path, fmt: str = "json") -> None:
 
 
 def versions(table: Table) -> int:
-    """How many metadata versions the table has had."""
+    """The number of metadata versions that the table has had."""
     return int(table.format.java().operations().current().previousFiles().size()) + 1

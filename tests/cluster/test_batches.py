@@ -18,7 +18,7 @@ from .proof import lines, proven, versions
 
 
 def done_by_executors(spark: SparkSession) -> dict[str, int]:
-    """How many tasks each executor has finished."""
+    """The number of tasks that each executor has finished."""
     found = spark._jsc.sc().statusStore().executorList(True)
     each = [found.apply(i) for i in range(found.size())]
     return {one.id(): one.completedTasks() for one in each if one.id() != "driver"}

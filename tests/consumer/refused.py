@@ -1,4 +1,4 @@
-"""What the types refuse: mypy reports an ignored error that is none."""
+"""Calls that the types refuse: mypy reports an ignored error that is none."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def settle(orders: Table, field: str) -> DataFrame:
 
 
 def totals(folder: Path) -> int:
-    """How many rows have a total, by a lake that is closed after it."""
+    """The number of rows that have a total, by a lake that is closed after it."""
     with Lake.open(folder) as lake:
         rows = lake.table("shop.orders").to_polars(["id", "customer.zip"], where="total is not null")
     return rows.height

@@ -45,7 +45,7 @@ def scalars(value: Any, at: Place = ()) -> Iterator[tuple[Place, Any]]:
 
 
 def faults(struct: Any, row: Mapping[str, Any], record: Any) -> list[str]:
-    """What is wrong with the row of a record. ``struct``: the table's columns; maps of the row are dicts."""
+    """The faults of the row of a record. ``struct``: the table's columns; maps of the row are dicts."""
     reader = Reader()
     rest: Mapping[str, str] = {}
     columns = []
@@ -135,7 +135,7 @@ class Reader:
             self.wrong.append(f"strange: {at} = {value!r} has {strange!r}")
 
     def rest(self, rest: Mapping[str, str], record: Any) -> None:
-        """What waits must be the record's, and wait once."""
+        """The faults of the rest: each of its values must be the record's, and wait once."""
         brought, waiting = dict(scalars(record)), set()
         for path, text in rest.items():
             if path.endswith(TYPE):
@@ -150,7 +150,7 @@ class Reader:
 
 
 def peeled(type_: Any) -> tuple[int, Any]:
-    """How many lists a type has around what it is inside of them, and that."""
+    """The number of lists around a type, and the type inside of them."""
     dim = 0
     while hasattr(type_, "element"):
         dim, type_ = dim + 1, type_.element
@@ -158,7 +158,7 @@ def peeled(type_: Any) -> tuple[int, Any]:
 
 
 def depth(value: Any) -> int | None:
-    """How many lists there are around the deepest element with a scalar; None without any."""
+    """The number of lists around the deepest element with a scalar; None without any."""
     if isinstance(value, list):
         depths = [below for item in value if (below := depth(item)) is not None]
         return max(depths) + 1 if depths else None
@@ -182,7 +182,7 @@ def steps(path: str) -> Place:
 
 
 def same(value: Any, stored: Any, type_: str) -> bool:
-    """Whether a column of the type holds the scalar, exactly."""
+    """True if a column of the type holds the scalar, exactly."""
     if type_ == "string":
         typed = is_number(value) and not isinstance(value, Number)
         return Decimal(stored) == digits(value) if typed else bool(stored == written(value))
@@ -198,12 +198,12 @@ def same(value: Any, stored: Any, type_: str) -> bool:
 
 
 def is_routed(value: Any, type_: str) -> bool:
-    """Whether a column of moments may have one for the number: lawful, and no proof of it."""
+    """True if a column of moments may have one for the number: that is lawful, and no proof of it."""
     return is_number(value) and type_ in ("date", "timestamp", "timestamp_ntz")
 
 
 def same_text(value: Any, waiting: Any) -> bool:
-    """Whether the scalar waits as this one of JSON."""
+    """True if the scalar waits as this one of JSON."""
     if isinstance(value, bool) or isinstance(waiting, bool):
         return value is waiting
     if is_number(value):

@@ -63,7 +63,7 @@ class Typed:
 
 @dataclass
 class Promote:
-    """What waits gets columns: a part of it, chosen by this number; all where it is None."""
+    """Promote the rest to columns: a part of it, chosen by this number; all where it is None."""
 
     part: int | None
 

@@ -44,7 +44,7 @@ _TOKEN = re.compile(
 
 
 def batch(text: str) -> RecordShape:
-    """What one batch was seen to contain."""
+    """The shape of one batch."""
     return _Reader(text).batch()
 
 
@@ -112,7 +112,7 @@ def changes(planned: Plan) -> list[str]:
 
 
 def conflicts(planned: Plan) -> dict[str, str]:
-    """What is refused, by path: the incoming type."""
+    """The refused types, by path."""
     return {dotted(c.path): c.incoming_type for c in planned.conflicts}
 
 

@@ -1,4 +1,4 @@
-"""What a batch's records become under each policy, as properties over random records: judged one by one, cut anywhere."""
+"""Records of a batch under each policy, as properties over random records: judged one by one, cut anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users hold: named in one place, and all of it there and documented."""
+"""The public API: named in one place, complete and documented."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def read(path: Path) -> bytes:
 
 
 def checked(data: bytes, name: str) -> bytes:
-    """What the check reads of such a file."""
+    """The lines that the check reads of such a file."""
     return unpacked(io.BytesIO(data), name).read()
 
 

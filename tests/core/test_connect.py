@@ -1,4 +1,4 @@
-"""What comes of Spark Connect is refused in one sentence."""
+"""Objects of Spark Connect are refused in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What converts to what, as tables to hold against section 3 of the rules and the seed's reference."""
+"""The conversions between types, as tables to hold against section 3 of the rules and the seed's reference."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_a_struct_that_turned_out_to_be_a_map_takes_typed_structs(most: int, new
 
 
 def test_maps_of_lists_of_several_types_as_text() -> None:
-    """What is refused is kept whole."""
+    """A refused record is kept whole."""
     types = [Map(STRING, List(STRING)), Map(STRING, List(LONG))]
     arrays = [
         pa.array([[("k", [None, "x"]), ("l", None)]], pa.map_(pa.string(), pa.list_(pa.string()))),

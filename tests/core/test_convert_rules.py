@@ -54,7 +54,7 @@ class Lines:
         return replace(self, judge=judge)
 
     def records(self) -> tuple[list[dict[str, object]], list[str]]:
-        """What is accepted, and why the rest is not."""
+        """The accepted records, and the reasons for the others."""
         observer = self.observer()
         records, reasons = [], []
         for number, line in enumerate(self.lines, 1):

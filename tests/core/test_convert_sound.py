@@ -1,4 +1,4 @@
-"""What was observed and planned, converts: the rows hold every value of every record, by the check that knows no routes."""
+"""All that was observed and planned converts: the rows hold every value of every record, by the check that knows no routes."""
 
 from __future__ import annotations
 

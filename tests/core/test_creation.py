@@ -1,4 +1,4 @@
-"""How a table is laid out that is made: as it was asked for, or refused by the name of what is in the way."""
+"""The layout of a new table: as it was asked for, or refused by the name of what is in the way."""
 
 from __future__ import annotations
 

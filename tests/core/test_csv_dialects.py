@@ -318,7 +318,7 @@ _HEADERS = st.sampled_from(["n1;n2\n", "n1,n2\r\n", "n1\n", "'n1','n2'\n", "n1\t
 
 @given(_HEADERS, st.lists(_PARTS, max_size=30), st.sampled_from(["utf-8", "utf-16-le", "utf-16"]))
 def test_whatever_a_file_tells_both_readers_go_by_it(header: str, texts: list[str], encoding: str) -> None:
-    """What is no row for the one is none for the other; nothing is lost between them."""
+    """A line that is no row for one reader is none for the other; nothing is lost between them."""
     with TemporaryDirectory() as folder:
         file = put(Path(folder), header + "".join(texts), encoding)
         readers = csv_readers(SPARK, [str(file)], strings=True)

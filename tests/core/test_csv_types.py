@@ -1,4 +1,4 @@
-"""What a CSV column is: the type as whose values every text of it is written (rules 2.3)."""
+"""The type of a CSV column: the one as whose values every text of it is written (rules 2.3)."""
 
 import struct
 

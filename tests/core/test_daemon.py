@@ -1,4 +1,4 @@
-"""Where Spark's Python workers import pyspark from."""
+"""The place from which Spark's Python workers import pyspark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keys look like, as a table that can be read against section 9."""
+"""The looks of keys, as a table that can be read against section 9."""
 
 from __future__ import annotations
 

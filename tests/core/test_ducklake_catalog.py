@@ -104,7 +104,7 @@ def no_file_beyond(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 def test_a_disk_that_is_full_at_the_commit(tmp_path: Path, kind: str) -> None:
-    """What the catalog has is what the writer is told: a checkpoint that fails behind the COMMIT is no failure
+    """The writer hears what the catalog has: a checkpoint that fails behind the COMMIT is no failure
     of that."""
     lake = CatalogDatabase.of(kind, tmp_path)
     lake.make()

@@ -53,7 +53,7 @@ def read(message: Any, keyed: RowKey) -> tuple[list[Event] | str, dict[str, int]
 
 
 def checked(message: Any, keyed: RowKey) -> list[Event] | str:
-    """What the independent check reads of a message."""
+    """The records that the independent check reads of a message."""
     parsed = parse(message if isinstance(message, bytes) else json.dumps(message).encode())
     try:
         reads = list(records_in(keyed, Read(SourcePlace("f"), parsed)))

@@ -71,7 +71,7 @@ def test_links_that_lead_nowhere_are_passed_over(tmp_path):
 
 @pytest.mark.parametrize("dies", [1, 2, 3, None])
 def test_a_backlog_is_divided_anew_at_the_next_start(tmp_path, monkeypatch, dies):
-    """What Spark has heard of stays as it is; whatever it dies of, each file is in one list."""
+    """Lists that Spark knows of stay as they are; whatever it dies of, each file is in one list."""
     first = log_of(tmp_path)
     first.max_files = 2
     files = [f"{number}.json" for number in range(9)]

@@ -1,4 +1,4 @@
-"""Whether a capture gets on, as a probe asks."""
+"""The health of a capture, as a probe asks for it."""
 
 from __future__ import annotations
 

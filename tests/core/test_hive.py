@@ -1,4 +1,4 @@
-"""What stands in the paths of files, `day=2026-01-01/`, as columns; and as `verify` has it."""
+"""Values in the paths of files, `day=2026-01-01/`, as columns; and as `verify` has it."""
 
 from __future__ import annotations
 

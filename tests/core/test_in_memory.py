@@ -1,4 +1,4 @@
-"""What Python holds as columns: each value of its own type, none changed, none lost."""
+"""Python's objects as columns: each value of its own type, none changed, none lost."""
 
 from __future__ import annotations
 

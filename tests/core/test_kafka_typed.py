@@ -319,7 +319,7 @@ def order() -> Any:
 
 
 def base64_of(order: Any, name: str) -> str:
-    """What a registry gives that is asked for descriptors."""
+    """The answer of a registry that is asked for descriptors."""
     file = order.DESCRIPTOR.file if name != "place.proto" else order.DESCRIPTOR.file.dependencies[0]
     return base64.b64encode(file.serialized_pb).decode()
 

@@ -96,7 +96,7 @@ def of(table: str, *, data: str) -> Result:
 
 @pytest.fixture
 def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[dict[str, Any]]]:
-    """What was sent so far."""
+    """The events that were sent so far."""
     file = tmp_path / "events.jsonl"
     own = lineage.Outbox("lineage")
     client = OpenLineageClient(transport=FileTransport(FileConfig(str(file), append=True)))

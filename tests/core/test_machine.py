@@ -1,4 +1,4 @@
-"""What the machine lacks skips the tests that need it, and fails them in CI."""
+"""Tests that need something that the machine lacks are skipped, and fail in CI."""
 
 from __future__ import annotations
 

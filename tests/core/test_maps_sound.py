@@ -64,7 +64,7 @@ def taken(schema: Schema, records: Sequence[dict[str, Any]]) -> Schema:
 
 
 def map_paths(struct: Struct, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-    """Where a struct has maps, outside of other maps."""
+    """The paths of a struct's maps, outside of other maps."""
     found: set[tuple[str, ...]] = set()
     for column in struct.fields:
         inner = peel(column.type)[1]
@@ -101,7 +101,7 @@ KEYS_OF_DATA = st.sampled_from(["2024-01-01", "2024-01-02", "x/y", "0b9e3a52-2d1
 )
 @settings(max_examples=100, deadline=None)
 def test_columns_are_the_same_in_any_batches(records: list[dict[str, Any]], random: Any) -> None:
-    """Where each key is surely data: in one batch, record by record, in another order. Scalars of one type: of several,
+    """Each key is surely data: the batches are one, one a record, or in another order. Scalars of one type: of several,
     a later one may fit a column that an earlier one made, in maps as elsewhere."""
     whole = taken(Schema(), records)
     single = Schema()

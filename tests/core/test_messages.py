@@ -1,4 +1,4 @@
-"""What a store tells of new objects, and what a capture finds by it: each once, whatever becomes of messages."""
+"""A store's messages about new objects, and the files that a capture finds by them: each once, whatever becomes of messages."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_port_serves_the_same_and_one_that_is_taken_is_named():
 
 @pytest.fixture
 def reader(monkeypatch):
-    """What OpenTelemetry has counted, where a program has set it up."""
+    """The counts of OpenTelemetry, as a program has set it up."""
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 

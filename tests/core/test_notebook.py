@@ -11,7 +11,7 @@ from driftline.runtime.notebook import progress
 
 
 class ZMQInteractiveShell:
-    """What IPython says that it is in a notebook."""
+    """The shell by whose name IPython says that it is in a notebook."""
 
 
 def test_a_notebook_has_one_line_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

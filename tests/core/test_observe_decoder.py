@@ -1,4 +1,4 @@
-"""What the decoders take after some values of one field were walked: all that is known, and nothing else."""
+"""The values that decoders take after some of one field were walked: all that is known, and nothing else."""
 
 from __future__ import annotations
 

@@ -119,12 +119,12 @@ def test_simple_fractions_are_sure(text: str, declared: set[Primitive]) -> None:
 
 
 def _digits(text: str) -> int:
-    """How many significant digits were written."""
+    """The number of significant digits that were written."""
     return len(text.lower().partition("e")[0].replace(".", "").strip("-").strip("0"))
 
 
 def _is_printed(value: float, digits: int, written: Fraction) -> bool:
-    """Whether the number printed at so many digits is what was written, rounding a tie up or down."""
+    """True if the number printed at so many digits is what was written, rounding a tie up or down."""
     ways = [ROUND_HALF_EVEN, ROUND_HALF_UP, ROUND_HALF_DOWN]
     return any(
         Fraction(Context(prec=digits or 1, rounding=way).create_decimal_from_float(value)) == written

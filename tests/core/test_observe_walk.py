@@ -1,4 +1,4 @@
-"""What one field's values are seen as: facets, marks, places, samples."""
+"""The shape of one field's values: facets, marks, places, samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ORC holds that Spark would cut is told by the column's name."""
+"""Timestamps of ORC that Spark would cut are reported by the column's name."""
 
 from __future__ import annotations
 

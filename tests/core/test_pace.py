@@ -1,4 +1,4 @@
-"""How far a reading is, in the words of the terminal."""
+"""The progress of a reading, in the words of the terminal."""
 
 from __future__ import annotations
 

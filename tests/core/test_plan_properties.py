@@ -1,4 +1,4 @@
-"""What holds for every plan, whatever the data: promises 1, 2 and 4 of the rules, over shapes made at random."""
+"""Properties of every plan, whatever the data: promises 1, 2 and 4 of the rules, over shapes made at random."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def field_is_held(field: FieldRoute) -> None:
 
 
 def has_type(field: FieldShape) -> bool:
-    """Whether anything was seen in the field, at any depth, that is not empty."""
+    """True if the field has anything, at any depth, that is not empty."""
     for facet, seen in field.facets.items():
         below = [*(seen.record.fields.values() if seen.record else ()), *([seen.value] if seen.value else ())]
         if isinstance(facet.base, Primitive) or any(map(has_type, below)):

@@ -1,4 +1,4 @@
-"""What people read, as plain text."""
+"""Reports for people, as plain text."""
 
 import io
 from dataclasses import replace

@@ -50,7 +50,7 @@ def test_a_policy_that_refuses_what_has_no_value(policy: str) -> None:
 
 
 def test_inside_a_struct() -> None:
-    """Where the struct is there, its field has the default; where it is not, there is nothing to require."""
+    """A struct that is there has its field's default; one that is not has nothing to require."""
     table = schema("s: {a: long!required, x: long}")
     (s,) = table.struct.fields
     assert isinstance(s.type, Struct)

@@ -87,7 +87,7 @@ def taken(schema: Schema, records: list[dict[str, object]], limits: Settings):  
 def test_nothing_is_lost_nor_refused_for_a_limit(
     batches: list[list[dict[str, object]]], limits: Settings
 ) -> None:
-    """Whatever comes, in columns or in the rest, and the table stays within its limits."""
+    """All that comes is in columns or in the rest, and the table stays within its limits."""
     schema = Schema()
     for records in batches:
         planned, rows = taken(schema, records, limits)
@@ -114,7 +114,7 @@ def test_nothing_is_lost_nor_refused_for_a_limit(
 def test_values_of_a_map_without_room_wait_by_their_keys(
     limits: dict[str, int], before: list[dict[str, object]]
 ) -> None:
-    """Where a map of other values has its column."""
+    """The column is that of a map of other values."""
     schema = taken(Schema(), before, Settings(contract=contract(maps="auto")))[0].schema
     records: list[dict[str, object]] = [{"m": {"2024-01-01": {"a": 1, "b": {"c": 2}}, "2024-01-02": 5}}]
     planned, rows = taken(
@@ -228,7 +228,7 @@ def test_defaults_do_not_come_with_what_is_promoted() -> None:
 
 @pytest.mark.parametrize("types", [[], [(type_key("c"), "long")]], ids=["json", "typed"])
 def test_what_is_required_stays_so(types: list[tuple[str, str]]) -> None:
-    """What waits is a part of its record: the others of its values are in the table."""
+    """A value that waits is a part of its record: the others of its values are in the table."""
     column = Field("id", LONG, 1, required=True)
     before = Schema(Struct((column, replace(REST, id=2))), identifiers=frozenset({1}))
     rows = pa.RecordBatch.from_pylist([{"id": 1, "_rest": [("c", "7"), *types]}], arrow_schema(before.struct))

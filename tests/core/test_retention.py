@@ -275,7 +275,7 @@ def test_a_property_that_makes_no_sense_leads_nowhere_twice(text: str) -> None:
 def by_iceberg(
     metadata: Mapping[str, Any], ref: Mapping[str, Any], now: int, least: int, age: int
 ) -> set[int]:
-    """What `expire_snapshots` keeps for a branch: going back from it, as many as it is to keep, and all that are young
+    """The snapshots that `expire_snapshots` keeps for a branch: going back from it, as many as it is to keep, and all that are young
     enough, up to the first that is neither."""
     by_id = {s["snapshot-id"]: s for s in metadata["snapshots"]}
     found: set[int] = set()

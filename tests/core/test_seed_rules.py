@@ -457,7 +457,7 @@ def test_identifier_fields_are_not_relaxed() -> None:
     ],
 )  # fmt: skip
 def test_max_columns(before: str, text: str, taken: list[str], refused: dict[str, str]) -> None:
-    """What was seen first is taken; each field beyond is refused, and the struct that it is in is named."""
+    """The fields that came first are taken; each field beyond is refused, and the struct that it is in is named."""
     planned = drift(text, before=before, settings=Settings(max_columns=2))
     assert [c for c in changes(planned) if "." not in c.split(":")[0]] == taken
     assert {dotted(c.path) for c in planned.conflicts} == set(refused)

@@ -1,4 +1,4 @@
-"""How results print in Python and in a notebook."""
+"""The printed forms of results, in Python and in a notebook."""
 
 from driftline import Lake
 from driftline.ingest.result import Result

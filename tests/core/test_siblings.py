@@ -1,4 +1,4 @@
-"""What a field's columns are as one, and what becomes of them when they are folded. Schemas as text: see shapes.py."""
+"""A field's columns as one, and what folding makes of them. Schemas as text: see shapes.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where what comes once is put for tasks: on this machine, or where a cluster sees it."""
+"""The folder for data that come once and are read by tasks: on this machine, or where a cluster sees it."""
 
 from __future__ import annotations
 

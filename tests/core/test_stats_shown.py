@@ -1,4 +1,4 @@
-"""What people read of statistics: in a terminal, and on the page."""
+"""Statistics for people: in a terminal, and on the page."""
 
 import re
 from dataclasses import replace

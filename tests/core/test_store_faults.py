@@ -1,4 +1,4 @@
-"""What a store answers when it does not give what it is asked for, from a server that answers so."""
+"""The errors of a store that refuses or fails, from a server that answers so."""
 
 import io
 from http.server import BaseHTTPRequestHandler

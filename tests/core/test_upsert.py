@@ -167,7 +167,7 @@ def key_of(row: Event, name: str = "id") -> Key:
 
 
 class Oracle:
-    """What a dictionary says of events, and how many of them had what end.
+    """A dictionary that takes the events, and counts how each ended.
 
     With ``soft`` changes count one by one, and a deleted row stays, with the order of its delete.
     """

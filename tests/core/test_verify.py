@@ -1,4 +1,4 @@
-"""What a row holds of a record, as literal tables: columns, row, record, and the paths where they part.
+"""The values of a record that a row holds, as literal tables: columns, row, record, and the paths where they part.
 
 Schemas are in the notation of `shapes`, records are JSON as written, rows are what a plain reader gives.
 """

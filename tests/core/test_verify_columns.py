@@ -245,7 +245,7 @@ def tampered(records: Sequence[dict[str, Any]], rng: Random) -> list[dict[str, A
 
 
 def unheld(comparison: Comparison, lines: Iterable[bytes], rows: Iterable[dict[str, Any]]) -> int:
-    """How many records no row holds, by their values."""
+    """The number of records that no row holds, by their values."""
     reads = [Read(SourcePlace("source", 0, line), parse(text)) for line, text in enumerate(lines)]
     keyed = sorted([*comparison.keyed_records(reads), *comparison.keyed_rows(rows)], key=itemgetter(0))
     return next(int(found[1]) for kind, found in comparison.compared(keyed) if kind == TOTALS)

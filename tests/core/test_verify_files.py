@@ -1,4 +1,4 @@
-"""How sources are read: independent of the readers that ingest."""
+"""Sources as the check reads them: independent of the readers that ingest."""
 
 from __future__ import annotations
 

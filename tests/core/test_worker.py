@@ -1,4 +1,4 @@
-"""What a Python process of Spark's is like after a task."""
+"""The state of a Python process of Spark's after a task."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def rows_of(count: int) -> list[dict[str, Any]]:
 def dealt(
     folder: Path, by: Distribution, rows: list[dict[str, Any]], tasks: int = 3
 ) -> list[list[tuple[tuple[Any, ...], list[dict[str, Any]]]]]:
-    """What each task of the second round has of the rows that two tasks of the first had, by partition."""
+    """The rows of each task of the second round, by partition, of those that two tasks of the first had."""
     place = BatchFolder(str(folder))
     types = pa.schema([("i", pa.int64()), ("n", pa.int64()), ("s", pa.string()), ("f", pa.float64())])
     batches = [pa.RecordBatch.from_pylist(rows[i : i + 20], schema=types) for i in range(0, len(rows), 20)]

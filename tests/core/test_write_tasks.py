@@ -1,4 +1,4 @@
-"""What tasks leave behind: of attempts that were repeated, late or lost, nothing."""
+"""Files that tasks leave behind: of attempts that were repeated, late or lost, nothing."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def prepare_keyed(lake: Lake, files: Path) -> None:
 
 
 def prices_after(batches: Sequence[Sequence[Mapping[str, object]]]) -> dict[int, object]:
-    """What a dictionary says of the rows, once all changes have come."""
+    """The rows once all changes have come, by a dictionary."""
     rows: dict[Any, Any] = {}
     for change in chain(ROWS, UPDATE, *batches):
         if change["id"] not in rows or change["at"] >= rows[change["id"]]["at"]:  # type: ignore[operator]

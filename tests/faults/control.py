@@ -15,7 +15,7 @@ _LAYOUT = struct.Struct("4Ii1024s32s1024s")
 
 
 class Mode(IntEnum):
-    """What happens at the operation, and after it."""
+    """The fault at the operation, and what follows it."""
 
     OFF = 0
     COUNT = 1

@@ -43,7 +43,7 @@ class Worker:
         assert self._answer() == {}, f"the worker did not start: {self._log.name}"
 
     def ask(self, format_: str, *commands: str, mode: Mode = Mode.OFF, at: int = 0) -> dict[str, Any] | None:
-        """What became of the commands: nothing to say, or an error; None: the process has died."""
+        """Run the commands; returns their answer, with the error if one failed, or None if the process has died."""
         request = {"format": format_, "commands": commands, "mode": mode, "at": at}
         assert self._process.stdin is not None
         self._process.stdin.write(f"{json.dumps(request)}\n")
@@ -141,7 +141,7 @@ class Bench:
         shutil.copytree(self._base, self._lake)
 
     def operations(self, name: str) -> int:
-        """How many operations a command takes. It is run once without a fault, and must do what the case says."""
+        """The number of operations that a command takes. It is run once without a fault, and must do what the case says."""
         if name in self._operations:
             return self._operations[name]
         case = CASES[name]
@@ -192,7 +192,7 @@ class Bench:
         return Outcome(name, Mode.KILL, struck.number, struck, "died", self._judged(name, None))
 
     def _judged(self, name: str, answer: dict[str, Any] | None) -> list[str]:
-        """What is wrong with the lake now, and after another process went on. ``answer``: None of one that died."""
+        """The faults of the lake now, and after another process went on. ``answer``: None of one that died."""
         case = CASES[name]
         try:
             now = self._seen()
@@ -228,7 +228,7 @@ class Bench:
 
 
 def _said(answer: Mapping[str, Any], case: Case, *, is_before: bool) -> Iterator[str]:
-    """What is wrong with the answer of a command. After an error nothing must have changed, unless it says so."""
+    """The faults of a command's answer. After an error nothing must have changed, unless it says so."""
     error = answer.get("error")
     if not case.always and (error is not None) != is_before and "is not known" not in (error or ""):
         yield f"it says {error or 'that it is done'}, and the table is {'as before' if is_before else 'changed'}"

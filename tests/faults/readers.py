@@ -1,4 +1,4 @@
-"""What is in a lake, by readers that are not driftline: pyiceberg, and DuckDB with its own extensions.
+"""The contents of a lake, by readers that are not driftline: pyiceberg, and DuckDB with its own extensions.
 
 They open a copy of the catalog, as opening one may put right what a fault has left there.
 """

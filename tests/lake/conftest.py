@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Tests over each format leave out those that their marker does."""
 
     def left_out(item: pytest.Item) -> bool:
-        """Whether the item is of a format that its marker leaves out; each marker says why."""
+        """True if the item is of a format that its marker leaves out; each marker says why."""
         callspec = getattr(item, "callspec", None)
         over = callspec.params.get("lake") if callspec is not None else None
         markers = [(mark, ONLY[mark.name]) for mark in item.iter_markers() if mark.name in ONLY]

@@ -1,4 +1,4 @@
-"""What a change by hand does to an Iceberg table: one metadata version, beside other writers, over partitions and sort orders."""
+"""A change by hand of an Iceberg table: one metadata version, beside other writers, over partitions and sort orders."""
 
 from __future__ import annotations
 
@@ -375,7 +375,7 @@ def test_changes_do_not_touch_each_other(table: Table, lake: Lake, folder: Path,
 @pytest.mark.parametrize("mode", [None, "range"])
 @pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
 def test_write_clauses_do_as_icebergs_own_extension(lake: Lake, table_name: str, mode: str | None) -> None:
-    """What each leaves of the sort order and of the distribution mode, whatever was there before."""
+    """Each leaves the same sort order and distribution mode as the extension, whatever was there before."""
     properties = "" if mode is None else f"tblproperties ('write.distribution-mode' = '{mode}')"
     twins = [lake.table(f"{table_name}_{who}") for who in ("iceberg", "ours")]
     lake.sql("create namespace if not exists lake.t")

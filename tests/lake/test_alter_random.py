@@ -51,7 +51,7 @@ class Model:
         return [named(self.schema.struct, row) for row in self.rows]
 
     def forget(self) -> None:
-        """What a compaction does: values of columns that are not in the schema are gone."""
+        """Do what a compaction does: values of columns that are not in the schema are gone."""
         self.rows = [kept(self.schema.struct, row) for row in self.rows]
 
 
@@ -110,7 +110,7 @@ def value(draw: st.DrawFn, type_: Type) -> Any:
 
 
 def with_defaults(type_: Type, v: Any) -> Any:
-    """What an ingest stores: the default where there is no value."""
+    """The value that an ingest stores: the default where there is no value."""
     if v is None:
         return None
     match type_:

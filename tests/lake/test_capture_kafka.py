@@ -238,7 +238,7 @@ def test_a_topic_that_was_made_again_in_the_middle_of_a_batch(
     topic: str,
     phase: str,
 ) -> None:
-    """What the batch has of other topics comes once; nothing of the new topic is passed over."""
+    """The batch's records of other topics come once; nothing of the new topic is passed over."""
     other = f"{topic}-other"
     both = f"{url(kafka, topic)},{other}"
     for number in range(2):
@@ -278,7 +278,7 @@ def made_again(kafka: Kafka, topic: str, partitions: int) -> None:  # noqa: F811
 
 @pytest.mark.iceberg_only("of the source alone")
 def test_transactions(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
-    """What was committed comes once, what was aborted never, and the markers that stand among the offsets are no loss."""
+    """Committed records come once, aborted ones never, and the markers that stand among the offsets are no loss."""
     producer = kafka.transactional(topic)
     for start, commit in ((0, True), (10, False), (20, True), (30, False)):
         producer.transaction(

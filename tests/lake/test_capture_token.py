@@ -136,7 +136,7 @@ def test_of_two_processes_with_one_batch_one_brings_it(
 def test_two_captures_into_one_table(
     table: Table, folder: Path, tmp_path: Path, phase: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What another capture adds meanwhile costs a commit more, and no planning or writing."""
+    """Rows that another capture adds meanwhile cost a commit more, and no planning or writing."""
     bring(table, tmp_path, 0, '{"id": 0}')
     monkeypatch.setattr(JsonScan, "guess", lambda *_: None)  # a wrong one is written, too
     planned = counted(monkeypatch, accept, "plan")

@@ -1,4 +1,4 @@
-"""What a batch does to a DuckLake: one snapshot, all or nothing, read by DuckDB as Spark reads it."""
+"""A batch in a DuckLake: one snapshot, all or nothing, read by DuckDB as Spark reads it."""
 
 from __future__ import annotations
 

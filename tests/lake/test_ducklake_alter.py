@@ -496,7 +496,7 @@ def test_any_sequence(lake: Lake, table: Table, tmp_path: Path, seed: int) -> No
 def steps(
     lake: Lake, table: Table, tmp_path: Path, rng: random.Random, step: int
 ) -> list[Callable[[], object]]:
-    """What may happen next."""
+    """The steps that may come next."""
     columns = [p for p in names(table) if "element" not in p.split(".")[-1:]]
     some, other = rng.choice(columns), f"n{step}"
     parent = rng.choice(["", *(f"{p}." for p in ("s", "l.element") if f"{p}.x" in columns or p == "s")])

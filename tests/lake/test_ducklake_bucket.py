@@ -55,7 +55,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def run(script: str, uri: str, catalog: str, folder: Path, s3: S3, code: int = 0) -> Any:
-    """What the script prints last, as JSON, in a process of its own."""
+    """Run the script in a process of its own; returns the JSON that it prints last."""
     done = subprocess.run(
         [sys.executable, "-c", HEAD + script, uri, catalog, str(folder)],
         capture_output=True, text=True, check=False, env={**os.environ, "STORE": json.dumps(s3.options)},

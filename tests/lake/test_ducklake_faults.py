@@ -195,7 +195,7 @@ def no_file_beyond(size: int) -> Iterator[None]:
 def test_a_disk_that_is_full_at_the_commit(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the catalog has can be read, and what it has not leaves no file behind."""
+    """All that the catalog has can be read, and the rest leaves no file behind."""
     lake = ducklake_at(spark, CatalogDatabase.of(kind, tmp_path))
     table, file = lake.table("s.t"), tmp_path / "in.jsonl"
     commit, there = DuckLakeTransaction.commit, [-1]

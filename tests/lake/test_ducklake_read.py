@@ -1,4 +1,4 @@
-"""What Spark reads of a DuckLake that DuckDB wrote: row for row what DuckDB reads."""
+"""A DuckLake that DuckDB wrote, read by Spark: row for row what DuckDB reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch does to an Iceberg table: one metadata version, all or nothing, read by readers that are not ours."""
+"""A batch in an Iceberg table: one metadata version, all or nothing, read by readers that are not ours."""
 
 from __future__ import annotations
 

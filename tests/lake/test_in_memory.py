@@ -1,4 +1,4 @@
-"""What Python holds goes into a table as it is: records that drift, DataFrames, streams of Arrow."""
+"""Python's objects go into a table as they are: records that drift, DataFrames, streams of Arrow."""
 
 from __future__ import annotations
 

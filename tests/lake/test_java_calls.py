@@ -1,4 +1,4 @@
-"""How often a batch asks Java: each call is a way over a socket, and a micro-batch is short."""
+"""The number of a batch's calls of Java: each call is a way over a socket, and a micro-batch is short."""
 
 from __future__ import annotations
 

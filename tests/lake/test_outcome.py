@@ -135,7 +135,7 @@ def lost_answers(proxy: Proxy, table: str, status: int) -> list[Request]:
 
 
 def error_of(act: Callable[[], object]) -> Exception | None:
-    """What it raises, which is one of driftline's own."""
+    """The error that it raises, which is one of driftline's own."""
     try:
         act()
     except DriftlineError as error:

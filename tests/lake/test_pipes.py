@@ -1,4 +1,4 @@
-"""What comes through a pipe is taken as from a file, and told of by the name that a person gave."""
+"""Data from a pipe are taken as from a file, and reported by the name that a person gave."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_all_roads_make_the_same_rows(
 
 
 def rows(source: Source) -> list[dict[str, Any]]:
-    """What becomes of the source in a new table."""
+    """The rows that the source becomes in a new table."""
     with configured(SparkSession.active(), source.conf):
         observed, planned = accepted(source.open(Schema(), Settings()), RecentBatches(), lambda _: None)
         made = observed.tasks(planned, planned.schema.struct).frame(planned.schema.struct)

@@ -89,7 +89,7 @@ def held(table: Table, at: int | None = None) -> dict[Any, str]:
 
 
 def held_by_others(table: Table, folder: Path) -> dict[Any, str]:
-    """What pyiceberg reads, or DuckDB."""
+    """The rows that pyiceberg reads, or DuckDB."""
     if (ducklake := database(table.lake)) is not None:
         rows = run(ducklake, f"SELECT id, v FROM lk.{table.name}")
     else:

@@ -22,7 +22,7 @@ def test_rule(case: Case, lake: Lake, table_name: str, tmp_path: Path) -> None:
 
 
 def check(case: Case, lake: Lake, table_name: str, tmp_path: Path) -> None:
-    """Whether a table of the lake becomes what the case says."""
+    """Check that a table of the lake becomes what the case says."""
     table = lake.table(table_name)
     if case.declared:
         declare(table, case.declared)

@@ -31,7 +31,9 @@ DAY_2 = [
 
 @pytest.fixture(scope="module", autouse=True)
 def alike(folder) -> Iterator[list[str]]:
-    """Whatever a test asks of metadata, the files alone tell the same, or that they do not. The tables of which they do."""
+    """Compare statistics with those from the files alone, which are the same, or say that they cannot be told.
+    The tables of which they are the same.
+    """
     ask, told = Table.stats, []
 
     def both(table: Table, **more) -> Stats:

@@ -1,4 +1,4 @@
-"""What a table lets go of: no data, nothing that somebody refers to, nothing that history and undo need."""
+"""Upkeep of a table, which lets go of no data, nothing that somebody refers to, nothing that history and undo need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the road in does lawfully, and `verify` once took for a loss, over both formats."""
+"""Lawful acts of the road in that `verify` once took for a loss, over both formats."""
 
 from __future__ import annotations
 

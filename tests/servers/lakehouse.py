@@ -23,7 +23,7 @@ class Lakehouse(Server):
 
     @property
     def settings(self) -> str:
-        """What driftline.toml says of it."""
+        """Its settings in driftline.toml."""
         return f"""\
 lake = "{self.warehouse}"
 
@@ -39,7 +39,7 @@ secret_key = "${{STORE_SECRET}}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the settings take from the environment."""
+        """The variables of the environment that the settings name."""
         return {"STORE_KEY": self.s3.access_key, "STORE_SECRET": self.s3.secret_key}
 
     @property

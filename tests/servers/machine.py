@@ -1,4 +1,4 @@
-"""What tests take from the machine, as no wheel brings it: without it they are skipped, in CI they fail."""
+"""Programs that tests take from the machine, as no wheel brings them: without them they are skipped, in CI they fail."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SECONDS = 90  # to start, on a busy machine
 
 
 class Server(ABC):
-    """What is started on entering its `with`, and stopped on leaving it."""
+    """A server that starts on entering its `with`, and stops on leaving it."""
 
     @abstractmethod
     def start(self) -> None:

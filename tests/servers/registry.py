@@ -71,7 +71,7 @@ class Registry(Server):
             return number
 
     def answer(self, method: str, path: list[str], body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """What the API says; None: 404, of what is told by ``missing``."""
+        """The API's answer; None: 404, with the reason from ``missing``."""
         match method, path:
             case "GET", ["schemas", "ids", number]:
                 return _as_told(self.schemas.get(int(number)))

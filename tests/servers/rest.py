@@ -62,7 +62,7 @@ class Rest(JavaServer):
 
 
 def _libraries(warehouse: str) -> list[str]:
-    """What the server needs beside for a store, out of driftline's own cache."""
+    """The further libraries that the server needs for a store, out of driftline's own cache."""
     more = bundles({"warehouse": warehouse})
     names = [package.split(":")[1] for package in more]
     return (

@@ -32,7 +32,7 @@ class S3(Server):
 
     @property
     def options(self) -> dict[str, str]:
-        """What reaches it, in the words of ``[store.s3]``."""
+        """The options that reach it, in the words of ``[store.s3]``."""
         return {
             "endpoint": self.endpoint,
             "region": self.region,

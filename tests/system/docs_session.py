@@ -91,7 +91,7 @@ class Shell:
             self._process.stdin.close()
 
     def run(self, step: Step, folder: Path) -> str:
-        """What a step prints; behind `>` stands the file that it prints into."""
+        """The output of a step; behind `>` stands the file that it prints into."""
         if step.output is None:
             return self._asked(folder, step.text)
         command, _, file = step.text.partition(" > ")
@@ -105,7 +105,7 @@ class Shell:
         return "\n".join(line.rstrip() for line in lines)
 
     def _asked(self, folder: Path, what: str | list[str]) -> str:
-        """What the process printed of Python's lines, or of a command by its words."""
+        """The output of the process for lines of Python, or for a command by its words."""
         timer = Timer(_SECONDS, self._process.kill)
         timer.start()
         self._process.stdin.write(json.dumps([str(folder), what]) + "\n")
@@ -132,7 +132,7 @@ def followed(
 
 
 def serve() -> None:
-    """What the process of a shell does: each line of standard input names a folder, and what to run in it."""
+    """Serve as the process of a shell: each line of standard input names a folder, and what to run in it."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Java inherits it
     prepare_environment()

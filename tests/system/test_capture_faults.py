@@ -86,7 +86,7 @@ class Faulty:
         )
 
     def start(self, number: int) -> dict[str, Any]:
-        """What the start of this number is told, before which one more batch has come."""
+        """The arguments of the start with this number, before which one more batch has come."""
         self.more(number + 1)
         return {**self.told, "die": self.deaths[number], "tidy": number in TIDY}
 

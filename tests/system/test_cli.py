@@ -98,7 +98,7 @@ def call(here: Path, *args: str, given: str = "", **more: str) -> Done:
 
 @pytest.fixture(scope="module")
 def done(here) -> dict[str, Done]:
-    """What each of `COMMANDS` gave."""
+    """The results of each of `COMMANDS`."""
     ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())))
     assert ran.err == ""
     return {name: Done(*each) for name, each in zip(COMMANDS, json.loads(ran.out), strict=True)}

@@ -57,7 +57,7 @@ def arriving(s3: S3, bucket: str) -> list[str]:
 def taken_meanwhile(
     command: list[str], folder: Path, env: dict[str, str], begin: Callable[[], object]
 ) -> list[int]:
-    """How many records each batch brings of a capture that keeps on, until all that messages tell of is in.
+    """The number of records in each batch of a running capture, until all that messages name is in.
     ``begin``: what happens after its first batch.
     """
     running = subprocess.Popen(
@@ -105,7 +105,7 @@ def command(name: str, bucket: str, notify: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def ran(s3: S3, env: dict[str, str], folder: Path, queue: Queue) -> dict[str, Done]:
-    """What came of the commands that go on where a capture by a queue, and one by a file of messages, was."""
+    """The results of commands that go on where a capture by a queue, and one by a file of messages, stopped."""
     buckets = {name: s3.bucket(f"notify-{name}") for name in ("queue", "file")}
     file = folder / "messages.jsonl"
     file.write_text("")

@@ -248,7 +248,7 @@ def test_data_are_text_and_run_nothing(show):
 
 
 def readme() -> dict[str, list[str]]:
-    """What the README tells to type once there is a table, with the names of this one."""
+    """The commands that the README gives once there is a table, with the names of this one."""
     told = README.read_text().partition("## Find the drift, settle it\n")[2].partition("\n## ")[0]
     for theirs, ours in {"shop.events": "t.ten", "events.html": "ten.html", "total": "size"}.items():
         told = told.replace(theirs, ours)

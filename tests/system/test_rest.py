@@ -44,7 +44,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def done(here: Path) -> dict[str, list[dict]]:
-    """What each of `COMMANDS` printed."""
+    """The output of each of `COMMANDS`."""
     ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())))
     assert ran.err == ""
     each = {name: Done(*one) for name, one in zip(COMMANDS, json.loads(ran.out), strict=True)}
