@@ -15,14 +15,14 @@ from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import SortExpression
 from driftline.core.schema.types import Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
-from driftline.formats.ducklake.catalog_layout import CatalogLayout
+from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
+from driftline.formats.ducklake.catalog_layout import CatalogLayout, layout
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, landed, rename
 from driftline.formats.ducklake.inlined import inlined_rows
-from driftline.formats.ducklake.loader import DuckLakeLoader
 from driftline.formats.ducklake.reverting import copies, replaced
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
-from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, split
+from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, load, split
 from driftline.formats.ducklake.sorting import check, parts_of
 from driftline.formats.ducklake.versions import definition
 
@@ -34,10 +34,41 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.files import DeleteFile, ReturningFile
 
 
-class AlterableDuckLakeTable(DuckLakeLoader):
-    """One table of one DuckLake, with changes of its definition and its name."""
+class AlterableDuckLakeTable:
+    """One table of one DuckLake, with changes of its definition and its name.
+
+    ``name``: ``namespace.table``.
+    """
 
     parts_of = staticmethod(parts_of)
+
+    def __init__(self, catalog: CatalogDatabase, name: str) -> None:
+        split(name)
+        self.catalog = catalog
+        self.name = name
+
+    def load(self, snapshot: int | None = None) -> LakeState:
+        """Load the table as it is now, or was at a snapshot; its schema is empty if it does not exist."""
+        nothing = LakeState(Schema(), {}, None, False)
+        if not self.catalog.exists():
+            return nothing
+        try:
+            return self.catalog.read(lambda connection: load(connection, self.name, snapshot))
+        except NoLakeError:
+            if self.catalog.kind != "postgres":
+                raise
+            return nothing  # a database that is yet to become a lake
+
+    def with_layout(self, connection: Connection) -> tuple[LakeState, CatalogLayout]:
+        """The table as it is now, and the layout of its files."""
+        state = load(connection, self.name)
+        if state.table is None or state.snapshot is None:
+            return state, CatalogLayout()
+        return state, layout(connection, state.table.id, state.snapshot, state.schema)
+
+    def read_as(self, schema: Schema) -> DataFrame:
+        """The rows, as they would be with another schema. Raises NeedsSpark without Spark."""
+        raise NeedsSpark(f"the rows of {self.name}")
 
     def with_rows(self) -> CatalogTable:
         """The table with its rows, which take Spark. Raises NeedsSpark."""
@@ -99,7 +130,7 @@ def _nulls(connection: Connection, table: int, snapshot: int, column: Field) -> 
 class DuckLakeAlteration:
     """One change of a table, from the snapshot that was loaded. ``before`` is what that was."""
 
-    def __init__(self, table: DuckLakeLoader, state: LakeState, layout_: CatalogLayout) -> None:
+    def __init__(self, table: AlterableDuckLakeTable, state: LakeState, layout_: CatalogLayout) -> None:
         self.table = table
         self.state = state
         self.layout = layout_
