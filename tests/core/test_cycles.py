@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.plan import plan
 from driftline.core.planning.shape import Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.place import Place
@@ -48,7 +48,7 @@ def test_it_is_afterwards_as_it_was(searched: bool) -> None:
     if not searched:
         gc.disable()
     try:
-        with pytest.raises(LookupError), no_search():
+        with pytest.raises(LookupError), gc_paused():
             _fails()
         assert gc.isenabled() == searched
     finally:

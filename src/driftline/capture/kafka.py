@@ -37,7 +37,7 @@ _LOG = logging.getLogger("driftline")
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The topics ``names``. ``skip_lost``: the capture goes on where Kafka has records no more."""
+    """The topics ``names``. ``skip_lost``: skip records that Kafka no longer has."""
 
     names: tuple[str, ...]
     admin: Admin

@@ -1,4 +1,4 @@
-"""A stream on its way into a table: each micro-batch goes the road of a batch, and is in once."""
+"""A stream ingested into a table: each micro-batch is ingested as a batch, exactly once."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ class _MapReader:
 
 @dataclass(frozen=True, slots=True)
 class _UnionReader:
-    """``branches``: None is null."""
+    """Reads values of a union. ``branches``: None is null."""
 
     branches: Sequence[ValueReader | None]
 

@@ -24,7 +24,7 @@ from driftline.convert.types import DEEPEST, arrow_schema
 from driftline.convert.values import Records
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.exclude import excluded_paths
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import RecordRoute, Settings
 from driftline.core.schema.types import VARIANT, List, Path, Schema, Struct, Type
@@ -146,7 +146,7 @@ class Converter:
         records = ArrowRecords(arrays, struct, batch.num_rows, json, self.settings.dates)
         return self._rows(records, drifted)
 
-    @no_search()
+    @gc_paused()
     def _rows(self, records: Records, drifted: Mapping[Path, DriftedValues] | None = None) -> pa.RecordBatch:
         column = rest_column(self.struct) if self.route.has_rest else None
         collector = None if column is None else Collector.of(records.count, self.settings.contract)

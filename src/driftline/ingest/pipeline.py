@@ -359,7 +359,7 @@ def _check_counts(planned: Planned, written: int, quarantined: int) -> None:
 
 
 class _Misread(Exception):
-    """The records were otherwise when they were written than when they were observed."""
+    """The records that were written differ from those that were observed."""
 
 
 def _begun(planned: Planned) -> tuple[Planned, Transaction]:
@@ -376,8 +376,8 @@ def _begun(planned: Planned) -> tuple[Planned, Transaction]:
 
 
 def _ids_after(planned: Planned) -> int:
-    """Beyond which id the batch's new columns are: where others add columns all the time, these leave them
-    room, and the files that are written stay right.
+    """The id beyond which the batch's new columns get theirs: where others keep adding columns, it leaves
+    them room, so that files already written stay valid.
     """
     adds = any(isinstance(change, AddColumn) for change in planned.plan.changes)
     return planned.state.last_id + _ROOM if adds and planned.batch.retry.conflicts > _OFTEN else 0

@@ -1,4 +1,4 @@
-"""Deletes that a table remembers, so that changes which come late do not raise the dead.
+"""Deletes that a table remembers, so that late changes bring no deleted row back.
 
 Of a row that is gone its key and the order of its delete stay, in files beside those of rows. The name of
 such a file has the moment since which its deletes are remembered.

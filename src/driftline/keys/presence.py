@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw, json
 
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.schema.naming import data_key
 from driftline.core.schema.types import STRING, Field, Map, Struct, Type
 from driftline.core.values.members import raw_members
@@ -28,7 +28,7 @@ PRESENCE = "\0presence"  # the column of a slice that has it; no table has one o
 _OBJECT, _NULL, _LIST = b"{n["
 
 
-@no_search()
+@gc_paused()
 def presence_of_lines(lines: Iterable[bytes]) -> pa.Array:
     """The presence of records, each a line of JSON."""
     return pa.array([_of_line(line).decode() for line in lines], pa.string())

@@ -61,8 +61,8 @@ class Lake(Shown):
         *,
         plain: bool = False,
     ) -> None:
-        """``start``: gives the session, and the tables on it; ``embedded``: the lake as it is read without
-        Spark, if it can be. ``plain``: its catalog has no settings but its own.
+        """Set up the lake. ``start``: gives the session, and the tables on it; ``embedded``: the lake as it
+        is read without Spark, if it can be; ``plain``: its catalog has no settings but its own.
         """
         self.catalog = catalog
         self.embedded = embedded

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.contract import Contract
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.maps import is_word
 from driftline.core.planning.objects import MAP, words_apart
 from driftline.core.planning.routes import Settings
@@ -96,7 +96,7 @@ class ExpectedField:
 UNKNOWN = ExpectedField()
 
 
-@no_search()
+@gc_paused()
 def expect(schema: Schema, settings: Settings | None = None) -> ExpectedField:
     """A table's columns, existing or declared by hints, for each key of a record."""
     settings = settings or Settings()

@@ -14,7 +14,7 @@ from msgspec import DecodeError, json
 
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.exclude import excluded_paths
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.place import Place
@@ -139,7 +139,7 @@ class JsonObserver:
         self._bad: list[MalformedRecord] = []
         self._next = Place()
 
-    @no_search()
+    @gc_paused()
     def feed(self, lines: Sequence[bytes], source: str, line: LineNumbers) -> list[Looked]:
         """Observe lines of JSON, one record each; a blank one only counts as a line.
 

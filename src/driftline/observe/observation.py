@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.shape import FieldShape, Profile, RecordShape
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Path
@@ -92,7 +92,7 @@ class Observation:
         """Add messages that say nothing of a row, and the position of the last truncate among them."""
         return replace(self, tally=self.tally + Tally(marks=counts, truncated=truncated)) if counts else self
 
-    @no_search()
+    @gc_paused()
     def placed(self, new_place: Callable[[Place], Place]) -> Observation:
         """Replace each place of the observation by ``new_place`` of it."""
         reasons = tuple(replace(r, place=new_place(r.place)) for r in self.tally.reasons)
@@ -107,7 +107,7 @@ class Observation:
         return _restored, (pickle.dumps((_packed(self.shape), self.tally, self.lines)),)
 
 
-@no_search()
+@gc_paused()
 def merge_observations(parts: Iterable[Observation]) -> Observation:
     """Merge all parts into one observation."""
     shape, tally, lines = RecordShape(), Tally(), 0
@@ -157,7 +157,7 @@ def _unpacked(entries: Iterable[_Entry]) -> RecordShape:
     return top
 
 
-@no_search()
+@gc_paused()
 def _restored(values: bytes) -> Observation:
     entries, tally, lines = pickle.loads(values)  # noqa: S301  our own bytes
     return Observation(_unpacked(entries), tally, lines)

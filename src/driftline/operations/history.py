@@ -32,7 +32,7 @@ class DifferenceJson(_Ends):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class History(Shown):
-    """``entries``: oldest first. ``whole``: nothing of it is gone."""
+    """A table's history. ``entries``: oldest first; ``whole``: nothing of it is gone."""
 
     table: str
     entries: tuple[Entry, ...]

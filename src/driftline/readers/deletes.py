@@ -25,7 +25,7 @@ from driftline.core.planning.condition import (
     of_record,
     paths_of,
 )
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
 from driftline.core.values.members import raw_members
@@ -64,7 +64,7 @@ class DeleteFilter:
             condition = of_record(condition)
         return cls(condition, _required(terms.expected))
 
-    @no_search()
+    @gc_paused()
     def lines(self, lines: Sequence[bytes]) -> tuple[Sequence[bytes], NDArray[np.bool_]]:
         """Cut lines of JSON, and flag those that delete. A line that is no record is left as it is."""
         flags = np.zeros(len(lines), np.bool_)

@@ -83,7 +83,7 @@ class ProtobufDecoder:
 
 
 def _places(payload: bytes) -> tuple[tuple[int, ...], int]:
-    """Which message type a payload says it is of, and where the message begins."""
+    """The message type that a payload names, and the offset at which its message begins."""
     numbers = _varints(payload)
     try:
         count, start = next(numbers)

@@ -14,7 +14,7 @@ LEAST = 300.0  # seconds: one task may take as long
 
 
 class Health:
-    """``every``: seconds between the capture's micro-batches, if there is such a time."""
+    """A capture's health. ``every``: seconds between the capture's micro-batches, if there is such a time."""
 
     def __init__(self, every: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.patience = max(LEAST, INTERVALS * (every or 0))

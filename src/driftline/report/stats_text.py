@@ -224,7 +224,7 @@ def _fitted(heads: Sequence[str], rows: Sequence[Mapping[str, Text | str]], widt
 
 
 def _table(*heads: str) -> Table:
-    """``>``: to the right."""
+    """A table with these heads; ``>`` in front of one aligns its column to the right."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for head in heads:
         name = head.removeprefix(">")

@@ -1,4 +1,4 @@
-"""An archive of classes as Java has loaded them. With it, Java starts in half the time.
+"""Archives of classes as Java has loaded them, with which Java starts in half the time.
 
 There is one of Spark's, which takes 190 MB of the cache, and one of Iceberg's alone, which takes 20. A
 background process makes them once for each Java, pyspark and set of jars.

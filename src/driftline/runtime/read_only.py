@@ -75,7 +75,8 @@ def _plans(plan: Any) -> Iterator[Any]:
 
 
 def _words(kind: str) -> str:
-    """
+    """A part of a plan as a person's words.
+
     >>> _words("DropIcebergView"), _words("ClearCacheCommand$"), _words("InsertIntoStatement")
     ('drop view', 'clear cache', 'insert into')
     """

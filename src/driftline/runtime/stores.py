@@ -343,7 +343,7 @@ def _kind(uri: str) -> str:
 
 @lru_cache(maxsize=32)
 def _connected(kind: str, authority: str, given: tuple[tuple[str, str], ...]) -> FileSystem:
-    """The file system for all that is reached so; the same at each call. Raises OSError, ValueError."""
+    """Connect to a store with these options; each call gives the same. Raises OSError, ValueError."""
     options = dict(given)
     match kind:
         case "s3":

@@ -105,7 +105,7 @@ class TypedFrames(Source):
 
 @dataclass(slots=True)
 class _RowTexts(PlainTexts):
-    """Rows of a frame as texts of JSON. ``line``: how many of its partition were read before, and one."""
+    """Rows of a frame as texts of JSON. ``line``: the number, from 1, of the next row in its partition."""
 
     names: Sequence[str]
     line: int = field(default=1)

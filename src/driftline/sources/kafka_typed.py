@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.convert import Converter
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import RowKey
 from driftline.core.planning.source_column import PLACE, asks_for_place
@@ -80,7 +80,7 @@ class KafkaValues:
             {key: (one.struct, one.result()) for key, one in self._observers.items()}, self.tombstones
         )
 
-    @no_search()
+    @gc_paused()
     def decoded(self, batch: pa.RecordBatch) -> tuple[list[Alike], list[Reject]]:
         """The records of a batch of Kafka's, by kind, and the rejects."""
         values = batch.column(0)

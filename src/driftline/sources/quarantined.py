@@ -51,8 +51,8 @@ class QuarantinedRecords(Source):
 
 @dataclass(frozen=True, slots=True)
 class _Raw(PlainTexts):
-    """``keys``: messages of topics have them as a field, as they had when they came; ``nulls``: their null
-    values delete rows.
+    """The texts of rejected records. ``keys``: messages of topics have their keys as a field, as when they
+    came; ``nulls``: their null values delete rows.
     """
 
     keys: bool = False

@@ -181,7 +181,7 @@ def json_column(frame: DataFrame, column: str) -> JsonFrame:
 
 @dataclass(slots=True)
 class _TextColumn(PlainTexts):
-    """``line``: how many texts of its partition were read before, and one."""
+    """A column of texts. ``line``: the number, from 1, of the next text in its partition."""
 
     column: str
     line: int = field(default=1)

@@ -93,7 +93,7 @@ def nearly(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
 
 
 def _reads_back(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
-    """Converted there and back again, it must be the same."""
+    """Convert a value; null if it does not convert back to the same."""
     if t.name in ("timestamp", "timestamp_ntz"):
         integer = x if s == LONG else f"try_cast({x} as bigint)"
         return bind(
@@ -157,8 +157,8 @@ def _double(x: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """``near``: where a value has no exact place in the wider type, the nearest stands for it, as a view that
-    is only read may have it; otherwise null does.
+    """Folds columns into one, as SQL. ``near``: a value without an exact place in the wider type becomes the
+    nearest, as is fine in a view; otherwise it becomes null.
     """
 
     mark: str = MARK

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-z]+[0-9]+|`[^`]+`")
 
 
 def any_value(paths: Iterable[Path]) -> str:
-    """SQL, whether a row has anything in the topmost columns of these paths.
+    """SQL that is true if a row has anything in the topmost columns of these paths.
 
     >>> any_value([("a", "b"), ("c",), ("a", "d")])
     '`a` is not null or `c` is not null'

@@ -69,7 +69,9 @@ class ColumnPlace:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """``own``: by field, the values that came in the type of each of its columns, and one of them."""
+    """The counts of a scan. ``own``: by field, the values that came in the type of each of its columns, and
+    one of them.
+    """
 
     records: int
     numbers: Mapping[int, Numbers]

@@ -37,7 +37,7 @@ _EXACT, _TINY, _NEGATIVE = 2**53, 1e-290, re.compile(rb"[0-9][eE]-")
 
 
 class Fingerprinted(NamedTuple):
-    """``places``: of the lines with fingerprints, one after the other; ``others``: of those without."""
+    """Fingerprints of lines. ``places``: of the lines that have one; ``others``: of those without."""
 
     fingerprints: bytes
     places: list[int]

@@ -47,7 +47,9 @@ class Slot:
 
     @classmethod
     def of(cls, struct: Struct, record: TableStruct, floats: int = 0) -> Slot:
-        """``floats``: 2 for a source with typed floats, 1 with typed doubles, 0 for text."""
+        """The slot of a struct. ``floats``: 2 for a source with typed floats, 1 with typed doubles, 0 for
+        text.
+        """
         out = cls()
         out._add(struct, record, False)
         out._settle(floats)

@@ -43,7 +43,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """``schema``: the version that it was written with."""
+    """A snapshot's id, and the version of the schema that it was written with."""
 
     id: int
     schema: int

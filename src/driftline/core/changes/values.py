@@ -214,7 +214,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class SortTerm:
-    """``term``: text is an expression of DuckDB's."""
+    """A sort key. ``term``: a text is an expression of DuckDB's."""
 
     term: Term | str
     descending: bool = False

@@ -184,7 +184,7 @@ def _no_field(schema: Schema, path: Path) -> UsageError:
 
 
 def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
-    """``types``: of the field's columns."""
+    """A type as a field merged into one column. ``types``: those of its columns."""
     dim, base = peel(to)
     match base:
         case Primitive():

@@ -88,7 +88,7 @@ class Contract:
 
     @property
     def needed(self) -> bool:
-        """True if rows are known or ordered by the field, or by one child it."""
+        """True if rows are known or ordered by the field, or by one inside it."""
         return bool(self.role) or any(child.needed for child in self.fields.values())
 
     @property

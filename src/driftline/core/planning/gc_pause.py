@@ -1,4 +1,4 @@
-"""A pause of Python's cyclic garbage collection while very many objects are made that are in no cycle."""
+"""Pauses Python's cyclic garbage collection while very many objects are made that form no cycles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def no_search() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Pause the collection, as a context or a decorator.
 
     Each collection walks all objects of a table of ten thousand columns, which takes as long as the work

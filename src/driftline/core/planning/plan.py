@@ -23,7 +23,7 @@ from driftline.core.planning.field_plan import (
     named_columns,
 )
 from driftline.core.planning.findings import NOTHING, Findings, gathered
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.limits import Exceeding, beyond_limits, in_rest
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.objects import FixedKeys, fixed_contract, fixed_route
@@ -61,7 +61,7 @@ from driftline.core.schema.types import (
 )
 
 
-@no_search()
+@gc_paused()
 def plan(
     schema: Schema,
     shape: RecordShape,

@@ -137,8 +137,8 @@ class DuckLakeAlteration:
         self.before = definition(state, layout_)
 
     def nulls(self, path: Path, column: Field) -> NullCount:
-        """In how many rows of the table, as it was loaded, the column is null: the commit fails where others
-        have written since. Raises DataError for a field that is nested.
+        """The number of rows of the loaded table in which the column is null; the commit fails if others have
+        written since. Raises DataError for a nested field.
         """
         if len(path) > 1:
             raise DataError(

@@ -250,7 +250,7 @@ class CatalogDatabase:
                 pause = min(pause * 1.5, 1.0)
 
     def _refused(self, error: Exception, name: str | None) -> SetupError:
-        """Why the catalog is not to be had. ``name``: under which DuckDB has it in this process."""
+        """The reason the catalog cannot be opened. ``name``: that by which DuckDB has it in this process."""
         import duckdb
 
         if name is not None:

@@ -30,8 +30,8 @@ _BUCKET = re.compile(r"bucket\((\d+)\)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class CatalogLayout:
-    """``expressions``: the sort keys as the catalog has them. ``partition_id``: the catalog's,
-    None where the table is not partitioned.
+    """A table's layout. ``expressions``: the sort keys as the catalog has them. ``partition_id``: the
+    catalog's, None where the table is not partitioned.
     """
 
     partition: tuple[PartitionField, ...] = ()

@@ -88,8 +88,9 @@ class DuckLakeLocation:
 
     @classmethod
     def of(cls, text: str, folder: str | os.PathLike[str]) -> DuckLakeLocation:
-        """``text``: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``; ``folder``: the lake's,
-        or its URI. Raises UsageError for any other.
+        """The lake of a setting: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
+
+        ``folder``: the lake's, or its URI. Raises UsageError for any other text.
         """
         return cls(CatalogDatabase.of(text, folder))
 

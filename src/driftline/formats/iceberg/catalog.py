@@ -101,7 +101,7 @@ class IcebergCatalog:
         return names
 
     def _unreadable(self, query: str) -> DataError | None:
-        """Why Spark cannot read a table of the query, if it cannot."""
+        """The reason Spark cannot read a table of the query; None if it can read all."""
         session: Any = self.spark._jsparkSession
         plan = str(session.sessionState().sqlParser().parsePlan(query))
         for relation in re.findall(r"UnresolvedRelation \[(.*?)\]", plan):

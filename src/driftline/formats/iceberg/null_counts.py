@@ -69,7 +69,7 @@ def by_entries(entries: Iterable[ManifestEntry], column: int) -> Iterator[FileNu
 
 
 class _Schemas:
-    """Which columns files were written with: by their commits, or by the changes that the table remembers."""
+    """The columns that files were written with, by their commits or by the changes that a table remembers."""
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._ids = {s["schema-id"]: _ids(s) for s in metadata["schemas"]}

@@ -66,7 +66,7 @@ class IcebergTable(IcebergReader):
     blank = Definition(format_version=2)
 
     def taken(self, state: State, files: Collection[int]) -> set[int]:
-        """Which of these source files the table has taken, in snapshots that were not rolled back."""
+        """The source files, of these, that the table has taken in snapshots that were not rolled back."""
         ledger = self.ledger(state.properties)
         entries = {file: ledger[file] for file in files if file in ledger}
         if not entries:

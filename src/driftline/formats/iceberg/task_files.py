@@ -58,7 +58,7 @@ def data_file(jvm: Any, spec: Any, file: WrittenFile, keys: Sequence[Key] = (), 
 
 
 def modes_of(jvm: Any, table: Any, schema: Schema, properties: Mapping[str, str]) -> dict[int, str]:
-    """Which metrics a Java table of this ``schema`` and these ``properties`` wants of each leaf
+    """The metrics that a Java table of this ``schema`` and these ``properties`` wants of each leaf
     column, by its id: ``none``, ``counts``, ``truncate(n)`` or ``full``.
     """
     order = str(java_type(jvm, "org.apache.iceberg.SortOrderParser").toJson(table.sortOrder()))

@@ -118,7 +118,7 @@ def check_variants(table: str, schema: Schema, before: Schema | None = None) -> 
 
 
 def check_left_out(table: str, schema: Schema) -> None:
-    """That rows without these columns are whole: null there, or the default. Raises DataError."""
+    """Check that rows without these columns are complete: null there, or the default. Raises DataError."""
     ids = {f.id for _, f in fillable(schema).walk()}
     for path, f in schema.walk():
         if f.id not in ids and (f.required or f.initial_default != f.write_default):

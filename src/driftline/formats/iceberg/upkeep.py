@@ -101,7 +101,7 @@ def _with_widest(needed: Iterable[int | None], columns: Mapping[int, set[int]]) 
 
 
 def _may_be_due(metadata: Any) -> bool:
-    """A first look, which costs next to nothing."""
+    """True if upkeep may be due, by a first look that costs next to nothing."""
     main, setting = metadata.ref("main"), metadata.property(MIN_SNAPSHOTS, None)
     least = retention.least_of_main(
         None if main is None else main.minSnapshotsToKeep(),

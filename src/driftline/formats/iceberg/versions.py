@@ -116,7 +116,7 @@ def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
 
 
 def _version(metadata: Metadata, before: Mapping[str, str]) -> Version:
-    """``before``: the properties of the version right before it."""
+    """A version of the table. ``before``: the properties of the version right before it."""
     properties = _properties(metadata)
     made_by = last_changes.who(properties, before)
     return Version(metadata["last-updated-ms"], of_json(metadata), current_snapshot(metadata), made_by)

@@ -14,7 +14,9 @@ from driftline.operations.alter.parse import Statement, parse
 
 @dataclass(frozen=True, slots=True)
 class AlterRequest:
-    """``table``: as the statements name it, "" where they are values. ``text``: what to record of it."""
+    """A request. ``table``: as the statements name it, "" for changes given as values; ``text``: to be
+    recorded.
+    """
 
     table: str
     changes: tuple[TableChange, ...]

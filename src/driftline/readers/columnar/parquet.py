@@ -32,7 +32,7 @@ _NANOS, _MICROS = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
 
 
 class OldTimestamps:
-    """Which columns of a file have old timestamps. ``schema``: the file's,
+    """The columns of a file that have old timestamps. ``schema``: the file's,
     where these are instants in nanoseconds, and the words of an ENUM are text.
     """
 

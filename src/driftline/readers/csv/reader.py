@@ -93,8 +93,8 @@ class CsvSample:
 
 
 def look(stretch: Stretch, types: Sequence[Types], test: Test) -> CsvSample:
-    """Looks at the rows of a stretch, for which of the ``types`` that are asked
-    for each column could have by the ``test``.
+    """Observe the rows of a stretch: by the ``test``, the types that each column could have of those
+    among its ``types``.
     """
     lines, escaped = 0, False
     try:
@@ -368,7 +368,7 @@ def _with_texts(reader: CsvReader, expected: ExpectedField, patterns: Patterns, 
 
 
 def _wanted(f: Field, expected: ExpectedField, patterns: Patterns, dates: str) -> Types:
-    """The types that a field has not by its texts alone: numbers of its columns, instants by a setting."""
+    """The types that a field's texts alone do not show: numbers of its columns, instants by a setting."""
     types = expected.fields.get(f.name, UNKNOWN).types
     if dates == "instant" and f.type == STRING and types != {STRING} and f.name not in patterns:
         types |= {TIMESTAMP}

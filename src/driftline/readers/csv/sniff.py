@@ -1,4 +1,4 @@
-"""The marks of a CSV file: by what was said of it, and else by how it begins."""
+"""The marks of a CSV file, as a person states them, or else as its beginning shows."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def form_of(text: bytes, dialect: Dialect, encoding: str = "") -> Form:
 
 
 def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool) -> Iterator[str]:
-    """The other way a file may be meant, where nobody has said so; `{path}` stands for it."""
+    """Hints at another way to read a file, where nobody has stated one; `{path}` stands for its path."""
     if _is_object(begin.text.partition(b"\n")[0]):
         yield "{path} begins with a JSON object: if it is JSON, pass --format json"
         return
@@ -286,7 +286,7 @@ def _escaped(begin: Beginning, among: Sequence[Marks]) -> Marks | None:
 
 
 def _seems(begin: Beginning, marks: Marks) -> str:
-    """The delimiter that makes several columns, if the one that was said makes one; else nothing."""
+    """The delimiter that makes several columns, if the stated one makes only one; else ""."""
     other_marks = begin.widest([marks, *(marks._replace(delimiter=d) for d in _DELIMITERS)])
     return other_marks.delimiter.decode() if not begin.is_wide(marks) and begin.is_even(other_marks) else ""
 

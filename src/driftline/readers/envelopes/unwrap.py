@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Raw
 
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import POSITION
 from driftline.core.values.members import raw_members
@@ -77,7 +77,7 @@ class Unwrapper:
         """The unwrapper for a table; None if its records come without an envelope."""
         return cls(row_key) if row_key is not None and row_key.envelope else None
 
-    @no_search()
+    @gc_paused()
     def records(self, messages: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
         """The texts of the records in some messages, each with the place of its message.
 

@@ -10,7 +10,7 @@ from msgspec import MsgspecError, Raw, json
 
 from driftline.convert import DriftedValues
 from driftline.convert.usual import Drifting
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.schema.types import Path
 from driftline.core.values.members import raw_members
 from driftline.core.values.parse import parse_values
@@ -51,7 +51,7 @@ class UsualRecords:
         return {path: DriftedValues(rows[path], parse_values(texts[path])) for path in rows}
 
 
-@no_search()
+@gc_paused()
 def taken_apart(
     lines: Sequence[bytes], looked: Sequence[Looked], drifting: Drifting, takes: FieldDecoders
 ) -> tuple[UsualRecords, list[int]]:

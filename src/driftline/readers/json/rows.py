@@ -21,7 +21,7 @@ from driftline.convert.deep_pickle import pickled
 from driftline.convert.types import DEEPEST
 from driftline.convert.usual import Drifting, EmptyKeys, drifting_keys, empty_keys, limited, usual_struct
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.gc_pause import no_search
+from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
@@ -74,7 +74,7 @@ class JsonRows:
         return _restored, (pickled(tuple(getattr(self, f.name) for f in fields(self)), DEEPEST),)
 
     @classmethod
-    @no_search()
+    @gc_paused()
     def of(cls, plan: Plan, struct: Struct, terms: AdmissionTerms, observation: Observation) -> JsonRows:
         """Make it by a plan.
 
@@ -151,7 +151,7 @@ def in_order(parts: Sequence[Rows]) -> Iterator[Rows]:
     yield rows, places[order].tolist()
 
 
-@no_search()
+@gc_paused()
 def _restored(values: bytes) -> JsonRows:
     return JsonRows(*pickle.loads(values))  # noqa: S301  our own bytes
 

@@ -146,7 +146,7 @@ class ByKind:
 
 
 def _beside(new: New, columns: Sequence[Facet]) -> New:
-    """A new column, as what it is beside the columns that the field has."""
+    """The new column, as a sibling if the field has columns already."""
     return replace(new, rule="sibling", why=preserve.unfit(new.facet, columns)) if columns else new
 
 
