@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from driftline.ingest.result import Result
     from driftline.lake import Lake, Table, TableSchema
     from driftline.operations.alter import Altered
+    from driftline.operations.discard import Discarded
     from driftline.operations.history import History
     from driftline.operations.layout import Layout
     from driftline.operations.promote import Promoted
@@ -39,6 +40,7 @@ __all__ = [
     "Batch",
     "CaptureQuery",
     "DataError",
+    "Discarded",
     "DriftlineError",
     "History",
     "Lake",
@@ -72,6 +74,7 @@ _MODULES = {
     "ingest.result": ("Result",),
     "lake": ("Lake", "Table", "TableSchema"),
     "operations.alter": ("Altered",),
+    "operations.discard": ("Discarded",),
     "operations.history": ("History",),
     "operations.layout": ("Layout",),
     "operations.promote": ("Promoted",),

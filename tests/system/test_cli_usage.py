@@ -191,6 +191,8 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         (["resolve", "a.b", "n..m", "--as", "long"], "'n..m' is not a path"),
         (["quarantine", "a.b", "--export", "none/x.jsonl"], "there is no folder none"),
         (["quarantine", "a.b", "--export", "x", "--replay"], "cannot be combined"),
+        (["quarantine", "a.b", "--discard", "--restore"], "--discard and --restore cannot be combined"),
+        (["quarantine", "a.b", "--from", "x.csv"], "--from goes with --discard or --restore"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_one_message(run, tmp_path, args, says):

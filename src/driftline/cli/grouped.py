@@ -26,7 +26,7 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "kafka://broker:9092/orders --into shop.orders --name orders",
     ),
     "verify": ("orders.jsonl --table shop.orders",),
-    "quarantine": ("shop.orders", "shop.orders --replay"),
+    "quarantine": ("shop.orders", "shop.orders --replay", "shop.orders --discard --from bad.csv"),
     "tables": ("",),
     "schema": ("shop.orders",),
     "stats": ("shop.orders", "shop.orders total 'customer.*' --exact", "--all --html pages"),

@@ -26,6 +26,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "quarantine": (
         "operations.replay.QuarantineJson",
         "operations.replay.ReplayJson",
+        "operations.discard.DiscardedJson",
         "cli.quarantine.ExportedJson",
     ),
     "query": ("cli.rows.RowJson",),

@@ -28,6 +28,7 @@ from driftline.lake.check import checked
 from driftline.lake.view_follows import view_note
 from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
+from driftline.operations.discard import Discarded, discard
 from driftline.operations.history import History, history
 from driftline.operations.layout import Layout, layout
 from driftline.operations.promote import Promoted, promote
@@ -338,6 +339,18 @@ class Table(Shown):
         settings.
         """
         return replay(self.format, settings=settings, progress=progress)
+
+    def discard_quarantine(self, source: str | None = None) -> Discarded:
+        """End the wait of the records in quarantine, or of those of one file or topic, that nobody will
+        replay. They stay there, and `restore_quarantine` lets them wait again.
+
+        Raises UsageError if there is no such table, or the source has no waiting record.
+        """
+        return discard(self.format, source)
+
+    def restore_quarantine(self, source: str | None = None) -> Discarded:
+        """Let the records wait again that `discard_quarantine` took. Raises UsageError as that does."""
+        return discard(self.format, source, restore=True)
 
     def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> Stats:
         """The contents of the table, column by column, and its drift: from metadata, or ``exact`` by a scan.

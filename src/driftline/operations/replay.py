@@ -18,12 +18,11 @@ from driftline.core.changelog.token import BatchIsInError
 from driftline.errors import UsageError, no_table
 from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Retry
-from driftline.formats.rewriting import rewriting
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result, ResultJson
 from driftline.operations.explaining import explaining
 from driftline.quarantine import table as quarantine
-from driftline.quarantine.pending import Pending, completed
+from driftline.quarantine.pending import IS_DISCARDED, Pending
 from driftline.quarantine.replays import REPLAY, replay_token
 from driftline.runtime.shown import Shown
 from driftline.sources.quarantined import quarantined
@@ -56,6 +55,7 @@ class QuarantineJson(TypedDict):
     table: str
     waiting: int
     replayed: int
+    discarded: int
     groups: list[RejectGroupJson]
 
 
@@ -101,11 +101,14 @@ class RejectGroup:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Quarantine(Shown):
-    """The contents of a table's quarantine: ``waiting`` records by reason, and the number replayed since."""
+    """The contents of a table's quarantine: ``waiting`` records by reason, and the numbers of those that were
+    replayed or ``discarded``.
+    """
 
     table: str
     waiting: int = 0
     replayed: int = 0
+    discarded: int = 0
     groups: tuple[RejectGroup, ...] = ()
 
     def to_dict(self) -> QuarantineJson:
@@ -114,6 +117,7 @@ class Quarantine(Shown):
             "table": self.table,
             "waiting": self.waiting,
             "replayed": self.replayed,
+            "discarded": self.discarded,
             "groups": [group.to_dict() for group in self.groups],
         }
 
@@ -153,12 +157,22 @@ class Replay(Shown):
 
 
 def waiting(table: CatalogTable) -> DataFrame | None:
-    """The rows of the quarantine that the table has not taken since; None if there is no quarantine."""
+    """The rows of the quarantine that the table has not taken since, and that nobody discarded; None if there
+    is no quarantine.
+    """
     pending = Pending.of(table)
     return None if pending is None else pending.rows().where(pending.waits)
 
 
-def _there(table: CatalogTable) -> Pending | None:
+def kept(table: CatalogTable) -> DataFrame | None:
+    """The rows that wait, and those that were discarded; None if none was."""
+    pending = Pending.of(table)
+    if pending is None or pending.rows().where(IS_DISCARDED).isEmpty():
+        return None
+    return pending.rows().where(f"{pending.waits} or {IS_DISCARDED}")
+
+
+def pending_of(table: CatalogTable) -> Pending | None:
     """The quarantine, if the table has one. Raises UsageError if there is no such table."""
     pending = Pending.of(table)
     if pending is None and not table.load().exists:
@@ -168,10 +182,10 @@ def _there(table: CatalogTable) -> Pending | None:
 
 def listed(table: CatalogTable) -> Quarantine:
     """The records in the quarantine, by reason. Raises UsageError if there is no such table."""
-    pending = _there(table)
+    pending = pending_of(table)
     if pending is None:
         return Quarantine(table.name)
-    rows = pending.rows().withColumn("waits", F.expr(pending.waits))
+    rows = pending.rows().selectExpr("*", f"{pending.waits} as waits", f"{IS_DISCARDED} as discarded")
     keys = [F.coalesce(column, F.lit("")).alias(column) for column in ("path", "table_type", "incoming_type")]
     # Places in a text are no reasons of their own.
     alike = F.regexp_replace("reason", "[0-9]+", "0").alias("alike")
@@ -188,11 +202,15 @@ def listed(table: CatalogTable) -> Quarantine:
         .limit(LISTED)
     )
     reasons = groups.collect()  # reasons, not records
-    counts = {row.waits: row.n for row in rows.groupBy("waits").agg(F.count("*").alias("n")).collect()}
+    counts = rows.selectExpr(
+        "count_if(waits)", "count_if(not waits and not discarded)", "count_if(discarded)"
+    )
+    waits, replayed, discarded = counts.collect()[0]
     return Quarantine(
         table.name,
-        counts.get(True, 0),
-        counts.get(False, 0),
+        waits,
+        replayed,
+        discarded,
         tuple(
             RejectGroup(
                 row.one.reason, row.path, row.table_type, row.incoming_type, row.n,
@@ -215,7 +233,7 @@ def _place(row: Any) -> str:
 
 def export(table: CatalogTable, file: Path) -> int:
     """Write the waiting records as JSON lines, each as it came and with the reason; returns their number."""
-    pending = _there(table)
+    pending = pending_of(table)
     rows: Iterator[Any] = iter(())
     if pending is not None:
         waiting_rows = pending.rows().where(pending.waits)
@@ -242,7 +260,7 @@ def replay(
 
     A record that is refused again returns to the quarantine with its present reason.
     """
-    pending = None if _there(table) is None else _marked(table, progress)
+    pending = None if pending_of(table) is None else _marked(table, progress)
     if pending is None:
         return Replay(table.name)
     results = []
@@ -269,27 +287,8 @@ def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | N
         if pending is None:
             return None
         with explaining(pending.table.name):
-            _mark(pending, retry)
+            pending.mark(f"{REPLAY} is null and {pending.ready}", lambda last: f"{last + 1}L", retry)
         return Pending.of(table)
 
     retry = Retry(quarantine.of(table).name, progress)
     return retry.run(attempt)
-
-
-def _mark(pending: Pending, retry: Retry) -> None:
-    with rewriting(pending.table, pending.state, retry) as rewrite:
-        new = f"{REPLAY} is null and {pending.ready}"
-        counts = completed(rewrite.rows).selectExpr(f"count_if({new})", f"max({REPLAY})").head()
-        assert counts is not None
-        if not counts[0]:
-            return
-        number = max(pending.reached, counts[1] or 0) + 1
-        rewrite.transaction.evolve(quarantine.missing(pending.state.schema))
-        ids = pending.table.row_ids(new)
-
-        def marked(rows: DataFrame) -> DataFrame:
-            """The rows, with the number in those that are ready."""
-            rows = completed(rows).selectExpr("*", *ids)
-            return rows.withColumn(REPLAY, F.expr(f"if({new}, {number}L, {REPLAY})"))
-
-        rewrite.replace(marked, {})

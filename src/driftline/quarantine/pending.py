@@ -4,13 +4,16 @@ which of those may be sent through again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from driftline.core.changelog.token import Token
 from driftline.formats.base import CatalogTable, State
+from driftline.formats.retry import Retry
+from driftline.formats.rewriting import rewriting
 from driftline.quarantine import table as quarantine
-from driftline.quarantine.replays import REPLAY, last_replay
+from driftline.quarantine.replays import DISCARDED, REPLAY, last_replay
 from driftline.sql.quoting import literal, name, spark_type
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 # Text that is no JSON record stays so, whatever the table becomes.
 _NO_COLUMNS = "'no columns yet'"
 RECORDS = f"(path is not null or reason = {_NO_COLUMNS})"
+IS_DISCARDED = f"coalesce({REPLAY} = {DISCARDED}, false)"
 
 
 @dataclass(slots=True)
@@ -52,12 +56,19 @@ class Pending:
         return f"coalesce({REPLAY} > {self.reached}, true)"
 
     @property
-    def ready(self) -> str:
-        """Records that may be sent. A capture that died in its batch takes that back, and brings it again."""
+    def settled(self) -> str:
+        """SQL, whether the batch of a row has ended. A capture that died in its batch takes its records back,
+        and brings them again.
+        """
         if not self.open:
-            return RECORDS
+            return "true"
         listed = ", ".join(map(literal, self.open))
-        return f"{RECORDS} and (batch not in ({listed}) or reason = {_NO_COLUMNS})"
+        return f"(batch not in ({listed}) or reason = {_NO_COLUMNS})"
+
+    @property
+    def ready(self) -> str:
+        """SQL, whether a row is a record that may be sent."""
+        return f"{RECORDS} and {self.settled}"
 
     def left(self) -> tuple[int, int]:
         """The number that wait but are no records, and the number that are not ready."""
@@ -74,6 +85,31 @@ class Pending:
         """The replays that the table has not, in their order."""
         rows = self.rows().where(f"{REPLAY} > {self.reached}").select(REPLAY).distinct().collect()
         return sorted(int(row[0]) for row in rows)
+
+    def mark(self, chosen: str, number: Callable[[int], str], retry: Retry) -> int:
+        """Set the replay of the rows that ``chosen``, SQL, is true of, in one commit; returns their number.
+
+        ``number``: the SQL of the new value, by the last replay there is. Raises CommitConflict.
+        """
+        from pyspark.sql import functions as F
+
+        with rewriting(self.table, self.state, retry) as rewrite:
+            rows = completed(rewrite.rows)
+            counts = rows.selectExpr(f"count_if({chosen})", f"max({REPLAY})").head()
+            assert counts is not None
+            if not counts[0]:
+                return 0
+            rewrite.transaction.evolve(quarantine.missing(self.state.schema))
+            value = number(max(self.reached, counts[1] or 0))
+            ids = self.table.row_ids(chosen)
+
+            def marked(rows: DataFrame) -> DataFrame:
+                """The rows, with the value in those that are chosen."""
+                rows = completed(rows).selectExpr("*", *ids)
+                return rows.withColumn(REPLAY, F.expr(f"if({chosen}, {value}, {REPLAY})"))
+
+            rewrite.replace(marked, {})
+        return int(counts[0])
 
 
 def completed(rows: DataFrame) -> DataFrame:

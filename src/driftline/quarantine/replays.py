@@ -1,5 +1,5 @@
 """The numbers of replays: the rows that a replay takes carry its number, and the table keeps the last that it
-has. So a row waits if it has none, or a later one.
+has. So a row waits if it has none, or a later one. No replay is number 0, which discarded rows carry.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from driftline.core.changelog.token import Token
 from driftline.formats.base import State
 
 REPLAY = "replay"  # the column of the quarantine
+DISCARDED = 0
 
 
 def replay_token(quarantine: State, number: int) -> Token:

@@ -39,7 +39,7 @@ SCHEMA = Schema(
             Field("offset", LONG, 11),
             Field("batch", STRING, 12),
             Field("quarantined_at", TIMESTAMP, 13),
-            Field(REPLAY, LONG, 14, doc="the replay that took it into the table"),
+            Field(REPLAY, LONG, 14, doc="the replay that took it into the table; 0: discarded"),
             Field("key", STRING, 15, doc="the key of its message, where the table reads it"),
             Field("key_bytes", BINARY, 16, doc="the key's bytes, where they are no text"),
         )

@@ -17,6 +17,7 @@ from driftline.report.text import batch
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from driftline.operations.discard import Discarded
     from driftline.operations.promote import Promoted
     from driftline.operations.replay import Quarantine, RejectGroup, Replay
     from driftline.operations.resolve import Resolved
@@ -109,11 +110,12 @@ def promoted(result: Promoted) -> Iterator[RenderableType]:
 
 def quarantine(waiting: Quarantine) -> Iterator[RenderableType]:
     """The waiting records, by reason."""
-    replayed = f", {waiting.replayed} replayed" if waiting.replayed else ""
+    done = f", {waiting.replayed} replayed" if waiting.replayed else ""
+    done += f", {waiting.discarded} discarded" if waiting.discarded else ""
     count = (
         f"{counted(waiting.waiting, 'record')} in quarantine" if waiting.waiting else "nothing in quarantine"
     )
-    yield Text.assemble((clean(waiting.table), "bold"), f"  {count}{replayed}")
+    yield Text.assemble((clean(waiting.table), "bold"), f"  {count}{done}")
     for group in waiting.groups:
         yield from _group(group)
     shown = sum(group.count for group in waiting.groups)
@@ -151,9 +153,30 @@ def replayed(replay: Replay) -> Iterator[RenderableType]:
             if replay.stay == 1
             else "stay in quarantine: they are not valid records"
         )
-        yield Text(f"  {replay.stay} {stay}, under any schema", "dim")
+        yield Hanging(Text(f"{replay.stay} {stay}, under any schema; --discard ends the wait", "dim"), 2, 6)
     if replay.held:
         yield Text(
             f"  {replay.held} of a capture's batch that has not ended: replay again once the capture has resumed",
             "yellow",
         )
+
+
+def discarded(result: Discarded) -> Iterator[RenderableType]:
+    """The outcome of a discard, or of its opposite."""
+    if not result.records:
+        outcome = "nothing to restore" if result.restored else "nothing to discard"
+    else:
+        records = counted(result.records, "record")
+        outcome = (
+            f"{records} wait{'s' * (result.records == 1)} again"
+            if result.restored
+            else f"{records} discarded"
+        )
+    yield Text.assemble((clean(result.table), "bold"), f"  {outcome}")
+    if result.records and not result.restored:
+        kept = "it is" if result.records == 1 else "they are"
+        yield Hanging(Text(f"{kept} kept, but no longer waiting: --restore takes this back", "dim"), 2, 6)
+    if result.held:
+        waits = "waits" if result.held == 1 else "wait"
+        why = "a capture's batch, or a replay, that has not ended: resume the capture, or replay"
+        yield Hanging(Text(f"{result.held} {waits} in {why}", "yellow"), 2, 6)

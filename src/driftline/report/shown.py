@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from driftline.ingest.result import Result
 from driftline.operations.alter import Altered
+from driftline.operations.discard import Discarded
 from driftline.operations.history import Difference, History
 from driftline.operations.layout import Layout
 from driftline.operations.replay import Quarantine, Replay
@@ -29,3 +30,4 @@ shows(View, drift.view)
 shows(Resolved, drift.resolved)
 shows(Quarantine, drift.quarantine)
 shows(Replay, drift.replayed)
+shows(Discarded, drift.discarded)
