@@ -403,8 +403,9 @@ def test_the_check_knows_which_texts_are_values() -> None:
 def test_numbers_with_points_and_commas_are_told_of(tmp_path: Path) -> None:
     file = put(tmp_path, "id;price;n\n1;1.234,50;1,5\n2;2,5;2\n")
     notes = read(file)[3]
-    assert notes[-1] == "--thousands . would make price, n numeric: FILE has decimal commas"
-    assert read(file, decimal=",")[3][-1] == "--thousands . would make price numeric: FILE has decimal commas"
+    commas = "FILE has decimal commas; for a column that is there: driftline resolve"
+    assert notes[-1] == f"--thousands . would make price, n numeric: {commas}"
+    assert read(file, decimal=",")[3][-1] == f"--thousands . would make price numeric: {commas}"
     types, rows, _, notes = read(file, thousands=".")
     assert types == {"id": "long", "price": "double", "n": "double"}
     assert rows == [(1, 1234.5, 1.5), (2, 2.5, 2.0)] and not [note for note in notes if "would" in note]
@@ -420,6 +421,30 @@ def test_a_number_stays_as_it_is_written_where_the_table_has_a_string_column_alo
     assert [str(f.type) for f in reader.struct.fields] == ["string", "long"]
     (some,) = reader.rows(0)
     assert some.batch.to_pylist() == [{"n": "1.234", "m": 5}]
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "converts"),
+    [
+        ({"thousands": "."}, "1.234,50", "double"),
+        ({"decimal": ","}, "12,5", "double"),
+        ({"dates": "instant"}, "2026-03-01 12:00:00+02:00", "timestamptz"),
+        ({}, "12.5", ""),
+        ({}, "2026-03-01 12:00:00+02:00", ""),
+    ],
+)
+def test_columns_that_stay_text_whatever_the_settings_say_are_told_of(
+    tmp_path: Path, setting: dict[str, str], text: str, converts: str
+) -> None:
+    """Nothing else says why a setting has no effect."""
+    file = put(tmp_path, f"id;x;y\n1;{text};{text}\n")
+    known = ExpectedField(fields={"x": ExpectedField(frozenset({STRING}))})
+    notes = CsvFiles(SPARK, [str(file)], strings=False)(known, from_properties(as_properties(setting))).notes
+    kept = [note for note in notes if "as the table has it" in note]
+    told = f"x: text, as the table has it: driftline resolve --as {converts} converts it"
+    assert kept == ([told] if converts else [])
+    # A table that has the column as what the setting makes of it, or not at all, gets that.
+    assert not [note for note in read(file, **setting)[3] if "as the table has it" in note]
 
 
 def refused() -> Iterator[tuple[dict[str, str], str]]:

@@ -10,7 +10,7 @@ from driftline.core.planning.shape import Facet
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, Struct
 from driftline.ingest.result import Result
-from driftline.report.findings import findings, github, junit
+from driftline.report.findings import findings, github, junit, schema_changes
 
 
 def because(rule, sample="", place=None, why=""):
@@ -42,6 +42,10 @@ RESULT = Result(
     changes=CHANGES, conflicts=(CONFLICT,),
     rejected=("in/b.jsonl:7: debug: the policy is strict (preserve adds columns)", "in/b.jsonl:9: invalid JSON: 100%, \n it says"),
 )  # fmt: skip
+
+
+def test_a_struct_with_its_fields_is_one_change():
+    assert schema_changes(RESULT) == 6  # seven, and two reasons for quarantine
 
 
 def test_each_change_is_of_one_kind():

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from rich.console import Console
 
@@ -12,7 +13,8 @@ from driftline.core.schema.naming import mark
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.ingest.result import Result
-from driftline.report import schema_text, text
+from driftline.operations.replay import Quarantine, RejectGroup
+from driftline.report import drift, schema_text, text
 from driftline.verify import Mismatch, Verdict
 
 
@@ -104,6 +106,18 @@ def test_a_refused_record_says_where_its_value_had_to_go():
         "  quarantine  a: long where the table has no such column  7 (f.json:3): the policy is strict",
         "  quarantine  b: long into boolean  7 (f.json:3): the policy is strict",
     ]
+
+
+def test_a_quarantine_is_listed_in_the_words_of_the_batch():
+    at = datetime(2026, 3, 2, 8, tzinfo=UTC)
+    groups = tuple(
+        RejectGroup("the policy is strict", path, table_type, "long", 1, "7", "f.json:3", at, at)
+        for path, table_type in (("a", "none"), ("b", "boolean"))
+    )
+    lines = printed(drift.quarantine(Quarantine("s.t", 2, 0, 3, groups))).splitlines()
+    assert lines[0] == "s.t  2 records in quarantine, 3 discarded"
+    assert "a: long where the table has no such column  the policy is strict" in lines[1]
+    assert "b: long into boolean  the policy is strict" in lines[3]
 
 
 def test_several_types_at_once_are_not_a_name_that_is_taken():

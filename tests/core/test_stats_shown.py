@@ -52,6 +52,16 @@ def test_types_of_a_drifted_field_are_whole_in_80_characters(of):
     assert "%" in first and "%" in second
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_counts_of_types_that_are_unknown_or_about_say_so_at_any_width(width):
+    of = small()
+    long, string = of.drifted[0].parts
+    parts = (replace(long, records=None, share=None), replace(string, about=True))
+    lines = text(replace(of, drifted=(DriftedField(("price",), parts),)), width=width)
+    assert " ? " in line(lines, "price")
+    assert "~30" in line(lines, "string")
+
+
 @pytest.mark.parametrize("width", [80, 100, 120])
 @pytest.mark.parametrize("exact", [False, True])
 def test_names_samples_and_bounds_are_cut_and_no_column_of_the_terminal_is_lost(width, exact):

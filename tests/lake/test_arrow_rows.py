@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from driftline.errors import DriftlineError, SetupError
+from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake, Table
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark, duckdb_sql
@@ -207,6 +207,16 @@ def test_columns_that_are_not_there(lake: Lake, table_name: str) -> None:
         with pytest.raises(DriftlineError, match=says):
             table.to_arrow(columns)
     assert table.to_arrow("id").to_pydict() == {"id": [1]}
+    for where, says in (
+        ("custmer.zip = '1'", r"has no column custmer.zip\ndid you mean customer.zip\?"),
+        ("ids > 1", r"has no column ids\ndid you mean id\?"),
+        ("abs(nothing) > 1", r"has no column nothing\nit has id, customer, items"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            table.to_arrow(where=where)
+    selection = ChosenRows.of(table_name, table.state().schema, None, "ids > 1 and id > 1")
+    with pytest.raises(UsageError, match=r"has no column ids\ndid you mean id\?"):
+        by_duckdb(without_spark(lake), selection)
     for read in (lake.table(f"{table_name}x").to_arrow, lake.table(f"{table_name}x").read):
         with pytest.raises(DriftlineError, match=f"there is no table {table_name}x"):
             read()

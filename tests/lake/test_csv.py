@@ -329,7 +329,7 @@ def test_a_file_of_windows_with_decimal_commas(table: Table, tmp_path: Path) -> 
     result = table.ingest(file, settings=settings)
     assert result.hints == (
         f"detected --delimiter ';' in {file}",
-        f"--thousands . would make Summe numeric: {file} has decimal commas",
+        f"--thousands . would make Summe numeric: {file} has decimal commas; for a column that is there: driftline resolve",
     )
     assert types(table) == {
         "Preis": "decimal(10, 2)",

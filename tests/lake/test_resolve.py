@@ -121,6 +121,30 @@ def test_lists_convert_by_position(drifted: Drifted) -> None:
     drifted.proven()
 
 
+@pytest.mark.parametrize(
+    ("to", "way_out"),
+    [
+        ("double", r"'driftline.thousands' = '.'\)"),
+        ("date", r"--as \"date\('dd.MM.yyyy'\)\""),
+        ("timestamp_ntz", r"--as \"date\('dd.MM.yyyy'\)\""),
+        ("boolean", "--dry-run shows what converts"),
+    ],
+)
+def test_what_converts_no_value_is_refused(drifted: Drifted, to: str, way_out: str) -> None:
+    """A column without a value beside one with all of them would be the opposite of what is asked for."""
+    drifted.put('{"id": 1, "n": "1.234,50"}', '{"id": 2, "n": "9,90"}', '{"id": 3}')
+    table = drifted.table
+    version = table.format.load().version
+    with pytest.raises(DataError, match=r"n: none of 2 values converts to .*: 1\.234,50 · 9,90") as refused:
+        table.resolve("n", to, drop_rest=to == "date")
+    assert re.search(way_out, refused.value.hint or "")
+    assert table.format.load().version == version
+    dry = table.resolve("n", to, dry_run=True)
+    assert (dry.values, dry.rest) == (2, 2)
+    assert re.search(way_out, " ".join(dry.notes))
+    assert not any("became instants" in note for note in dry.notes)
+
+
 CONVERSIONS = [
     # type, values that convert with what they become, values that do not
     ("boolean", {"true": True, "false": False}, ["yes", "TRUE", " true", "1", ""]),

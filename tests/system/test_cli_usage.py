@@ -165,6 +165,8 @@ def test_a_table_that_is_not_there_is_told_before_spark_starts(run, tmp_path):
         (["--lake", "elsewhere", "schema", "a.b"], "there is no lake in elsewhere"),
         (["schema", "a.b", "--lake=elsewhere"], "there is no lake in elsewhere"),
         (["verify", "x.json", "--table", "a.b"], "x.json: no such file, folder or glob"),
+        (["capture", ".", "--into", "a.b", "--name", "a b"], "'a b' is not a valid capture name"),
+        (["capture", "-", "--into", "a.b", "--name", "c"], "standard input cannot be captured"),
         (
             ["capture", "s3://x/y", "--into", "a.b", "--name", "c", "--notify", "m", "--list-every", "0"],
             "--list-every: '0' is not a time",
@@ -202,6 +204,13 @@ def test_wrong_usage_ends_with_2_and_one_message(run, tmp_path, args, says):
     assert done.stdout == ""
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_is_not_there_is_not_captured_and_no_lake_is_made(run, tmp_path):
+    done = run("capture", "nofolder", "--into", "a.b", "--name", "c")
+    assert done.returncode == 3
+    assert "nofolder: no such folder" in done.stderr
+    assert not Path(tmp_path, "lake").exists()
 
 
 def test_the_environment_names_the_lake(run):

@@ -25,7 +25,7 @@ COMMANDS = {
     "strict": ["ingest", "3.jsonl", "--into", "shop.strict", "--policy", "strict", "--hint", "id=long", "--hint", "price=double"],
     "paths": ["stats", T, "price", "items.element.*", "--json"],
     "paths text": ["stats", T, "items.*.qty", "price"],
-    "no path": ["stats", T, "price", "nothing"],
+    "no path": ["stats", T, "price", "price_strng"],
     "print": ["view", T, "--print"],
     "view": ["view", T],
     "view as": ["view", T, "--as", "price=decimal(9,2)", "--name", "shop.priced", "--json"],
@@ -142,7 +142,9 @@ def test_stats_of_some_paths(done: dict[str, Done]) -> None:
     ]
     assert [field["field"] for field in some["drifted"]] == ["price", "items.element.qty"]
     assert "items.element.qty" in done["paths text"].out and "price_string" in done["paths text"].out
-    assert "shop.orders has no column with 'nothing' in its path" in done["no path"].err
+    assert done["no path"].err == (
+        "error: shop.orders has no column with 'price_strng' in its path\n  did you mean price_string?\n"
+    )
 
 
 def test_resolve(done: dict[str, Done]) -> None:

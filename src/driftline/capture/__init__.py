@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from driftline.capture.checkpoint import Checkpoint, default_place
+from driftline.capture.checkpoint import Checkpoint, check_name, default_place
 from driftline.capture.finding import finder
 from driftline.capture.flows import Frames, files
 from driftline.capture.folder import FileLog
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
+from driftline.capture.listing import must_be_there
 from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
 from driftline.errors import UsageError
 from driftline.ingest.listener import Listener
@@ -84,6 +85,22 @@ def capture(
         return start(target, flow, request.every, stack)
 
 
+def check(source: str, name: str) -> None:
+    """Raise, without Spark, for what is wrong with a capture's source or name."""
+    check_name(name)
+    _must_be_followed(source)
+    if not (is_stored(source) or source.startswith(SCHEME)):
+        must_be_there(str(Path(*given_paths(source)).absolute()))
+
+
+def _must_be_followed(source: str) -> None:
+    if is_pipe(source) or is_url(source):
+        raise UsageError(
+            f"{shown(source)}: a pipe or standard input cannot be captured",
+            hint="ingest it as one batch: driftline ingest",
+        )
+
+
 def _flow(
     catalog: Catalog,
     table: str,
@@ -95,11 +112,8 @@ def _flow(
     spark: SparkSession = catalog.table(table).spark
     if reading.notify or reading.list_every:
         _must_be_in_s3(data)
-    if isinstance(data, (str, os.PathLike)) and (is_pipe(os.fspath(data)) or is_url(os.fspath(data))):
-        raise UsageError(
-            f"{shown(os.fspath(data))}: a pipe or standard input cannot be captured",
-            hint="ingest it as one batch: driftline ingest",
-        )
+    if isinstance(data, (str, os.PathLike)):
+        _must_be_followed(os.fspath(data))
     if hasattr(data, "isStreaming"):
         must_be_classic(data)
         frame = cast("DataFrame", data)

@@ -24,16 +24,21 @@ _FILE = "capture.json"
 _NAME = re.compile(r"[\w-][\w.-]*")
 
 
+def check_name(name: str) -> None:
+    """Raise UsageError for an invalid name of a capture."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is not a valid capture name", hint="use letters, digits, _, - and ., as in orders-2"
+        )
+
+
 def default_place(warehouse: str | None, table: str, name: str, *, named: bool = False) -> str:
     """Return the default folder of a capture's checkpoint: in the lake's warehouse, by table and name.
 
     ``named``: the caller has a folder, so the warehouse may be unknown, and only ``name`` is checked. Raises
     UsageError for an invalid name, or for an unknown warehouse.
     """
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{name!r} is not a valid capture name", hint="use letters, digits, _, - and ., as in orders-2"
-        )
+    check_name(name)
     if warehouse is None and not named:
         raise UsageError(
             f"capture {name}: the catalog names no warehouse to keep the checkpoint in",

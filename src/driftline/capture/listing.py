@@ -40,9 +40,15 @@ def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[Li
         paths = outside(matching(source), glob_base(source), lake)
     except OSError as error:
         raise SetupError(f"{error.filename or source}: cannot be read: {error.strerror}", _AWAY) from error
-    if not (paths or has_magic(source)):
-        raise SetupError(f"{source}: no such folder", _AWAY)
+    if not paths:
+        must_be_there(source)
     yield from (entry_of(str(path.absolute())) for path in paths)
+
+
+def must_be_there(source: str) -> None:
+    """Raise SetupError for a path on this machine at which there is nothing, unless it is a glob."""
+    if not (has_magic(source) or Path(source).exists()):
+        raise SetupError(f"{source}: no such folder", _AWAY)
 
 
 def listed_behind(source: str, fmt: str | None, path: str) -> Iterator[ListedFile]:

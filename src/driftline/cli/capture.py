@@ -157,6 +157,7 @@ def capture(
 
     Ends once it has caught up; with --every it runs until Ctrl-C.
     """
+    from driftline.capture import check  # late: help and completion do without
     from driftline.cli.terminal import Progress
 
     scope: Invocation = context.obj
@@ -164,6 +165,7 @@ def capture(
     pause = None if every is None else seconds("--every", every)
     pause_of_lists = None if list_every is None else seconds("--list-every", list_every)
     settings = options.settings(scope, into)
+    check(source, name)
     clients = _clients(scope, kafka_set, registry)
     counted = metrics(into, name, address=metrics_port, file=metrics_file)
     health = None if health_port is None else _served(health_port, pause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -111,16 +112,13 @@ def plan(
         )
     )  # fmt: skip
     _show(results, Output.json if json else output, fail_on or (), hints=hints)
-    failed = [
-        str(finding)
-        for _, result in results
-        for finding in findings(result)
-        if finding.kind in (fail_on or ())
+    refused = [
+        finding for _, result in results for finding in findings(result) if finding.kind in (fail_on or ())
     ]
-    if failed:
-        raise DataError(
-            f"--fail-on: {len(failed)} of these changes are not allowed", hint="\n  ".join(failed)
-        )
+    if refused:
+        kinds = Counter(finding.kind for finding in refused)
+        counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        raise DataError(f"not allowed by --fail-on: {counts}", hint="\n  ".join(map(str, refused)))
 
 
 def _results(

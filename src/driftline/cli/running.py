@@ -94,10 +94,10 @@ class Running:
 
     def _show(self, batch: Batch) -> None:
         from driftline.cli.terminal import put, show
-        from driftline.report import text
+        from driftline.report import findings, text
 
         result = batch.result
-        batch_counts = (1, result.rows_read, result.rows_quarantined, len(result.changes))
+        batch_counts = (1, result.rows_read, result.rows_quarantined, findings.schema_changes(result))
         self.counts = [a + b for a, b in zip(self.counts, batch_counts, strict=True)]
         self.lag = batch.lag
         self.lost += sum(interval.count for interval in batch.lost)

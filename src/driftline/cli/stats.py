@@ -10,6 +10,8 @@ import typer
 
 from driftline.cli import complete
 from driftline.cli.options import AnyTable, Json, writable
+from driftline.core.schema.naming import nearest
+from driftline.core.schema.types import dotted
 from driftline.core.values.counted import counted
 from driftline.errors import UsageError
 
@@ -81,7 +83,10 @@ def _of_table(
             measured = lake.table(table).stats(exact=exact, progress=progress.phase)
     for path in paths:
         if not measured.only(path).columns:
-            raise UsageError(f"{table} has no column with {path!r} in its path", "--all lists every column")
+            near = nearest(path, [dotted(column.path) for column in measured.columns])
+            raise UsageError(
+                f"{table} has no column with {path!r} in its path", near or "--all lists every column"
+            )
     shown = measured.only(*paths) if paths else measured
     if json:
         put(shown.to_dict())

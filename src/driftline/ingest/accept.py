@@ -150,11 +150,9 @@ def _fail_of(conflict: Conflict | None) -> None:
         return
     place = f" in {conflict.place}" if str(conflict.place) else ""
     sample = f": {conflict.sample}" if conflict.sample else ""
-    message = (
-        f"{dotted(conflict.path)}: the table has {conflict.table_type}, {conflict.incoming_type} came{place}{sample} "
-        f"({conflict.why})"
+    raise DataError(
+        f"{conflict.in_words}{place}{sample} ({conflict.why})", _MORE_ROOM if conflict.limit else _MEND
     )
-    raise DataError(message, _MORE_ROOM if conflict.limit else _MEND)
 
 
 def _frozen_without_columns(schema: Schema, planned: Plan, settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from driftline.formats.open import EmbeddedLake
 
 _ROWS = 65_536  # of a batch
+_UNRESOLVED = re.compile(r"\[UNRESOLVED_COLUMN\b.*? with name (\S+) cannot be resolved")
 # Types whose values both engines hand over as the same, or as what can be cast to it.
 _OF_BOTH = frozenset(
     [
@@ -118,6 +120,8 @@ def duckdb_sql(selection: ChosenRows) -> str | None:
         if len(written) > 1 and caseless(written[0]) in _qualifiers(selection.table):
             return None  # Spark takes it for the table
         match = _found(selection.struct, written)
+        if match is None and len(written) == 1:
+            _check_misspelled(selection, written[0])
         return match and (column(match[0]), match[1].type)
 
     listed = ", ".join(f"{column(path)} AS {identifier(dotted(path))}" for path, _ in selection.fields)
@@ -151,6 +155,8 @@ def by_spark(frame: DataFrame, selection: ChosenRows) -> pa.Table:
         table, target = _with_offsets(as_arrow(rows.select(columns))), selection.schema()
         return table if target is None else table.cast(target)
     except (AnalysisException, ParseException) as error:
+        if unresolved := _UNRESOLVED.search(str(error)):
+            raise _no_column(selection.table, selection.struct, unresolved[1].replace("`", "")) from error
         message, hint = explained(error)
         raise UsageError(f"{selection.table}: {message}", hint) from error
     except (PySparkException, Py4JError) as error:
@@ -190,9 +196,24 @@ def _chosen(table: str, struct: Struct, written: str) -> tuple[Path, Field]:
         if inside is not None and not isinstance(inside[1].type, Struct):
             kind = f"{spelled_path(inside[0])} is a {inside[1].type}"
             raise UsageError(f"{table} has no column {written}: {kind}", f"choose {spelled_path(inside[0])}")
-    spelled = [spelled_path(path) for path in _paths(struct, ())]
-    hint = nearest(written, spelled) or f"it has {', '.join(f.name for f in struct.fields[:8])}"
-    raise UsageError(f"{table} has no column {written}", hint)
+    raise _no_column(table, struct, written)
+
+
+def _no_column(table: str, struct: Struct, written: str) -> UsageError:
+    hint = _near(struct, written) or f"it has {', '.join(f.name for f in struct.fields[:8])}"
+    return UsageError(f"{table} has no column {written}", hint)
+
+
+def _near(struct: Struct, written: str) -> str | None:
+    return nearest(written, [spelled_path(path) for path in _paths(struct, ())])
+
+
+def _check_misspelled(selection: ChosenRows, written: str) -> None:
+    """Raise UsageError for the name of a condition that is no column, where one is much like it: without
+    Spark, which knows other names.
+    """
+    if not written.startswith("_") and _near(selection.struct, written):
+        raise _no_column(selection.table, selection.struct, written)
 
 
 def _found(struct: Struct, written: Path) -> tuple[Path, Field] | None:

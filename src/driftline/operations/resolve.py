@@ -18,19 +18,25 @@ from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, diff
 from driftline.core.columns.folding import Resolution, resolution
 from driftline.core.planning.contract import parse_path, spelled_path
+from driftline.core.planning.conversions import NUMBERS
+from driftline.core.planning.dialect import Signs
+from driftline.core.planning.routes import Settings
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import (
+    DATE,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     Path,
+    Primitive,
     Schema,
     Struct,
     Type,
     dotted,
     peel,
 )
+from driftline.core.values.counted import counted
 from driftline.core.values.dates import OFFSET_PATTERN
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
 
 SAMPLES = 10
 _SAMPLE = 200  # characters
+_SHOWN = 3  # samples in an error
 RESOLVED = PREFIX + "resolved."
 _AND = "; "  # between the types that a field was folded into
 
@@ -231,12 +238,15 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         retry.progress("looking")
         preview = _look(table.name, table.read(), folding, dry_run=True)
         row_ids = (table.new_row_ids,) if table.new_row_ids else ()
-        return replace(preview, notes=(*row_ids, *_notes_on_offsets(preview, settings.dates)))
+        notes = _refusal(preview, settings)[1:] or _notes_on_offsets(preview, settings.dates)
+        return replace(preview, notes=(*row_ids, *notes))
     with rewriting(table, state, retry) as rewrite:
         # Behind the start of the transaction, which lets no one lay out the table anew.
         _check_unused(table, plan)
         retry.progress("looking")
         preview = _look(table.name, rewrite.rows, folding, dry_run=False)
+        if refusal := _refusal(preview, settings):
+            raise DataError(*refusal)
         transaction = rewrite.transaction
         remembered = RememberedFold.of(plan, state.schema, settings.row_key)
         for_deletes = set() if remembered is None else remembered.kept(transaction)
@@ -327,13 +337,32 @@ def _notes_on_offsets(preview: Resolved, dates: str) -> Iterator[str]:
     to = peel(preview.type)[1]
     if not any(peel(c.type)[1] == STRING for c in preview.folded):
         return
-    if to == TIMESTAMP and dates == "on":
+    if to == TIMESTAMP and dates == "on" and preview.rest < preview.values:
         yield (
             f"texts with other offsets than UTC became instants; those of later batches stay text until {preview.table} "
             "has the setting dates = instant"
         )
     if to == TIMESTAMP_NTZ and any(re.fullmatch(OFFSET_PATTERN, text) for text in preview.samples):
         yield "a text with an offset is an instant, and timestamp_ntz has no zone: --as timestamptz converts it"
+
+
+def _refusal(preview: Resolved, settings: Settings) -> tuple[str, ...]:
+    """Why a fold that converts no value is refused, and what to try; empty if it converts some."""
+    if not preview.values or preview.rest < preview.values:
+        return ()
+    type_, to = type_name(preview.type), peel(preview.type)[1]
+    samples = " · ".join(preview.samples[:_SHOWN])
+    message = f"{preview.table}: {dotted(preview.field)}: none of {counted(preview.values, 'value')} converts to {type_}: {samples}"
+    notes = list(_notes_on_offsets(preview, settings.dates))
+    if notes:
+        return message, notes[0]
+    if to in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+        return message, "dates in another form need it as a pattern, as in --as \"date('dd.MM.yyyy')\""
+    if isinstance(to, Primitive) and to.name in NUMBERS and settings.csv.signs == Signs():
+        setting = "SET TBLPROPERTIES ('driftline.thousands' = '.')"
+        command = f'driftline alter "ALTER TABLE {preview.table} {setting}"'
+        return message, f"numbers such as 1.234,50 convert after {command}"
+    return message, "driftline resolve --dry-run shows what converts to another type"
 
 
 def _check_unused(table: CatalogTable, plan: Resolution) -> None:

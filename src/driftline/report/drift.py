@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from driftline.core.changes import in_words, reportable
+from driftline.core.planning.routes import misfit
 from driftline.core.schema.types import dotted
 from driftline.core.values.counted import counted
 from driftline.report.lines import LISTED, Hanging, clean, sample, short
@@ -126,9 +127,7 @@ def quarantine(waiting: Quarantine) -> Iterator[RenderableType]:
 def _group(group: RejectGroup) -> Iterator[RenderableType]:
     line = Text.assemble((f"{group.count:>6}  ", "yellow"))
     if group.path:
-        line.append(
-            f"{clean(group.path)}: {clean(group.incoming_type)} into {clean(group.table_type)}", "bold"
-        )
+        line.append(clean(misfit(group.path, group.incoming_type, group.table_type)), "bold")
         line.append("  ")
     line.append(clean(group.reason))
     yield Hanging(line, 2, 10)

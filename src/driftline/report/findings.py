@@ -85,10 +85,16 @@ def findings(result: Result) -> Iterator[Finding]:
         yield Finding("rest", path, f"{path} gets no column", "it waits in the rest")
     for conflict in result.conflicts:
         file, line = _located(conflict.place)
-        text = f"{dotted(conflict.path)}: {conflict.incoming_type} into {conflict.table_type}"
-        yield Finding("quarantine", dotted(conflict.path), text, conflict.why, conflict.sample, file, line)
+        yield Finding(
+            "quarantine", dotted(conflict.path), conflict.in_words, conflict.why, conflict.sample, file, line
+        )
     for reason in result.malformed:
         yield Finding("quarantine", "", from_folder(reason, Path.cwd()))
+
+
+def schema_changes(result: Result) -> int:
+    """The number of changes of the schema; a struct's fields count with it."""
+    return sum(finding.kind in OF_SCHEMA for finding in findings(result))
 
 
 def broken(contract: Path, breaks: Iterable[Break]) -> Iterator[Finding]:

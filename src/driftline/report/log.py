@@ -8,7 +8,7 @@ from typing import Any
 
 from driftline.core.values.counted import counted
 from driftline.ingest.result import Result
-from driftline.report.findings import OF_SCHEMA, findings
+from driftline.report.findings import findings, schema_changes
 
 LOGGER = logging.getLogger("driftline")
 
@@ -59,7 +59,6 @@ def _sentence(result: Result) -> str:
     counts = [counted(result.rows_read, "record read", "records read"), *result.outcomes_in_words]
     if result.rows_quarantined:
         counts.append(f"{result.rows_quarantined} in quarantine")
-    # A struct's fields count with it, as in the figures.
-    if changes := sum(finding.kind in OF_SCHEMA for finding in findings(result)):
+    if changes := schema_changes(result):
         counts.append(counted(changes, "change of the schema", "changes of the schema"))
     return ", ".join(counts)

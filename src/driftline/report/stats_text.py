@@ -142,7 +142,9 @@ class _Drifted:
 
 def _part_cells(field: str, part: TypeShare, narrow: bool) -> dict[str, Text | str]:
     """The cells of one type of a drifted field, by column head."""
-    share = percent(part.share) if part.share else ""
+    share = percent(part.share) if part.share or (narrow and part.records is None) else ""
+    if narrow and share and not (part.records is None or part.at_least):
+        share = "~" * part.about + share
     return {
         "drifted field": Text(clean(field), "bold yellow"),
         "type": _cut(part.name, 30),

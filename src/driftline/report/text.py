@@ -195,12 +195,8 @@ def _heading(result: Result, title: str) -> Text:
 def _set_aside(result: Result, near: Path) -> Iterator[RenderableType]:
     """The records in quarantine: each conflict with its cause, and lines that are no records."""
     for c in result.conflicts:
-        into = (
-            "where the table has no such column" if c.table_type == "none" else f"into {clean(c.table_type)}"
-        )
-        types = f"{clean(dotted(c.path))}: {clean(c.incoming_type)} {into}"
         because = ": ".join(filter(None, [_seen(c.sample, c.place, near), clean(c.why)]))
-        yield _item("quarantine", types, because, style="yellow")
+        yield _item("quarantine", clean(c.in_words), because, style="yellow")
     for reason in result.malformed:
         yield _item("quarantine", clean(from_folder(reason, near)), style="yellow")
     if not result.conflicts and result.rows_quarantined > len(result.rejected) > 0:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from driftline.core.planning.routes import NO_COLUMN, NOWHERE
 from driftline.quarantine.pending import Pending
 from driftline.runtime.spark_conf import SMALL, configured
+from driftline.sql.quoting import literal
 from driftline.stats.model import WaitingRecords
 
 if TYPE_CHECKING:
@@ -15,7 +17,8 @@ REASONS = 50  # that are reported, those of most records first
 _SAMPLE = 200  # characters
 # The reason without what differs from record to record.
 _REASON = (
-    "coalesce(concat(path, ': ', incoming_type, ' into ', table_type),"
+    f"coalesce(if(table_type = {literal(NO_COLUMN)}, concat(path, ': ', incoming_type, {literal(f' {NOWHERE}')}),"
+    " concat(path, ': ', incoming_type, ' into ', table_type)),"
     " regexp_replace(coalesce(reason, 'no reason was kept'), ' at character \\\\d+', ''))"
 )
 _PLACE = "coalesce(nullif(concat_ws(':', source, line), ''), concat_ws(':', topic, partition, offset))"

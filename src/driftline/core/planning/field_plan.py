@@ -132,7 +132,11 @@ def declared(key: str, columns: Sequence[Field], contract: Contract, data_path: 
     hint = contract.hint
     if hint is None or facet_of(hint) in [facet_of(c.type) for c in columns]:
         return []
-    return [NewColumn(key, hint, Reason("hint", "declared by a hint", data_path), not columns)]
+    why = "declared by a hint"
+    if columns:
+        older = ", ".join(c.name for c in columns)
+        why += f"; older values stay in {older}, until driftline resolve makes one column"
+    return [NewColumn(key, hint, Reason("hint", why, data_path), not columns)]
 
 
 def named_columns(struct: Struct, drafts: Sequence[NewColumn], prefix: str) -> list[Field]:

@@ -17,6 +17,9 @@ from driftline.core.schema.quick_pickle import pickled_by_fields
 from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel
 from driftline.errors import DataError
 
+NO_COLUMN = "none"  # in place of the table's type
+NOWHERE = "where the table has no such column"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -156,6 +159,16 @@ class Conversion:
     place: Place
 
 
+def misfit(path: str, incoming_type: str, table_type: str) -> str:
+    """What does not fit where, in words.
+
+    >>> misfit("n", "string", "long"), misfit("n", "string", NO_COLUMN)
+    ('n: string into long', 'n: string where the table has no such column')
+    """
+    into = NOWHERE if table_type == NO_COLUMN else f"into {table_type}"
+    return f"{path}: {incoming_type} {into}"
+
+
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """A refusal: values of ``facet`` at ``path``, a path of the data.
@@ -179,6 +192,11 @@ class Conflict:
     def incoming_type(self) -> str:
         """The refused type, as people write it."""
         return "nothing" if self.facet is None else self.facet.spelled()
+
+    @property
+    def in_words(self) -> str:
+        """The path, the refused type and the table's."""
+        return misfit(dotted(self.path), self.incoming_type, self.table_type)
 
     def __str__(self) -> str:
         return f"{dotted(self.path)}: {self.why}"

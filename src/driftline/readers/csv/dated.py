@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
@@ -129,19 +129,26 @@ def date_hints(first: Cells, more: Callable[[], Cells]) -> Iterator[tuple[int, s
 
 def hint_lines(dates: Sequence[tuple[int, str]], struct: Struct, settings: Settings) -> Iterator[str]:
     """The hints as settings to paste, of text columns for which nobody has declared a type."""
-    with_offsets = []
+    instants = []
     for place, hint in dates:
         f = struct.fields[place]
         if f.type != STRING or settings.contract.of(f.name).hint is not None:
             continue
         if hint == _WITH_OFFSETS:
-            with_offsets.append(f.name)
+            instants.append(f.name)
         else:
             why = "its texts are dates; for a column that is there: resolve --as"
             yield toml_line("hints", (f.name,), hint, why)
-    if with_offsets and settings.dates == "on":
-        why = f"reads timestamps with offsets, in {', '.join(with_offsets)}; for a column that is there: resolve --as timestamptz"
+    if instants and settings.dates == "on":
+        why = f"reads timestamps with offsets, in {', '.join(instants)}; for a column that is there: resolve --as timestamptz"
         yield toml_line("dates", (), "instant", why)
+
+
+def with_offsets(dates: Iterable[tuple[int, str]], struct: Struct) -> Iterator[str]:
+    """The text columns whose texts are instants with offsets. ``dates``: as `date_hints` gives them."""
+    for place, hint in dates:
+        if hint == _WITH_OFFSETS and struct.fields[place].type == STRING:
+            yield struct.fields[place].name
 
 
 def _texts(rows: Cells, place: int) -> list[bytes]:

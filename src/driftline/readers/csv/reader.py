@@ -38,7 +38,7 @@ from driftline.readers.columnar.parts import FoundReaders
 from driftline.readers.columnar.rows import Rows
 from driftline.readers.csv.cells import columns, row_lines
 from driftline.readers.csv.cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
-from driftline.readers.csv.dated import Patterns, dated, hint_lines, patterns_of
+from driftline.readers.csv.dated import Patterns, dated, hint_lines, patterns_of, with_offsets
 from driftline.readers.csv.stretches import (
     ANY,
     CsvColumn,
@@ -283,12 +283,16 @@ class CsvFiles:
                 written = csv_readers(self.spark, self.files, settings.csv, strings=self.strings)
             except (PySparkException, Py4JError, OSError) as error:
                 raise DataError(*explained(error)) from error
-            before = FoundCsv(written, _notes(written, settings), settings.csv, written)
+            before = FoundCsv(written, (), settings.csv, written)
         numbered = "line" in settings.metadata
         if any(reader.numbered != numbered for reader in before.written):
             written = [replace(reader, numbered=numbered) for reader in before.written]
             before = replace(before, readers=written, written=written, wanted=())
-        return before if self.strings else fitted(self.spark, before, expected, settings)
+        notes = _notes(before.written, settings)
+        if self.strings:
+            return replace(before, notes=notes)
+        found = fitted(self.spark, before, expected, settings)
+        return replace(found, notes=[*notes, *_kept_as_text(before.written, expected, settings)])
 
 
 def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
@@ -302,6 +306,20 @@ def _notes(readers: Sequence[CsvReader], settings: Settings) -> Sequence[str]:
     )
     others = chain.from_iterable((*map(_made_names, readers), *escaped))
     return list(dict.fromkeys([*on_marks, *others, *dates]))
+
+
+def _kept_as_text(readers: Sequence[CsvReader], expected: ExpectedField, settings: Settings) -> Iterator[str]:
+    """Notes on columns that stay text, because the table has them so, whatever the settings say."""
+    kept: dict[str, dict[str, None]] = {"double": {}, "timestamptz": {}}
+    for reader in readers:
+        fields, has_signs = reader.struct.fields, settings.csv.signs != Signs()
+        dates = chain.from_iterable(part.form.dates for part in reader.stretches)
+        instants = with_offsets(dates, reader.struct) if settings.dates == "instant" else ()
+        kept["double"] |= {f.name: None for f in fields if has_signs and f.type == DOUBLE}
+        kept["timestamptz"] |= dict.fromkeys(instants)
+    for type_, names in kept.items():
+        if texts := [name for name in names if expected.fields.get(name, UNKNOWN).types == {STRING}]:
+            yield f"{', '.join(texts)}: text, as the table has it: driftline resolve --as {type_} converts it"
 
 
 def _made_names(reader: CsvReader) -> Iterator[str]:

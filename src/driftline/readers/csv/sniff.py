@@ -127,7 +127,7 @@ def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool
     if commas := [(name, grouped) for name, grouped in comma_columns if grouped or not dialect.decimal]:
         signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")
         names = ", ".join(name for name, _ in commas)
-        yield f"{signs.flags} would make {names} numeric: {{path}} has decimal commas"
+        yield f"{signs.flags} would make {names} numeric: {{path}} has decimal commas; for a column that is there: driftline resolve"
     if not dialect.header and has_header and is_like_data(begin.cells(marks), dialect.signs):
         yield "{path}: the header looks like data: if it is, pass --header no"
     if not (dialect.skip_lines or dialect.comment or dialect.header == NO):
