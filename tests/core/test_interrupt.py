@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,3 +112,78 @@ def test_what_goes_wrong_behind_it_is_told(
     with pytest.raises(SystemExit):
         cli.main([])
     assert "not known" in capsys.readouterr().err
+
+
+def test_signals_that_come_together_are_one(interrupt: Interrupt, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal and the program that started the command may both send one."""
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    stopped = threading.Event()
+    with interrupt.gently(stopped.set):
+        for number in SIGNALS:
+            os.kill(os.getpid(), number)
+        assert stopped.wait(5) and not ended
+        interrupt._last -= 1
+        os.kill(os.getpid(), signal.SIGINT)
+        assert ended == [130]
+
+
+def test_an_interrupt_together_with_another_one(
+    interrupt: Interrupt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+    assert not ended
+    interrupt._last -= 1
+    with pytest.raises(KeyboardInterrupt):  # as it has not ended here
+        os.kill(os.getpid(), signal.SIGINT)
+    assert ended == [130]
+
+
+def test_spark_does_not_log_what_it_loses_by_an_interrupt(interrupt: Interrupt) -> None:
+    quiet = threading.Event()
+    levels: list[str] = []
+
+    class Context:
+        def setLogLevel(self, level: str) -> None:  # noqa: N802  Spark's
+            levels.append(level)
+
+    interrupt.spark = SimpleNamespace(sparkContext=Context())
+    with interrupt.gently(quiet.set):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert quiet.wait(5)
+    assert levels == ["OFF"]
+
+
+def test_before_a_command_has_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(*_: Any, **options: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(cli, "app", command)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert (ended.value.code, capsys.readouterr().err) == (130, "stopped\n")
+
+
+LOADS = """
+import signal, sys
+from driftline import __main__
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "driftline.cli":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Slow())
+__main__.main()
+"""
+
+
+def test_while_the_command_line_is_loading() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "stopped\n")

@@ -3,7 +3,7 @@
 An exception in the middle of an answer from Java would leave the rest of that answer to the next call, which
 is the one that cleans up. So while Java is busy, its jobs are cancelled instead. Once the commit has begun,
 which is short, it is too late for that: the command finishes its report, and then ends. A second signal ends
-the process at once.
+the process at once, unless it comes with the first: a terminal and the program around may both pass one on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import sleep
+from math import inf
+from time import monotonic, sleep
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from driftline.formats.retry import Progress
 
 EXIT_CODE = 130
+_TOGETHER = 0.5  # seconds within which signals are one
 _COMMITTED = "committed"
 _COMMITS = ("quarantining", "committing", _COMMITTED)
 
@@ -41,9 +43,11 @@ class Interrupt:
         self.stopping = False
         self.cancels = False
         self.code = EXIT_CODE
-        self.outcome = self.outcome_behind = ""
+        self.outcome = "stopped"
+        self.outcome_behind = ""
         self.spark: SparkSession | None = None
         self._commits = False
+        self._last = -inf  # when a signal came
 
     def listen(self) -> None:
         """Install the handler for Ctrl-C and SIGTERM."""
@@ -73,10 +77,12 @@ class Interrupt:
         """Inside, Ctrl-C and SIGTERM ask for an end in order, by ``stop``; a second one ends at once."""
 
         def pressed(_: int, __: FrameType | None) -> None:
+            if self._comes_with_another():
+                return
             if self.stopping:
                 os._exit(EXIT_CODE)
             self.stopping = True
-            threading.Thread(target=stop, daemon=True).start()
+            threading.Thread(target=self._end, args=(stop,), daemon=True).start()
 
         before = {number: signal.signal(number, pressed) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -86,6 +92,8 @@ class Interrupt:
                 signal.signal(number, handler)
 
     def _pressed(self, number: int, frame: FrameType | None) -> None:
+        if self._comes_with_another():
+            return
         if self.asked:
             if sys.stderr.isatty():
                 sys.stderr.write("\x1b[?25h")  # the cursor, which progress hides
@@ -102,7 +110,25 @@ class Interrupt:
         self.cancels = True
         threading.Thread(target=self._cancel, args=(self.spark,), daemon=True).start()
 
+    def _comes_with_another(self) -> bool:
+        """True for a signal right behind another one, which counts."""
+        now = monotonic()
+        if now - self._last < _TOGETHER:
+            return True
+        self._last = now
+        return False
+
+    def _quiet(self) -> None:
+        """Keep Spark from logging what tasks and streams lose when they are cancelled."""
+        if self.spark is not None and not os.environ.get("DRIFTLINE_DEBUG"):
+            self.spark.sparkContext.setLogLevel("OFF")
+
+    def _end(self, stop: Callable[[], None]) -> None:
+        self._quiet()
+        stop()
+
     def _cancel(self, spark: SparkSession) -> None:
+        self._quiet()
         while True:  # the next job is not wanted either
             spark.sparkContext.cancelAllJobs()
             sleep(0.3)
