@@ -1,4 +1,5 @@
-"""Each hint that a report prints is pasted as it stands, and does what it says: those of all rule cases, of JSON and CSV."""
+"""Each hint that a report prints is pasted as it stands, and does what it says: those of all rule cases, of JSON, CSV,
+messages in envelopes, and tables."""
 
 from __future__ import annotations
 
@@ -14,15 +15,37 @@ import pytest
 import typer.main
 
 from driftline.cli.commands import app
+from driftline.core.changes import SetProperties
 from driftline.core.planning.contract import parse_path
+from driftline.core.planning.creation import Creation
 from driftline.core.planning.plan import plan
+from driftline.core.planning.row_key import RowKey, late_hint
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.date_pattern import parse_hint
+from driftline.core.schema.definition import EPOCH_PROPERTY, Definition
 from driftline.core.schema.naming import marked_key
-from driftline.core.schema.types import Field, Map, Schema, Struct, Type, peel
+from driftline.core.schema.place import Place
+from driftline.core.schema.types import (
+    BOOLEAN,
+    DATE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    Field,
+    Map,
+    Schema,
+    Struct,
+    Type,
+    peel,
+)
 from driftline.core.schema.types import Path as FieldPath
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.json_lines import JsonObserver
+from driftline.observe.offsets import offset_notes
+from driftline.operations.alter.request import AlterRequest
 from driftline.readers.csv.reader import CsvFiles, FoundCsv
+from driftline.readers.envelopes.encoded import encoded_notes
+from driftline.readers.envelopes.signs import FLAG, LIST, NUMBER, OBJECT, SIGNS, TEXT, envelope_note
 from driftline.settings import as_properties, from_properties
 from rule_cases import Case, cases
 
@@ -122,7 +145,9 @@ def pasted_from(note: str) -> dict[str, str]:
     flags = {flag for parameter in ingest.params for flag in parameter.opts}
     said = re.findall(r"(--[a-z-]+) ('[^']*'|\"[^\"]*\"|\S+)", note)
     assert said and {flag for flag, _ in said} <= flags
-    return as_properties({flag[2:].replace("-", "_"): shlex.split(text)[0] for flag, text in said})
+    return as_properties(
+        {flag[2:].replace("-", "_"): shlex.split(text.rstrip(",") or text)[0] for flag, text in said}
+    )
 
 
 def read(file: Path, properties: dict[str, str]) -> tuple[FoundCsv, dict[str, str]]:
@@ -143,3 +168,100 @@ def test_hints_at_csv(tmp_path: Path, text: str) -> None:
     assert note not in again.notes
     rows = [some for part in range(len(again.readers[0].sizes)) for some in again.readers[0].rows(part)]
     assert all(not some.rejects for some in rows)
+
+
+def test_hints_at_texts_of_json_with_offsets() -> None:
+    """One line for all new fields that it reads, and for no others."""
+    lines = [
+        '{"at": "2026-03-01T12:00:00+02:00", "x": [{"to": "2026-03-01T12:00:00+02"}], "utc": "2026-03-01T12:00:00Z"}',
+        '{"at": "2026-03-02T12:00:00-03:30", "y": {"by": ["2026-03-01T12:00:00+0200"]}, "day": "2026-03-01"}',
+        '{"text": "2026-03-01T12:00:00+99:00", "late": 5}',
+    ]
+    (hint,) = offset_hints(lines, {})
+    assert hint.startswith('dates = "instant"  # reads timestamps with offsets, as in at, x.element.to')
+    types = {
+        ".".join(path): str(f.type)
+        for path, f in planned(lines, as_properties(tomllib.loads(hint)))[0].walk()
+    }
+    assert types["at"] == types["x.element.to"] == "timestamp" and types["text"] == "string"
+    for dates in ("off", "instant"):
+        assert offset_hints(lines, {"driftline.dates": dates}) == []
+
+
+def offset_hints(lines: Sequence[str], properties: dict[str, str]) -> list[str]:
+    settings = from_properties(properties)
+    observer = JsonObserver(expect(Schema(), settings), settings)
+    observer.feed([line.encode() for line in lines], "batch", 1)
+    shape = observer.result().shape
+    hints = offset_notes(shape, plan(Schema(), shape, settings).changes, settings.dates)
+    # Of a table that has the columns, nothing is said.
+    known = plan(Schema(), shape, settings).schema
+    assert offset_notes(shape, plan(known, shape, settings).changes, settings.dates) == []
+    return hints
+
+
+KEYED = {"driftline.key": "id"}
+
+
+@pytest.mark.parametrize("envelope", SIGNS)
+def test_hints_at_messages_in_an_envelope(envelope: str) -> None:
+    shape = RecordShape()
+    kinds = {TEXT: STRING, NUMBER: LONG, FLAG: BOOLEAN}
+    for path, sort in {**SIGNS[envelope], "after": OBJECT}.items():
+        if "." in path:
+            continue
+        inside = {
+            name.partition(".")[2]: FieldShape(Place(), {Facet(0, STRING): Profile(Place())})
+            for name in SIGNS[envelope]
+            if name.startswith(f"{path}.")
+        }
+        record = RecordShape(inside) if sort in (OBJECT, LIST) else None
+        facet = Facet(int(sort == LIST), kinds.get(sort, RECORD))
+        shape.fields[path] = FieldShape(Place(), {facet: Profile(Place(), record=record)})
+    (note,) = envelope_note(shape)
+    row_key = from_properties({**KEYED, **pasted_from(note)}).row_key
+    assert row_key is not None and row_key.envelope == envelope
+
+
+@pytest.mark.parametrize(
+    ("sample", "unit"),
+    [("1772438400000", None), ("1772438400000000", "us")],
+    ids=["milliseconds", "microseconds"],
+)
+@pytest.mark.parametrize("name", ["made", "made at", "made.at", "it's"])
+def test_hints_at_encoded_values(name: str, sample: str, unit: str | None) -> None:
+    """The flags go through a shell as they stand."""
+    settings = from_properties({**KEYED, "driftline.envelope": "debezium"})
+    assert settings.row_key is not None
+    profile = Profile(Place(), sample)
+    shape = RecordShape({name: FieldShape(Place(), {Facet(0, LONG): profile})})
+    (note,) = encoded_notes(shape, settings.row_key, lambda _: False)
+    flags = shlex.split(
+        note.partition("make the table with ")[2].removesuffix(", or have the connector send schemas")
+    )
+    given = dict(zip(flags[::2], flags[1::2], strict=True))
+    hinted = dict([given["--hint"].rsplit("=", 1)])
+    units = dict([given["--set"].rsplit("=", 1)]) if "--set" in given else {}
+    made = from_properties(
+        as_properties({**{f"hints.{path}": type_ for path, type_ in hinted.items()}, **units})
+    )
+    contract = made.contract.at((name,))
+    assert contract.hint == TIMESTAMP and contract.epoch_unit == unit
+
+
+def test_hints_at_a_source_that_went_back() -> None:
+    row_key = RowKey((("id",),), envelope="dms", epoch=4)
+    command = late_hint("shop.people", row_key, 3, 4).partition("driftline alter ")[2]
+    (statement,) = shlex.split(command)
+    request = AlterRequest.of_sql(statement)
+    assert (request.table, request.changes) == ("shop.people", (SetProperties({EPOCH_PROPERTY: "5"}),))
+
+
+def test_hints_at_a_layout_that_a_table_has_not() -> None:
+    schema = Schema(Struct((Field("day", DATE, 1), Field("id", LONG, 2))))
+    now = Definition(schema=schema, last_column=2)
+    notes = list(Creation("month(day)", "id DESC").differences("shop.orders", now, None))
+    assert len(notes) == 2
+    for note in notes:
+        statement = re.search(r"ALTER TABLE .*\)", note)
+        assert statement is not None and AlterRequest.of_sql(statement[0]).changes

@@ -30,7 +30,7 @@ def pasted(*messages: str) -> dict[str, str]:
                 key.removeprefix("driftline."): value
                 for key, value in as_properties(tomllib.loads(message)).items()
             }
-        for flag, value in re.findall(r"--([a-z-]+) ('[^']*'|\"[^\"]*\"|\S+)", message):
+        for flag, value in re.findall(r"--([a-z-]+) ((?:'[^']*'|\"[^\"]*\"|[^\s'\"])+)", message):
             settings[flag.replace("-", "_")] = shlex.split(value)[0]
     return settings
 
@@ -72,20 +72,21 @@ def test_what_a_german_excel_saves_is_typed_by_pasting_what_the_report_says(
     assert table.verify(file, exactly=True).ok
 
 
+@pytest.mark.parametrize(("name", "path"), [("items", "data.items"), ("my 'items'", "data.my 'items'")])
 def test_a_nested_dump_becomes_rows_by_the_flag_that_the_report_prints(
-    table: Table, lake: Lake, tmp_path: Path
+    table: Table, lake: Lake, tmp_path: Path, name: str, path: str
 ) -> None:
     file = tmp_path / "dump.json"
     items = [
         {"id": n, "tags": [{"k": "a", "v": n}], "at": None, "by": {"mail": f"{n}@x.example"}}
         for n in range(20)
     ]
-    file.write_text(json.dumps({"next": None, "data": {"items": items, "total": 20}}, indent=2))
+    file.write_text(json.dumps({"next": None, "data": {name: items, "total": 20}}, indent=2))
 
     first = table.ingest(file)
     assert first.rows_written == 1
     settings = pasted(*hints(first))
-    assert settings == {"records": "data.items"}
+    assert settings == {"records": path}
     again = lake.table(f"{table.name}_rows")
     assert again.ingest(file, settings=settings).rows_written == 20
     assert again.verify(file, exactly=True).ok

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,11 @@ def test_what_converts_no_value_is_refused(drifted: Drifted, to: str, way_out: s
     assert (dry.values, dry.rest) == (2, 2)
     assert re.search(way_out, " ".join(dry.notes))
     assert not any("became instants" in note for note in dry.notes)
+    if to == "double":  # what the message says is pasted
+        (command,) = re.findall(r"driftline alter (\".*\")", refused.value.hint or "")
+        table.lake.alter(*shlex.split(command))
+        assert table.resolve("n", to).rest == 0
+        assert drifted.rows("n") == [(1234.5,), (9.9,), (None,)]
 
 
 CONVERSIONS = [

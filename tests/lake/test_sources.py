@@ -72,6 +72,16 @@ def test_texts_are_read_as_what_they_hold(table: Table, tmp_path: Path, name: st
     assert table.verify([str(file)]).ok
 
 
+@pytest.mark.iceberg_only("of the source alone")
+def test_a_text_of_no_format_says_what_was_looked_for(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "app.log"
+    file.write_text("2026-03-01 started\n2026-03-01 stopped, and gone\n")
+    with pytest.raises(
+        UsageError, match=r"app\.log: begins neither with JSON nor with rows .*\npass --format json or csv"
+    ):
+        table.ingest(file)
+
+
 @pytest.mark.parametrize("fmt", ["parquet", "orc", "avro"])
 def test_files_with_a_schema(table: Table, spark: SparkSession, tmp_path: Path, fmt: str) -> None:
     first, second = tmp_path / "first", tmp_path / "second"

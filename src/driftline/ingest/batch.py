@@ -25,6 +25,7 @@ from driftline.ingest.recent import RecentBatches
 from driftline.ingest.rewrite import rewrites
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
+from driftline.observe.offsets import offset_notes
 from driftline.readers.envelopes.encoded import encoded_notes
 from driftline.readers.envelopes.signs import envelope_note
 from driftline.readers.origins import OriginOfRows
@@ -170,6 +171,7 @@ class Planned:
         row_key, notes = self.settings.row_key, self.observed.scan.notes(self.observation)
         if row_key is not None and row_key.envelope:
             return [*notes, *encoded_notes(self.observation.shape, row_key, self._is_settled)]
+        notes = [*notes, *offset_notes(self.observation.shape, self.plan.changes, self.settings.dates)]
         if self.state.exists:
             return notes
         return [*notes, *envelope_note(self.observation.shape)]

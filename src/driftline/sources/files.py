@@ -71,11 +71,13 @@ def format_of(path: str) -> str:
     if kind is None and may_be_text(name) and not (is_url(path) or is_pipe(path)):
         with opened(path) as (file, _):
             kind = format_by_text(file.read(_HEAD).decode(errors="replace"))
+        if kind is None:
+            raise UsageError(
+                f"{name}: begins neither with JSON nor with rows of as many commas, semicolons, tabs or bars",
+                "pass --format json or csv; lines of other text are not read",
+            )
     if kind is None:
-        raise UsageError(
-            f"{name}: unknown file extension",
-            hint=ASK_FORMAT,
-        )
+        raise UsageError(f"{name}: unknown file extension", ASK_FORMAT)
     return kind
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from shlex import quote
 from typing import NamedTuple
 
 from driftline.core.planning.contract import spelled_path
@@ -36,8 +37,8 @@ def _between(low: float, high: float) -> Callable[[str, str], bool]:
 ENCODINGS = (
     Encoding("a decimal in base64", lambda _, value: _BASE64.fullmatch(value) is not None, "set decimal.handling.mode = string in the connector"),
     Encoding("days since 1970", lambda name, value: bool(_DATED.search(name)) and _between(1, 40_000)(name, value), "set time.precision.mode = isostring in the connector"),
-    Encoding("milliseconds since 1970", _between(946e9, 2209e9), "make the table with --hint {field}=timestamp"),
-    Encoding("microseconds since 1970", _between(946e12, 2209e12), "make the table with --hint {field}=timestamp --set epoch_units.{field}=us"),
+    Encoding("milliseconds since 1970", _between(946e9, 2209e9), "make the table with --hint {hint}"),
+    Encoding("microseconds since 1970", _between(946e12, 2209e12), "make the table with --hint {hint} --set {unit}"),
 )  # fmt: skip
 
 
@@ -50,7 +51,10 @@ def encoded_notes(shape: RecordShape, row_key: RowKey, known: Callable[[Path], b
             continue
         if (encoding := _encoding(name, field)) is not None:
             path = spelled_path((name,))
-            yield f"{path} looks like {encoding.name}: {encoding.remedy.format(field=path)}, {_SCHEMA}"
+            remedy = encoding.remedy.format(
+                hint=quote(f"{path}=timestamp"), unit=quote(f"epoch_units.{path}=us")
+            )
+            yield f"{path} looks like {encoding.name}: {remedy}, {_SCHEMA}"
 
 
 def _encoding(name: str, field: FieldShape) -> Encoding | None:
