@@ -200,7 +200,7 @@ def test_frames_of_pandas() -> None:
         {
             "mixed": [1, "x", None],
             "f": [1.5, math.nan, 2.0],
-            "at": pd.to_datetime(["2026-01-02", None, "2026-01-03"]),
+            "at": pd.to_datetime(["2026-01-02", None, "2026-01-03"]).as_unit("us"),
             "kind": pd.Categorical(["a", "b", "a"]),
             "n": pd.array([1, None, 3], dtype="Int64"),
             "d": [Decimal("1.5"), None, Decimal("2.25")],
@@ -215,7 +215,7 @@ def test_frames_of_pandas() -> None:
     }  # fmt: skip
     assert rows[1] == {"key": "k2", "mixed": "x", "kind": "b", "3": False}
     assert rows[2]["at"] == datetime(2026, 1, 3) and rows[0]["d"] == Decimal("1.50")
-    assert read(frame[["f"]].reset_index(drop=True)[lambda f: f["f"] > 1.7]) == (
+    assert read(frame[["f"]].reset_index(drop=True).iloc[2:]) == (
         {"f": "double"},
         [{"f": 2.0}],
     )

@@ -80,7 +80,7 @@ def test_names_samples_and_bounds_are_cut_and_no_column_of_the_terminal_is_lost(
     assert all(words in drifted for words in ("custom", " string ", "99 %", " xxx", "2026-03-02", " postal_"))
     assert " timestamptz " in line(lines, "one_") and " a t" in line(lines, "one_")
     assert "99 %" in line(lines, "anoth") and " text" in line(lines, "anoth")
-    assert ("distinct" in line(lines, "column ")) == exact
+    assert ("distin" in line(lines, "column ")) == exact  # rich before 14.3 cuts two letters of it
     assert ("2026-03-02" in line(lines, "anoth")) == (width > 80 or not exact)
     assert ("have room for counts by type, times and trends" in lines[-1]) == (width < 100)
     assert line(lines, "one_").endswith("█" * 12) == (width >= 100)
