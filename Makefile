@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quick ready test test-all test-spark lint check fuzz faults house
 .PHONY: docs docs-serve docs-sessions
 .PHONY: kafka rest s3 lakehouse cluster
-.PHONY: catalogs readers test-sparks test-oldest newer postgres-cdc mariadb-cdc record-changes
+.PHONY: catalogs readers test-sparks test-oldest test-image newer postgres-cdc mariadb-cdc record-changes
 .PHONY: bench bench-verify bench-stream bench-watched bench-kafka bench-sources bench-typed bench-maps bench-upsert bench-cdc bench-growth bench-startup bench-upkeep bench-install bench-scale
 .PHONY: wheel licenses
 
@@ -65,6 +65,11 @@ test-sparks: ## a tenth of those on each other Spark, some minutes each
 # The same with the oldest version of each dependency that pyproject.toml allows in front.
 test-oldest: .venv/oldest/installed ## the core, and some tests of lakes, on the oldest dependencies (ARGS="tests/lake/test_csv.py" for some)
 	@.venv/oldest/bin/python -m pytest -m "not slow" $(or $(ARGS),tests/core $(TENTH))
+
+# What the image has: the same environment, without what it leaves out.
+IMAGE := tests/system/test_deploy.py tests/system/test_kafka_cli.py tests/system/test_rest.py tests/lake/test_ducklake_read.py
+test-image: .venv/image/installed ## the same tests of lakes, and stores, catalogs, Kafka and DuckLakes, on the libraries of the image
+	@.venv/image/bin/python -m pytest $(or $(ARGS),$(TENTH) $(IMAGE))
 
 newer: $(INSTALLED) ## the newest Spark and Iceberg on the package indexes, next to the pinned ones; changes nothing
 	@$(PY) bench/newer.py
@@ -190,6 +195,12 @@ $(OTHER)/installed .venv/oldest/installed: $(INSTALLED)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(filter requirements/%,$^)
 	@$(PY) -c 'import sysconfig; place = sysconfig.get_path("purelib"); print(f"import site; site.addsitedir({place!r})")' \
 		> $$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/libraries.pth
+	@touch $@
+
+.venv/image/installed: requirements/leave-out.sh $(INSTALLED)
+	@rm -rf $(@D) && $(PY) -m venv --without-pip $(@D)
+	@cp -al .venv/lib/python*/site-packages/. $(@D)/lib/python*/site-packages/
+	@sh $< $(@D)/lib/python*/site-packages
 	@touch $@
 
 $(BENCH): bench/requirements.txt
