@@ -1,4 +1,4 @@
-"""What the image leaves out of its environment: driftline runs without it."""
+"""Runs of driftline without the files that the image leaves out of its environment."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class Conversion:
 
 
 def misfit(path: str, incoming_type: str, table_type: str) -> str:
-    """What does not fit where, in words.
+    """A value that does not fit, and where it does not, in words.
 
     >>> misfit("n", "string", "long"), misfit("n", "string", NO_COLUMN)
     ('n: string into long', 'n: string where the table has no such column')
