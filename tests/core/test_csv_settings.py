@@ -441,7 +441,7 @@ def test_columns_that_stay_text_whatever_the_settings_say_are_told_of(
     known = ExpectedField(fields={"x": ExpectedField(frozenset({STRING}))})
     notes = CsvFiles(SPARK, [str(file)], strings=False)(known, from_properties(as_properties(setting))).notes
     kept = [note for note in notes if "as the table has it" in note]
-    told = f"x: text, as the table has it: driftline resolve --as {converts} converts it"
+    told = f"x: text, as the table has it, until driftline resolve --as {converts}"
     assert kept == ([told] if converts else [])
     # A table that has the column as what the setting makes of it, or not at all, gets that.
     assert not [note for note in read(file, **setting)[3] if "as the table has it" in note]

@@ -33,6 +33,9 @@ def test_the_table_is_one_line():
         text(small())[0] == "shop.orders  100 records, 2 batches, 3 columns, 1 drifted field, 3 in quarantine"
     )
 
+    assert text(replace(small(), records=1))[0].startswith("shop.orders  1 record, ")
+    assert text(replace(small(), records=None))[0].startswith("shop.orders  ? records, ")
+
 
 def test_a_drifted_field_stands_with_its_types():
     lines = text(small())

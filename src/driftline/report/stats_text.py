@@ -102,7 +102,7 @@ def percent(share: float | None) -> str:
 
 def _heading(table: Stats) -> Text:
     counts = [
-        f"{'at most ' * table.at_most}{_number(table.records)} records",
+        f"{'at most ' * table.at_most}{_number(table.records)} {noun(table.records or 0, 'record')}",
         _many(table.batches, "batch", "batches"),
         _many(table.leaves, "column", "columns"),
         _many(table.drifted_fields, "drifted field", "drifted fields"),

@@ -319,7 +319,7 @@ def _kept_as_text(readers: Sequence[CsvReader], expected: ExpectedField, setting
         kept["timestamptz"] |= dict.fromkeys(instants)
     for type_, names in kept.items():
         if texts := [name for name in names if expected.fields.get(name, UNKNOWN).types == {STRING}]:
-            yield f"{', '.join(texts)}: text, as the table has it: driftline resolve --as {type_} converts it"
+            yield f"{', '.join(texts)}: text, as the table has it, until driftline resolve --as {type_}"
 
 
 def _made_names(reader: CsvReader) -> Iterator[str]:
