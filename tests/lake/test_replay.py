@@ -87,6 +87,8 @@ def test_it_is_listed_by_reason(table: Table, file: Path) -> None:
     assert {g.count for g in found.groups if not g.path} <= {1, 2}
     assert sum(g.count for g in found.groups) == 5
     assert json.dumps(found.to_dict())
+    reasons = {waiting.reason for waiting in stats(table.format).waiting}
+    assert {"n: string into long", "more: boolean where the table has no such column"} <= reasons
 
 
 def test_it_is_exported(table: Table, file: Path, tmp_path: Path) -> None:

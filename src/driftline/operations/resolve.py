@@ -118,6 +118,11 @@ class Resolved(Shown):
     snapshot: int | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def converts_none(self) -> bool:
+        """True if there are values, and none of them converts."""
+        return bool(self.values) and self.rest == self.values
+
     def with_more(self, more: Resolved) -> Resolved:
         """With the counts of further rows."""
         return replace(
@@ -238,15 +243,16 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         retry.progress("looking")
         preview = _look(table.name, table.read(), folding, dry_run=True)
         row_ids = (table.new_row_ids,) if table.new_row_ids else ()
-        notes = _refusal(preview, settings)[1:] or _notes_on_offsets(preview, settings.dates)
+        notes = _notes_on_offsets(preview, settings.dates)
+        if preview.converts_none:
+            notes = iter([_way_out(preview, settings)])
         return replace(preview, notes=(*row_ids, *notes))
     with rewriting(table, state, retry) as rewrite:
         # Behind the start of the transaction, which lets no one lay out the table anew.
         _check_unused(table, plan)
         retry.progress("looking")
         preview = _look(table.name, rewrite.rows, folding, dry_run=False)
-        if refusal := _refusal(preview, settings):
-            raise DataError(*refusal)
+        _check_converts(preview, settings)
         transaction = rewrite.transaction
         remembered = RememberedFold.of(plan, state.schema, settings.row_key)
         for_deletes = set() if remembered is None else remembered.kept(transaction)
@@ -337,7 +343,7 @@ def _notes_on_offsets(preview: Resolved, dates: str) -> Iterator[str]:
     to = peel(preview.type)[1]
     if not any(peel(c.type)[1] == STRING for c in preview.folded):
         return
-    if to == TIMESTAMP and dates == "on" and preview.rest < preview.values:
+    if to == TIMESTAMP and dates == "on" and not preview.converts_none:
         yield (
             f"texts with other offsets than UTC became instants; those of later batches stay text until {preview.table} "
             "has the setting dates = instant"
@@ -346,23 +352,31 @@ def _notes_on_offsets(preview: Resolved, dates: str) -> Iterator[str]:
         yield "a text with an offset is an instant, and timestamp_ntz has no zone: --as timestamptz converts it"
 
 
-def _refusal(preview: Resolved, settings: Settings) -> tuple[str, ...]:
-    """Why a fold that converts no value is refused, and what to try; empty if it converts some."""
-    if not preview.values or preview.rest < preview.values:
-        return ()
-    type_, to = type_name(preview.type), peel(preview.type)[1]
-    samples = " · ".join(preview.samples[:_SHOWN])
-    message = f"{preview.table}: {dotted(preview.field)}: none of {counted(preview.values, 'value')} converts to {type_}: {samples}"
+def _check_converts(preview: Resolved, settings: Settings) -> None:
+    """Raise DataError where no value converts: the column would be empty."""
+    if preview.converts_none:
+        samples, type_ = " · ".join(preview.samples[:_SHOWN]), type_name(preview.type)
+        values = counted(preview.values, "value")
+        raise DataError(
+            f"{preview.table}: {dotted(preview.field)}: none of {values} converts to {type_}: {samples}",
+            _way_out(preview, settings),
+        )
+
+
+def _way_out(preview: Resolved, settings: Settings) -> str:
+    """What to try where no value converts."""
+    to = peel(preview.type)[1]
     notes = list(_notes_on_offsets(preview, settings.dates))
     if notes:
-        return message, notes[0]
+        return notes[0]
     if to in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
-        return message, "dates in another form need it as a pattern, as in --as \"date('dd.MM.yyyy')\""
+        return "dates in another form need it as a pattern, as in --as \"date('dd.MM.yyyy')\""
     if isinstance(to, Primitive) and to.name in NUMBERS and settings.csv.signs == Signs():
         setting = "SET TBLPROPERTIES ('driftline.thousands' = '.')"
-        command = f'driftline alter "ALTER TABLE {preview.table} {setting}"'
-        return message, f"numbers such as 1.234,50 convert after {command}"
-    return message, "driftline resolve --dry-run shows what converts to another type"
+        return (
+            f'numbers such as 1.234,50 convert after driftline alter "ALTER TABLE {preview.table} {setting}"'
+        )
+    return "driftline resolve --dry-run shows what converts to another type"
 
 
 def _check_unused(table: CatalogTable, plan: Resolution) -> None:
