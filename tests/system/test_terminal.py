@@ -54,6 +54,13 @@ def test_errors_break_between_words(tmp_path: Path) -> None:
     assert " ".join(line.strip() for line in lines) == f"error: {name}: no such file, folder or glob"
 
 
+def test_lines_of_an_error_keep_their_own_indentation(tmp_path: Path) -> None:
+    _, lines = run(tmp_path, "alter", "drop table a.b")
+
+    assert lines[0] == "error: 'drop' is not ALTER TABLE"
+    assert lines[1:3] == ["  drop table a.b", "  ^^^^"]
+
+
 @pytest.mark.parametrize("command", ["ingest", "capture"])
 def test_ctrl_c_ends_with_the_state_of_the_table(tmp_path: Path, command: str) -> None:
     (tmp_path / "in").mkdir()

@@ -153,7 +153,8 @@ def _fail(scope: Invocation, error: Exception) -> int:
 
 def _wrapped(text: str, first: int) -> str:
     """The text in lines of words as wide as the terminal, indented by two characters; as it is without a
-    terminal. ``first``: the characters that are taken of the first line.
+    terminal. ``first``: the characters that are taken of the first line. A later line that is indented stays
+    so.
     """
     if not sys.stderr.isatty():
         return text
@@ -162,12 +163,12 @@ def _wrapped(text: str, first: int) -> str:
         fill(
             line,
             width,
-            initial_indent=" " * first,
+            initial_indent="" if number and line.startswith(" ") else " " * (2 if number else first),
             subsequent_indent="  ",
             break_long_words=False,
             break_on_hyphens=False,
         )
-        for line in text.split("\n")
+        for number, line in enumerate(text.split("\n"))
     )
     return "\n".join(lines)[first:]
 
