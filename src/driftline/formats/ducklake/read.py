@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, children
 from driftline.errors import DataError, no_table
@@ -21,12 +22,13 @@ from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.defaults import to_sql
 from driftline.formats.ducklake.files import unchanged
-from driftline.formats.ducklake.hive import hive_values
-from driftline.formats.ducklake.inlined import InlinedRows
+from driftline.formats.ducklake.inlined import InlinedRows, duckdb_type, for_spark
 from driftline.formats.ducklake.scan import MapRow, Scan, ScanGroup, scan
 from driftline.formats.ducklake.snapshot import load
 from driftline.formats.ducklake.types import read_type, readable, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
+from driftline.runtime.duckdb import instance
+from driftline.runtime.duckdb import literal as duckdb_literal
 from driftline.runtime.hadoop import hadoop_path
 from driftline.runtime.spark_conf import PLAIN, configured, literally
 from driftline.runtime.spark_version import from_arrow, reads_bare_structs
@@ -35,6 +37,8 @@ from driftline.sql.quoting import each, literal, name, variable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
+
+    from driftline.formats.ducklake.columns import ColumnRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +330,7 @@ def _with_hive(
     as_spark = _as_spark_says(spark)
     rows = {keys[row.id]: row for row in scan.state.columns if row.id in keys}
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    values = from_arrow(spark, hive_values({path: as_spark(path) for path in paths}, rows, zone, table))
+    values = from_arrow(spark, _hive_values({path: as_spark(path) for path in paths}, rows, zone, table))
     return frame.withColumn(_PATH, _bare_path()).join(
         F.broadcast(values.withColumnRenamed("path", _PATH)), _PATH, "left"
     )
@@ -493,3 +497,57 @@ class DuckLakeReader(AlterableDuckLakeTable):
             )
         )
         return len(rows) == len(paths)
+
+
+_HIVE_NULLS = ("null", "__hive_default_partition__")
+
+
+def _hive_values(paths: Mapping[str, str], columns: Mapping[str, ColumnRow], zone: str, table: str) -> Any:
+    """An Arrow table: the second name of each path as ``path``, and its values as columns ``__h`` and the id.
+
+    ``columns`` by key; ``zone``: of instants that name none. Raises
+    DataError for a value that the type has not.
+    """
+    import duckdb
+    import pyarrow as pa
+
+    keys = [_in_path(path) for path in paths]
+    columns_of_values: dict[str, Any] = {"path": list(paths.values())}
+    for key, row in columns.items():
+        columns_of_values[f"__h{row.id}"] = pa.array(
+            [_text_in_path(partition.get(key), row.type) for partition in keys], pa.string()
+        )
+    texts = pa.table(columns_of_values)  # noqa: F841  DuckDB finds the local variable by its name
+    casts = ", ".join(
+        f"{for_spark(f'CAST(__h{row.id} AS {duckdb_type(row, {})})', row, {})} AS __h{row.id}"
+        for row in columns.values()
+    )
+    with instance() as connection:
+        connection.execute(f"SET TimeZone = {duckdb_literal(zone)}")
+        try:
+            return connection.execute(f"SELECT path, {casts} FROM texts").to_arrow_table()
+        except duckdb.Error as error:
+            raise DataError(
+                f"{table}: a value in the path of a file does not fit its column: {str(error).splitlines()[0]}",
+                hint=f"it is in one of {len(paths)} files, as {next(iter(paths))}",
+            ) from error
+
+
+def _in_path(path: str) -> dict[str, str]:
+    """The keys and values of a path, as they are spelled there; of a key that stands twice the first.
+
+    >>> in_path("/in/a=1/b=x%20y/a=2/c=3.parquet"), in_path("/a=b=c/=1/d?=2/x")
+    ({'a': '1', 'b': 'x%20y'}, {})
+    """
+    out: dict[str, str] = {}
+    for part in re.split(r"[/\\\\]", path)[:-1]:
+        key, sign, value = part.partition("=")
+        if key and sign and not re.search(r"[=?\n]", key + value):
+            out.setdefault(key, value)
+    return out
+
+
+def _text_in_path(value: str | None, type_: str) -> str | None:
+    if value is None or value.lower() in _HIVE_NULLS or (not value and type_.lower() != "varchar"):
+        return None
+    return unquote(value)
