@@ -536,7 +536,7 @@ def _hive_values(paths: Mapping[str, str], columns: Mapping[str, ColumnRow], zon
 def _in_path(path: str) -> dict[str, str]:
     """The keys and values of a path, as they are spelled there; of a key that stands twice the first.
 
-    >>> in_path("/in/a=1/b=x%20y/a=2/c=3.parquet"), in_path("/a=b=c/=1/d?=2/x")
+    >>> _in_path("/in/a=1/b=x%20y/a=2/c=3.parquet"), _in_path("/a=b=c/=1/d?=2/x")
     ({'a': '1', 'b': 'x%20y'}, {})
     """
     out: dict[str, str] = {}
