@@ -14,7 +14,7 @@ from driftline.core.planning.contract import contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.naming import marked_key
-from driftline.core.schema.types import Schema, Struct, dotted
+from driftline.core.schema.types import UUID, Schema, Struct, dotted
 
 NEW = ""
 
@@ -471,3 +471,18 @@ def test_max_columns_stops_no_batch_that_needs_no_column() -> None:
         "widen b: long",
         "relax b: long",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("a: uuid", "a: string"),
+        ("a: uuid[1]", "a: string[1]"),
+        ("a: uuid | string", "a: string"),
+        ("a: {b: uuid}, c: long", "a: {b: string}, c: long"),
+    ],
+)
+def test_types_that_a_format_lacks_become_text_under_the_same_name(text: str, after: str) -> None:
+    settings = Settings(as_text=frozenset({UUID}))
+    assert show(drift(text, settings=settings).schema) == show(schema(after))
+    assert changes(drift(text, before=after, settings=settings)) == []
