@@ -26,6 +26,7 @@ CONVERTED: list[tuple[str, Any, str, Any]] = [
     ("boolean", True, "int", 1),
     ("boolean", False, "double", 0.0),
     ("boolean", True, "decimal(3, 2)", D("1.00")),
+    ("boolean", False, "decimal(3, 2)", D("0.00")),
     ("boolean", True, "string", "true"),
     ("int", -5, "long", -5),
     ("int", 2**31 - 1, "decimal(10, 0)", D(2**31 - 1)),
@@ -89,6 +90,8 @@ EPOCHS: list[tuple[str, Any, str, str | None, Any]] = [
     ("long", 2**63 - 1, "timestamp", "s", None),
     ("long", -(2**63), "timestamp", "ms", None),
     ("long", 253_402_300_800, "timestamp", "s", None),
+    ("long", -62_135_596_800, "timestamp", "s", datetime(1, 1, 1, tzinfo=UTC)),
+    ("long", -62_135_596_801, "timestamp", "s", None),
     ("long", 253_402_300_799, "timestamp_ntz", "s", datetime(9999, 12, 31, 23, 59, 59)),
 ]
 
