@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.lake import Lake
+from driftline.runtime.duckdb import database as duckdb
 from driftline.runtime.hadoop import settings as to_store
 from driftline.runtime.session import open_session, stop_session
 from driftline.runtime.stores import configure
@@ -67,6 +68,9 @@ def lake_bucket(request: pytest.FixtureRequest) -> str | None:
 @pytest.fixture(scope="session")
 def spark(folder: Path, lake_bucket: str | None) -> Iterator[SparkSession]:
     session = open_session(folder, properties={**SETTINGS, **(to_store(lake_bucket) if lake_bucket else {})})
+    # Of the small tables here DuckDB gives each query to one thread; those that wait beside it take two fifths
+    # of the CPU of a batch into a DuckLake.
+    duckdb().execute("SET threads = 1")
     yield session
     stop_session(session)
 

@@ -14,7 +14,7 @@ import pytest
 from core.shapes import schema
 from driftline.core.planning.rest import REST
 from driftline.core.schema.types import Field, Schema, Struct
-from driftline.verify import Mismatch, Stored, Verdict, verify
+from driftline.verify import Mismatch, Stored, Verdict, frames, verify
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 
@@ -44,6 +44,13 @@ ROWS = """
 """
 
 Check = Callable[..., Verdict]
+
+
+def test_few_rows_stay_in_one_task_and_many_are_dealt_to_all(spark):
+    few, many = (spark.range(0, n, 1, 1) for n in (1000, 100_000))
+    assert (frames.rows(few).getNumPartitions(), frames.rows(many).getNumPartitions()) == (1, 2)
+    assert frames.rows(few).count() == 1000
+    assert frames.rows(many).map(lambda row: row["id"]).sum() == sum(range(100_000))
 
 
 @pytest.fixture

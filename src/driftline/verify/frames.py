@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 Plain = Callable[[Any], Any]
+_SMALL = 2**18  # bytes, as Spark estimates
 _FILE, _AT = "\0file", "\0at"  # no column has such a name
 
 
@@ -41,9 +42,15 @@ def rows(df: DataFrame, names: Sequence[str] | None = None, *, any_text: bool = 
           for passed in [_passed(f.dataType, any_text)])
     )  # fmt: skip
     cores = df.sparkSession.sparkContext.defaultParallelism
-    if df.rdd.getNumPartitions() < cores:
+    if df.rdd.getNumPartitions() < cores and not _is_small(df):
         df = df.repartition(cores)
     return df.rdd.mapPartitions(partial(_as_plain, list(names or schema.names), schema.json(), any_text))
+
+
+def _is_small(df: DataFrame) -> bool:
+    """True if one task reads the rows sooner than they are dealt to several."""
+    java: Any = df._jdf
+    return bool(java.queryExecution().optimizedPlan().stats().sizeInBytes() <= _SMALL)
 
 
 def _as_plain(

@@ -324,7 +324,8 @@ class _Finding:
                     if quarantined is None
                     else unmatched.leftOuterJoin(quarantined, tasks).flatMap(not_quarantined)
                 )
-                missing, sample = lost.map(lambda x: x.n).sum(), lost.takeOrdered(LISTED, order)
+                missing = lost.map(lambda x: x.n).sum()
+                sample = lost.takeOrdered(LISTED, order) if missing else []
             waiting = unheld - missing
             # What waited in the rest may have become a column later, and left its empty lists behind.
             if listless and comparison.meeting.record.rest is None:
