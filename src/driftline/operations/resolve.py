@@ -364,7 +364,7 @@ def _check_converts(preview: Resolved, settings: Settings) -> None:
 
 
 def _way_out(preview: Resolved, settings: Settings) -> str:
-    """What to try where no value converts."""
+    """The next thing to try where no value converts."""
     to = peel(preview.type)[1]
     notes = list(_notes_on_offsets(preview, settings.dates))
     if notes:
