@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from driftline.stats import Stats
     from driftline.stats.lake import LakeStats
 
+_SIMILAR = 0.7  # of paths, so that only a slip gets a hint at another one
+
 
 def stats(
     context: typer.Context,
@@ -83,7 +85,7 @@ def _of_table(
             measured = lake.table(table).stats(exact=exact, progress=progress.phase)
     for path in paths:
         if not measured.only(path).columns:
-            near = nearest(path, [dotted(column.path) for column in measured.columns])
+            near = nearest(path, [dotted(column.path) for column in measured.columns], _SIMILAR)
             raise UsageError(
                 f"{table} has no column with {path!r} in its path", near or "--all lists every column"
             )
