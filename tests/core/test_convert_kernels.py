@@ -30,6 +30,13 @@ CONVERTED: list[tuple[str, Any, str, Any]] = [
     ("boolean", True, "string", "true"),
     ("int", -5, "long", -5),
     ("int", 2**31 - 1, "decimal(10, 0)", D(2**31 - 1)),
+    ("long", 99, "decimal(4, 2)", D("99.00")),
+    ("long", 100, "decimal(4, 2)", None),
+    ("long", -100, "decimal(4, 2)", None),
+    ("long", 2**31 - 1, "int", 2**31 - 1),
+    ("long", 2**31, "int", None),
+    ("long", -(2**31), "int", -(2**31)),
+    ("long", -(2**31) - 1, "int", None),
     ("int", 16777217, "float", None),
     ("long", 2**53, "double", float(2**53)),
     ("long", 2**53 + 1, "double", None),
@@ -144,3 +151,8 @@ def test_an_empty_column_converts() -> None:
     for source, _, target, _ in CONVERTED:
         s, t = primitive(source), primitive(target)
         assert len(convert(pa.array([], arrow_type(s)), s, t)) == 0
+
+
+def test_bytes_that_are_no_text_leave_those_beside_them() -> None:
+    values = pa.array([b"\xff", b"\xc3\xa9", None, b""])
+    assert convert(values, primitive("binary"), primitive("string")).to_pylist() == [None, "é", None, ""]
