@@ -16,8 +16,11 @@ settings.register_profile("fuzz", UNHURRIED)
 settings.load_profile("fuzz" if "DRIFTLINE_FUZZ" in os.environ else "same")
 
 # Each Java of a test, and of the commands that it runs: none lives long enough to repay the better compiler, or a
-# collector with threads of its own.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICK} -XX:+UseSerialGC")
+# collector with threads of its own. Hadoop runs chmod for each file that it makes, which VFORK does without a helper
+# process between the two.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS", f"{QUICK} -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
