@@ -120,8 +120,11 @@ class Resolved(Shown):
 
     @property
     def converts_none(self) -> bool:
-        """True if there are values, and none of them converts."""
-        return bool(self.values) and self.rest == self.values
+        """True if there are values, and nothing of any converts.
+
+        Parts of a list, a map or a struct may, although the whole does not.
+        """
+        return isinstance(self.type, Primitive) and bool(self.values) and self.rest == self.values
 
     def with_more(self, more: Resolved) -> Resolved:
         """With the counts of further rows."""
