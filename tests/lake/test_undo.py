@@ -290,7 +290,7 @@ def test_back_beyond_the_log(table: Table, lake: Lake, actions: list[str]) -> No
 
 
 def test_the_second_resolve_of_a_field(table: Table, spark: SparkSession) -> None:
-    table.ingest(spark.sql("select 'x' as id"))
+    table.ingest(spark.sql("select '01.02.2026' as id"))
     table.resolve("id", "string")
     before = table.state()
     table.resolve("id", "date('dd.MM.yyyy')")

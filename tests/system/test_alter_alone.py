@@ -203,5 +203,6 @@ def test_ctrl_c_at_the_commit_leaves_the_table_whole(lake: Path, moment: str, la
 
     stopped = call(lake, dies, "person", moment, *alter(f"ADD COLUMN p_{moment} int"))
 
-    assert stopped == Done(130, "", "")
+    said = f"stopped: `driftline history {T}` tells if the change took place\n"
+    assert stopped == Done(130, "", said)
     assert (f"p_{moment}" in columns(lake)) == landed

@@ -32,6 +32,8 @@ def alter(
     request = altering.AlterRequest.of_sql(sql)  # what cannot be read is said before Java starts
     name = altering.local_name(request.table, "lake")
     named(context, name)
+    interrupt = context.obj.interrupt
+    interrupt.outcome = f"stopped: `driftline history {name}` tells if the change took place"
     with Progress() as progress:
         try:
             progress.phase("altering")

@@ -248,14 +248,14 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         row_ids = (table.new_row_ids,) if table.new_row_ids else ()
         notes = _notes_on_offsets(preview, settings.dates)
         if preview.converts_none:
-            notes = iter([_way_out(preview, settings)])
+            notes = iter([_way_out(preview, request.to, settings)])
         return replace(preview, notes=(*row_ids, *notes))
     with rewriting(table, state, retry) as rewrite:
         # Behind the start of the transaction, which lets no one lay out the table anew.
         _check_unused(table, plan)
         retry.progress("looking")
         preview = _look(table.name, rewrite.rows, folding, dry_run=False)
-        _check_converts(preview, settings)
+        _check_converts(preview, request.to, settings)
         transaction = rewrite.transaction
         remembered = RememberedFold.of(plan, state.schema, settings.row_key)
         for_deletes = set() if remembered is None else remembered.kept(transaction)
@@ -355,24 +355,26 @@ def _notes_on_offsets(preview: Resolved, dates: str) -> Iterator[str]:
         yield "a text with an offset is an instant, and timestamp_ntz has no zone: --as timestamptz converts it"
 
 
-def _check_converts(preview: Resolved, settings: Settings) -> None:
-    """Raise DataError where no value converts: the column would be empty."""
+def _check_converts(preview: Resolved, asked: str, settings: Settings) -> None:
+    """Raise DataError where no value converts: the column would be empty. ``asked``: the type as a person
+    wrote it.
+    """
     if preview.converts_none:
         samples, type_ = " · ".join(preview.samples[:_SHOWN]), type_name(preview.type)
         values = counted(preview.values, "value")
         raise DataError(
             f"{preview.table}: {dotted(preview.field)}: none of {values} converts to {type_}: {samples}",
-            _way_out(preview, settings),
+            _way_out(preview, asked, settings),
         )
 
 
-def _way_out(preview: Resolved, settings: Settings) -> str:
+def _way_out(preview: Resolved, asked: str, settings: Settings) -> str:
     """The next thing to try where no value converts."""
     to = peel(preview.type)[1]
     notes = list(_notes_on_offsets(preview, settings.dates))
     if notes:
         return notes[0]
-    if to in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+    if to in (DATE, TIMESTAMP, TIMESTAMP_NTZ) and "'" not in asked:  # it has no pattern
         return "dates in another form need it as a pattern, as in --as \"date('dd.MM.yyyy')\""
     if isinstance(to, Primitive) and to.name in NUMBERS and settings.csv.signs == Signs():
         setting = "SET TBLPROPERTIES ('driftline.thousands' = '.')"
