@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import struct
+import subprocess
 import sys
 import termios
 from collections.abc import Iterator, Sequence
@@ -70,6 +71,28 @@ def test_ctrl_c_ends_with_the_state_of_the_table(tmp_path: Path, command: str) -
 
     assert code == 130
     assert re.fullmatch(r"stopped.*: shop\.orders is as it was", lines[-1])
+
+
+WITHIN_EXEC = """
+import os, signal
+from driftline import __main__, cli
+
+def app(*args, **options):
+    exec("os.kill(os.getpid(), signal.SIGINT)")  # as while a dataclass is made
+
+cli.app = app
+__main__.main()
+"""
+
+
+def test_ctrl_c_within_an_exec_ends_with_the_exit_code(tmp_path: Path) -> None:
+    """`python -m` ends by the signal itself where it came within an `exec` of text, whatever code was asked for."""
+    (tmp_path / "within_exec.py").write_text(WITHIN_EXEC)
+
+    command = [sys.executable, "-m", "within_exec", "tables"]
+    stopped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (stopped.returncode, stopped.stderr) == (130, "stopped\n")
 
 
 class Rows:
