@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from core.test_observe_sound import SCHEMAS, batches, observed
 from driftline.convert import Converter, arrow_schema, arrow_type
-from driftline.convert.usual import empty_keys, limited, usual_struct
+from driftline.convert.usual import limited, usual_struct, valueless_keys
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.schema_json import type_text
@@ -254,11 +254,11 @@ def test_whole_columns_convert_as_single_values_do(lines: list[bytes], dates: st
     planned = planned_of(lines, Schema(), wanted)
     if planned is None:
         return
-    usual, empty = usual_struct(planned.route), empty_keys([planned.route])
+    usual, valueless = usual_struct(planned.route), valueless_keys([planned.route])
     observer = JsonObserver(
         expect(planned.schema, wanted),
         wanted,
-        usual=lambda shape: limited(shape, usual, empty, wanted.contract),
+        usual=lambda shape: limited(shape, usual, valueless, wanted.contract),
     )
     others = {place for place, _ in observer.feed(lines, "batch", 1)}
     taken = [line for number, line in enumerate(lines) if number not in others and line.strip()]
@@ -286,12 +286,12 @@ def test_fields_without_a_value_need_no_look_of_their_own() -> None:
     line = b'{"id": 1, "a": {}, "b": [], "c": {"x": 1, "y": []}, "d": [{"x": 1, "y": {}}]}'
     planned = planned_of([line], Schema(), Settings())
     assert planned is not None
-    usual, empty = usual_struct(planned.route), empty_keys([planned.route])
-    assert empty == {"a": None, "b": None, "c": {"y": None}, "d": {"y": None}}
+    usual, valueless = usual_struct(planned.route), valueless_keys([planned.route])
+    assert valueless == {"a": None, "b": None, "c": {"y": None}, "d": {"y": None}}
     observer = JsonObserver(
         expect(planned.schema, Settings()),
         Settings(),
-        usual=lambda shape: limited(shape, usual, empty, Settings().contract),
+        usual=lambda shape: limited(shape, usual, valueless, Settings().contract),
     )
     observer.feed([line] * 100, "batch", 1)
     assert observer.feed([line], "batch", 101) == []

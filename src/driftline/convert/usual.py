@@ -38,9 +38,9 @@ Drifting: TypeAlias = "Mapping[str, Drifting | None]"
 
 # Keys that have no column, because they held null, `[]` and `{}` alone, as None; and for other keys those of
 # the records below, lists removed.
-EmptyKeys: TypeAlias = "Mapping[str, EmptyKeys | None]"
+ValuelessKeys: TypeAlias = "Mapping[str, ValuelessKeys | None]"
 
-_NONE: EmptyKeys = {}
+_NONE: ValuelessKeys = {}
 
 
 def usual_struct(route: RecordRoute) -> Struct:
@@ -48,16 +48,20 @@ def usual_struct(route: RecordRoute) -> Struct:
     return _struct([route], 0)
 
 
-def empty_keys(routes: Sequence[RecordRoute]) -> EmptyKeys:
-    """The keys whose values are always empty: rows do not need them, so that a parser may skip them."""
-    empty: dict[str, EmptyKeys | None] = {}
+def valueless_keys(routes: Sequence[RecordRoute]) -> ValuelessKeys:
+    """The keys that hold no values: rows do not need them, so that a parser may skip them."""
+    valueless: dict[str, ValuelessKeys | None] = {}
     for key, fields in _by_key(routes).items():
         columns = [column for field in fields for column in field.columns]
         if not columns and not any(f.shape.facets or f.to_rest or f.elsewhere for f in fields):
-            empty[key] = None
-        elif inside := empty_keys([column.record for column in columns if column.record is not None]):
-            empty[key] = inside
-    return empty
+            valueless[key] = None
+        elif inside := valueless_keys([column.record for column in columns if column.record is not None]):
+            valueless[key] = inside
+    return valueless
+
+
+def _is_valueless(key: str, keys: ValuelessKeys) -> bool:
+    return keys.get(key, _NONE) is None
 
 
 def _struct(routes: Sequence[RecordRoute], depth: int) -> Struct:
@@ -142,55 +146,64 @@ def _parsed_as(
     return base if base in (BOOLEAN, LONG, DOUBLE) else None
 
 
-def limited(shape: RecordShape, usual: Struct, empty: EmptyKeys, contract: Contract) -> RecordShape:
+def limited(shape: RecordShape, usual: Struct, valueless: ValuelessKeys, contract: Contract) -> RecordShape:
     """A copy of the part of a shape that has the usual types.
 
-    Excluded fields may have any, because the parser skips them; it also skips those that are ``empty``.
+    Excluded fields may have any, because the parser skips them; it also skips ``valueless`` ones.
     """
     types = {f.name: f.type for f in usual.fields}
     out = RecordShape()
     for key, field in shape.fields.items():
         child = contract.of(key)
         if key in types:
-            out.fields[key] = _limited(field, types[key], empty.get(key) or _NONE, child)
+            out.fields[key] = _limited(field, types[key], valueless.get(key) or _NONE, child)
         elif child.excluded:
             out.fields[key] = deepcopy(field)
-        elif empty.get(key, _NONE) is None or not (field.facets or field.empty_lists or field.empty_record):
+        elif _is_valueless(key, valueless) or not (field.facets or field.empty_lists or field.empty_record):
             # Nothing but null and empty values; what is learnt of the field later does not count as usual.
             out.fields[key] = replace(field, facets={})
     return out
 
 
 def drifting_keys(
-    shape: RecordShape, usual: Struct, routes: Sequence[RecordRoute], contract: Contract
+    shape: RecordShape, usual: Struct, valueless: ValuelessKeys, route: RecordRoute, contract: Contract
 ) -> Drifting:
     """The keys under which records of this shape have values of another than their ``usual`` type.
 
-    ``routes``: how the records become rows.
+    ``route``: how the records become rows.
     """
-    return _drifting(shape, limited(shape, usual, empty_keys(routes), contract), usual, routes)
+    return _drifting(shape, limited(shape, usual, valueless, contract), usual, valueless, [route])
 
 
 def _drifting(
-    shape: RecordShape, same: RecordShape, usual: Struct, routes: Sequence[RecordRoute]
+    shape: RecordShape,
+    same: RecordShape,
+    usual: Struct,
+    valueless: ValuelessKeys,
+    routes: Sequence[RecordRoute],
 ) -> Drifting:
     """Implement `drifting_keys`; ``same``: the part of the shape that has the usual types."""
     types = {f.name: f.type for f in usual.fields}
     drifting: dict[str, Drifting | None] = {}
-    empty = empty_keys(routes)
     for key, fields in _by_key(routes).items():
         field = shape.fields.get(key)
-        if empty.get(key, _NONE) is None:
+        if _is_valueless(key, valueless):
             continue
         if key not in types:
             drifting[key] = None
         elif field is not None and same.fields.get(key) != field:
-            drifting[key] = _drifting_inside(field, same.fields.get(key), types[key], fields)
+            drifting[key] = _drifting_inside(
+                field, same.fields.get(key), types[key], valueless.get(key) or _NONE, fields
+            )
     return drifting
 
 
 def _drifting_inside(
-    field: FieldShape, same: FieldShape | None, usual: Type, routes: Sequence[FieldRoute]
+    field: FieldShape,
+    same: FieldShape | None,
+    usual: Type,
+    valueless: ValuelessKeys,
+    routes: Sequence[FieldRoute],
 ) -> Drifting | None:
     """The drifting keys in the records of a field.
 
@@ -206,13 +219,13 @@ def _drifting_inside(
     if not all(isinstance(column.type, Struct) and column.record is not None for column in columns):
         return None
     record_routes = [column.record for column in columns if column.record is not None]
-    return _drifting(profile.record, same_profile.record, usual, record_routes)
+    return _drifting(profile.record, same_profile.record, usual, valueless, record_routes)
 
 
-def _limited(field: FieldShape, type_: Type, empty: EmptyKeys, contract: Contract) -> FieldShape:
+def _limited(field: FieldShape, type_: Type, valueless: ValuelessKeys, contract: Contract) -> FieldShape:
     dim, base = peel(type_)
     facets = {
-        facet: _limited_inside(profile, base, empty, contract.inside(dim))
+        facet: _limited_inside(profile, base, valueless, contract.inside(dim))
         for facet, profile in field.facets.items()
         if facet.dim == dim and not profile.ragged and _fits(facet.base, base)
     }
@@ -224,14 +237,14 @@ def _limited(field: FieldShape, type_: Type, empty: EmptyKeys, contract: Contrac
     )
 
 
-def _limited_inside(profile: Profile, usual: Type, empty: EmptyKeys, contract: Contract) -> Profile:
+def _limited_inside(profile: Profile, usual: Type, valueless: ValuelessKeys, contract: Contract) -> Profile:
     """The part of an object that has the usual types.
 
     A map may still be known by its keys, or by its values.
     """
     match usual:
         case Struct() if profile.record is not None:
-            return replace(profile, record=limited(profile.record, usual, empty, contract))
+            return replace(profile, record=limited(profile.record, usual, valueless, contract))
         case Map(value=value) if profile.record is not None:
             value_contract = contract.of("value")
             fields = {

@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from driftline.convert import Converter
 from driftline.convert.deep_pickle import pickled
 from driftline.convert.types import DEEPEST
-from driftline.convert.usual import Drifting, EmptyKeys, drifting_keys, empty_keys, limited, usual_struct
+from driftline.convert.usual import (
+    Drifting,
+    ValuelessKeys,
+    drifting_keys,
+    limited,
+    usual_struct,
+    valueless_keys,
+)
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.objects import folded
@@ -53,7 +60,7 @@ Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the plac
 class JsonRows:
     """The way from lines to rows; it is sent to tasks.
 
-    ``usual``: the types as which Arrow parses the fields; ``empty``: the fields that it need not parse;
+    ``usual``: the types as which Arrow parses the fields; ``valueless``: fields that it skips;
     ``drifting``: the fields that also have values of other types; ``expected``: the table's present or future
     columns; ``planned``: the shape that the plan was made for; ``before``: what is observed already, and need
     not be observed again; ``judge``: refuses records.
@@ -61,7 +68,7 @@ class JsonRows:
 
     converter: Converter
     usual: Struct
-    empty: EmptyKeys
+    valueless: ValuelessKeys
     drifting: Drifting
     expected: ExpectedField
     planned: RecordShape
@@ -87,11 +94,10 @@ class JsonRows:
         route, planned, settings = lean(plan.route), folded(observation.shape), terms.settings
         # A part of the batch may have too few keys of a map to show that it is a map.
         expected = terms.expected if terms.judge is not None else foreseen(terms.expected, planned)
-        usual = usual_struct(route)
-        drifting = drifting_keys(planned, usual, [route], settings.contract)
+        usual, valueless = usual_struct(route), valueless_keys([route])
+        drifting = drifting_keys(planned, usual, valueless, route, settings.contract)
         converter = Converter(struct, route, settings)
-        empty = empty_keys([route])
-        return cls(converter, usual, empty, drifting, expected, planned, settings, terms.judge)
+        return cls(converter, usual, valueless, drifting, expected, planned, settings, terms.judge)
 
     def beginning_with(self, first: RecordShape) -> JsonRows:
         """A copy for lines whose ``first`` have this shape."""
@@ -114,7 +120,7 @@ class JsonRows:
         return rows if self.settings.row_key is None else in_order(list(rows))
 
     def _usual(self, shape: RecordShape) -> RecordShape:
-        return limited(shape, self.usual, self.empty, self.settings.contract)
+        return limited(shape, self.usual, self.valueless, self.settings.contract)
 
     def _whole(self, lines: Sequence[bytes], records: UsualRecords) -> Iterator[Rows]:
         """Records that the parser of whole columns takes; one by one
