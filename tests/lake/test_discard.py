@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 
-from driftline.core.changelog.token import Token
 from driftline.errors import UsageError
-from driftline.ingest import pipeline
 from driftline.lake import Lake, Table
 from driftline.operations import replay
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import Pending
-from driftline.sources.opening import open_source
-from lake.test_replay import LINES, STRICT, Died, file, rows, table, waiting_in_statistics
+from lake.test_replay import (
+    LINES,
+    STRICT,
+    Died,
+    file,
+    killed_at_its_commit,
+    rows,
+    table,
+    waiting_in_statistics,
+)
 
 __all__ = ["file", "table"]
 
@@ -109,15 +115,7 @@ def test_a_captures_unfinished_batch_is_held(
     table.ingest(tmp_path / "in.jsonl", settings=STRICT)
     late.write_text('{"id": 7, "n": "late"}')
 
-    def progress(phase: str) -> None:
-        if phase == "committing":
-            raise Died
-
-    options = pipeline.Options(token=Token("orders", "stream", 0), progress=progress)
-    with monkeypatch.context() as patch:
-        patch.setattr(quarantine.Staged, "undo", lambda _: None)  # as of a process that was killed
-        with pytest.raises(Died):
-            pipeline.ingest(table.format, open_source(lake.spark, late), options)
+    killed_at_its_commit(table, late, monkeypatch)
     done = table.discard_quarantine()
     assert (done.records, done.held) == (5, 1)
     done = table.discard_quarantine("late.jsonl")

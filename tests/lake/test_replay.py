@@ -162,6 +162,25 @@ def test_a_replay_that_dies_is_taken_up(
     proven(table, file)
 
 
+def micro_batch(table: Table, file: Path, dies_at: str = "") -> None:
+    """Ingest a file as a capture's first micro-batch, which may die at a phase."""
+
+    def progress(phase: str) -> None:
+        if phase == dies_at:
+            raise Died
+
+    options = pipeline.Options(token=Token("orders", "stream", 0), progress=progress)
+    pipeline.ingest(table.format, open_source(table.format.spark, file), options)
+
+
+def killed_at_its_commit(table: Table, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `micro_batch` of a process that was killed: its rejects are in quarantine, and nothing cleaned up."""
+    with monkeypatch.context() as patch:
+        patch.setattr(quarantine.Staged, "undo", lambda _: None)
+        with pytest.raises(Died):
+            micro_batch(table, file, dies_at="committing")
+
+
 @pytest.mark.iceberg_only("a DuckLake's rejects land with the rows")
 def test_what_a_capture_has_left_that_died_is_held_back(
     lake: Lake, table_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -172,21 +191,10 @@ def test_what_a_capture_has_left_that_died_is_held_back(
     table.ingest(tmp_path / "in.jsonl", settings=STRICT)
     late.write_text('{"id": 7, "n": "late"}')
 
-    def bring(dies_at: str = "") -> None:
-        def progress(phase: str) -> None:
-            if phase == dies_at:
-                raise Died
-
-        options = pipeline.Options(token=Token("orders", "stream", 0), progress=progress)
-        pipeline.ingest(table.format, open_source(lake.spark, late), options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(quarantine.Staged, "undo", lambda _: None)  # as of a process that was killed
-        with pytest.raises(Died):
-            bring(dies_at="committing")
+    killed_at_its_commit(table, late, monkeypatch)
     again = table.replay(settings={"policy": "preserve"})
     assert (again.written, again.stay, again.held) == (3, 2, 1)
-    bring()
+    micro_batch(table, late)
     again = table.replay()
     assert (again.written, again.held) == (0, 0)
     assert [r["id"] for r in rows(table)] == [1, 2, 3, 4, 7]

@@ -24,8 +24,13 @@ def offset_notes(shape: RecordShape, changes: Sequence[Change], dates: str) -> l
         return []
     new = {c.reason.field for c in changes if isinstance(c, AddColumn) and peel(c.type)[1] == STRING}
     paths = [dotted(path) for path in _with_offsets(shape) if path in new] if new else []
-    why = f"reads timestamps with offsets, as in {', '.join(paths)}; for a column that is there: resolve --as timestamptz"
-    return [toml_line("dates", (), "instant", why)] if paths else []
+    return [instant_line(f"as in {', '.join(paths)}")] if paths else []
+
+
+def instant_line(where: str) -> str:
+    """The setting to paste. ``where``: a phrase with the columns that have such timestamps."""
+    why = f"reads timestamps with offsets, {where}; for a column that is there: resolve --as timestamptz"
+    return toml_line("dates", (), "instant", why)
 
 
 def _with_offsets(shape: RecordShape, above: Path = ()) -> Iterator[Path]:

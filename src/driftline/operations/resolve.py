@@ -8,7 +8,7 @@ so `undo` takes a resolve back like any drop, values included.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -246,10 +246,7 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         retry.progress("looking")
         preview = _look(table.name, table.read(), folding, dry_run=True)
         row_ids = (table.new_row_ids,) if table.new_row_ids else ()
-        notes = _notes_on_offsets(preview, settings.dates)
-        if preview.converts_none:
-            notes = iter([_way_out(preview, request.to, settings)])
-        return replace(preview, notes=(*row_ids, *notes))
+        return replace(preview, notes=(*row_ids, *_notes(preview, request.to, settings)))
     with rewriting(table, state, retry) as rewrite:
         # Behind the start of the transaction, which lets no one lay out the table anew.
         _check_unused(table, plan)
@@ -353,6 +350,13 @@ def _notes_on_offsets(preview: Resolved, dates: str) -> Iterator[str]:
         )
     if to == TIMESTAMP_NTZ and any(re.fullmatch(OFFSET_PATTERN, text) for text in preview.samples):
         yield "a text with an offset is an instant, and timestamp_ntz has no zone: --as timestamptz converts it"
+
+
+def _notes(preview: Resolved, asked: str, settings: Settings) -> Sequence[str]:
+    """The notes of a dry run, beside its counts."""
+    if preview.converts_none:
+        return [_way_out(preview, asked, settings)]
+    return list(_notes_on_offsets(preview, settings.dates))
 
 
 def _check_converts(preview: Resolved, asked: str, settings: Settings) -> None:

@@ -19,6 +19,7 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.date_pattern import DatePattern, hint_text
 from driftline.core.schema.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, Field, Struct
 from driftline.observe.csv_types import declared_of
+from driftline.observe.offsets import instant_line
 from driftline.readers.columnar.rows import ColumnReader, Rows
 
 Patterns: TypeAlias = Mapping[str, DatePattern]  # by the column's name
@@ -140,8 +141,7 @@ def hint_lines(dates: Sequence[tuple[int, str]], struct: Struct, settings: Setti
             why = "its texts are dates; for a column that is there: resolve --as"
             yield toml_line("hints", (f.name,), hint, why)
     if instants and settings.dates == "on":
-        why = f"reads timestamps with offsets, in {', '.join(instants)}; for a column that is there: resolve --as timestamptz"
-        yield toml_line("dates", (), "instant", why)
+        yield instant_line(f"in {', '.join(instants)}")
 
 
 def with_offsets(dates: Iterable[tuple[int, str]], struct: Struct) -> Iterator[str]:
