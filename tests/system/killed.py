@@ -1,50 +1,82 @@
-"""Captures that die where they are told to: `killed.py JSON`. The whole process group goes, Python and Java, by SIGKILL.
+"""Captures that die where they are told to: `killed.py`, told of each start of them by a line of JSON on standard input.
 
-The JSON is a list of captures, which run at once. Each has: lake, its properties, ducklake, stores, source, table, name,
-options of the capture; `die`: phase and how often it begins before; `tidy`: first compacts the tables and expires all
-snapshots but the last, of Iceberg. The process dies once each capture is where it is to die. Without `die` they go to their end, and it prints what is
-there then, and which files were left by what died, and are deleted.
+A line has `captures`, which run at once, and `kill`. Each capture has: lake, its properties, ducklake, stores, source, table,
+name, options of the capture; `die`: phase and how often it begins before; `tidy`: first compacts the tables and expires all
+snapshots but the last, of Iceberg. Without `die` they go to their end, and the answer is what is there then, and which files
+were left by what died, and are deleted.
+
+Once each capture is where it is to die, `kill` ends the whole process group, Python and Java, by SIGKILL. Without it the lakes
+are copied at that moment: what is on the disk is what a kill leaves. The captures then end by an error, and the copies take the
+place of the lakes, whatever that has done to them; so one Java serves several starts.
 """
 
+import gc
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 from driftline import Lake
+from driftline.runtime import duckdb
 from driftline.runtime.stores import configure
 
 SECONDS = 300  # that one capture waits for the others before it dies
 
 
-def main(told: list[dict]) -> None:
-    for one in told:
+class Died(Exception):
+    pass
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else is printed is no answer
+    for number, line in enumerate(sys.stdin):
+        told = json.loads(line)
+        print(json.dumps(started(told["captures"], number, kill=told["kill"])), file=answers, flush=True)
+
+
+def started(captures: list[dict], number: int, *, kill: bool) -> list[dict]:
+    """Run the captures; returns what is there of each in the end, nothing where they have died."""
+    for one in captures:
         for kind, options in one.get("stores", {}).items():
             configure(kind, options)
-    lakes = [opened(one) for one in told]
-    for one, lake in zip(told, lakes, strict=True):
+    lakes = [opened(one, number) for one in captures]
+    for one, lake in zip(captures, lakes, strict=True):
         for name in tables(one) if one.get("tidy") and "ducklake" not in one else ():
             if lake.spark.catalog.tableExists(f"lake.{name}"):
                 tidy(lake, name)
-    ready = threading.Barrier(len(told), lambda: os.killpg(0, signal.SIGKILL))
+    places = {Path(one["lake"]) for one in captures}
+    ready = threading.Barrier(
+        len(captures), (lambda: os.killpg(0, signal.SIGKILL)) if kill else lambda: copy(places)
+    )
     running = [
         lake.table(one["table"]).capture(
             one["source"], name=one["name"], progress=deadly(one.get("die"), ready), **one.get("options", {})
         )
-        for one, lake in zip(told, lakes, strict=True)
+        for one, lake in zip(captures, lakes, strict=True)
     ]
-    for query in running:
-        query.awaitTermination()
-    print(json.dumps([found(one, lake) for one, lake in zip(told, lakes, strict=True)]))
+    for one, query in zip(captures, running, strict=True):
+        with suppress(Died):
+            query.awaitTermination()
+            assert "die" not in one, f"{one['name']} ended before it died"
+    if any("die" in one for one in captures):
+        put_back(places)
+        return []
+    return [found(one, lake) for one, lake in zip(captures, lakes, strict=True)]
 
 
-def opened(one: dict) -> Lake:
+def opened(one: dict, number: int) -> Lake:
     properties = {
         "spark.master": "local[2]",
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "2",  # of Spark's 200, expiry alone would take a minute
+        # A catalog of its own for each start, with nothing open or known from the one before.
+        "spark.sql.catalog.lake.start": str(number),
         **one.get("properties", {}),
     }
     return Lake.open(one["lake"], properties=properties, ducklake=one.get("ducklake"))
@@ -63,8 +95,27 @@ def deadly(die: tuple[str, int] | None, ready: threading.Barrier) -> Callable[[s
             left[0] -= 1
             if left[0] <= 0:
                 ready.wait(SECONDS)
+                raise Died
 
     return progress
+
+
+def copy(places: set[Path]) -> None:
+    for place in places:
+        shutil.copytree(place, copy_of(place))
+
+
+def put_back(places: set[Path]) -> None:
+    """Has each lake be its copy, of which nothing is open in this process, as in a new one."""
+    duckdb.database.cache_clear()
+    gc.collect()
+    for place in places:
+        shutil.rmtree(place)
+        copy_of(place).rename(place)
+
+
+def copy_of(place: Path) -> Path:
+    return place.with_name(f"{place.name} as killed")
 
 
 def found(one: dict, lake: Lake) -> dict:
@@ -87,4 +138,4 @@ def tidy(lake: Lake, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main()

@@ -1,0 +1,86 @@
+"""A Python process that answers lines of JSON on its standard input, one after the other, so that Java starts once for all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+# Runs commands of driftline, each a folder and its arguments; answers with exit code, output and errors.
+COMMANDS = """
+import contextlib, io, json, os, sys
+from driftline.cli import main
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+for line in sys.stdin:
+    folder, argv = json.loads(line)
+    os.chdir(folder)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(argv)
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), file=answers, flush=True)
+"""
+SECONDS = 600  # for the end of a process that was told of it
+
+
+class Answering:
+    """The process of a ``script``, as Python's arguments. The first question starts it, as does the first one after its death."""
+
+    def __init__(self, script: Sequence[str | Path], env: Mapping[str, str] | None, errors: IO[str]) -> None:
+        self._script, self._env, self._errors = script, env, errors
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, question: object) -> Any:
+        """The answer. AssertionError, with what it printed, if it dies instead."""
+        answer, code = self._asked(question)
+        assert answer, f"ended with {code}: {self._printed()}"
+        return json.loads(answer)
+
+    def dies(self, question: object) -> int:
+        """The exit code with which it ends at this question. AssertionError if it answers."""
+        answer, code = self._asked(question)
+        assert code is not None, answer
+        return code
+
+    def end(self) -> None:
+        """Waits for its end, if it runs."""
+        if self._process is not None:
+            self._process.communicate(timeout=SECONDS)
+
+    def _asked(self, question: object) -> tuple[str, int | None]:
+        """The answer, or the exit code."""
+        process = self._process = self._process or subprocess.Popen(
+            [sys.executable, *self._script], env=self._env, text=True, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+        )  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(f"{json.dumps(question)}\n")
+        process.stdin.flush()
+        if answer := process.stdout.readline():
+            return answer, None
+        self._process = None
+        process.communicate(timeout=SECONDS)
+        return "", process.returncode
+
+    def _printed(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()[-3000:]
+
+
+@contextmanager
+def answering(*script: str | Path, env: Mapping[str, str] | None = None) -> Iterator[Answering]:
+    """Such a process, whose end is waited for."""
+    with TemporaryFile("w+") as errors:
+        process = Answering(script, env, errors)
+        try:
+            yield process
+        finally:
+            process.end()
