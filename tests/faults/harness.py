@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -36,7 +36,7 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("worker.py")), str(home)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": path, "SPARK_SUBMIT_OPTS": QUICK, **env},
+            env={"SPARK_SUBMIT_OPTS": QUICK, **os.environ, "PYTHONPATH": path, **env},
         )  # fmt: skip
 
     def await_start(self) -> None:
@@ -64,40 +64,39 @@ class Worker:
 
 
 class Processes:
-    """One that faults strike, and one that goes on; `killed` is a further one for each kill."""
+    """One that faults strike, another one after its death, and one that goes on."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self._open = ExitStack()
+        self._struck: Worker | None = None
 
     def __enter__(self) -> Self:
         self.home.mkdir(parents=True, exist_ok=True)
         self.control = self._open.enter_context(Control(self.home / "control"))
         self._env = {"FAULTS_CONTROL": str(self.control.file), "LD_PRELOAD": str(shim(self.home))}
-        self.struck, self.other = self._started(self._env), self._started({})
+        self.other = self._started({})
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def revive(self) -> None:
-        """Starts another process that faults strike, as the one before has died."""
-        self.struck = self._started(self._env)
+    @property
+    def struck(self) -> Worker:
+        """The one that faults strike, which is started where there is none."""
+        if self._struck is None:
+            self._struck = self._started(self._env)
+        return self._struck
+
+    def bury(self) -> None:
+        """Forgets the one that faults strike, as it has died."""
+        self._struck = None
 
     def _started(self, env: Mapping[str, str]) -> Worker:
         worker = Worker(self.home, env)
         self._open.callback(worker.stop)
         worker.await_start()
         return worker
-
-    @contextmanager
-    def killed(self) -> Iterator[Worker]:
-        worker = Worker(self.home, self._env)
-        try:
-            worker.await_start()
-            yield worker
-        finally:
-            worker.stop()
 
 
 @dataclass(frozen=True)
@@ -161,11 +160,7 @@ class Bench:
     def strike(self, name: str, mode: Mode, at: int) -> Outcome:
         """One try. What was not struck has nothing to be judged."""
         self.restore()
-        with self._processes.killed() if mode == Mode.KILL else nullcontext(self._processes.struck) as worker:
-            answer = worker.ask(self.format, name, mode=mode, at=at)
-            struck = self._processes.control.disarm()
-        if answer is None and mode != Mode.KILL:
-            self._processes.revive()
+        answer, struck = self._ask_struck(name, mode, at)
         if mode == Mode.FREEZE:  # other files, so that no lock of the process that goes on is on them
             shutil.copytree(self._lake, self._home / "copy")
             shutil.rmtree(self._lake)
@@ -179,15 +174,20 @@ class Bench:
             wrong.append("the process died")
         return Outcome(name, mode, at, struck, error.split("\n", 1)[0], wrong)
 
+    def _ask_struck(self, name: str, mode: Mode, at: int) -> tuple[dict[str, Any] | None, Struck]:
+        """The answer to the command that a fault strikes; None: the process has died."""
+        answer = self._processes.struck.ask(self.format, name, mode=mode, at=at)
+        if answer is None:
+            self._processes.bury()
+        return answer, self._processes.control.disarm()
+
     def kill_again_and_again(self, name: str) -> Outcome:
         """The command, killed as often as its case says, each time at another operation of about one batch."""
         case, chance = CASES[name], random.Random(self.format)
         longest = self.operations(name) * 3 // (2 * len(LONG_STREAM))
         self.restore()
         for _ in range(case.kills):
-            with self._processes.killed() as worker:
-                worker.ask(self.format, name, mode=Mode.KILL, at=chance.randint(1, longest))
-                struck = self._processes.control.disarm()
+            _, struck = self._ask_struck(name, Mode.KILL, chance.randint(1, longest))
             assert struck.number, "it ended before it was killed so often"
         return Outcome(name, Mode.KILL, struck.number, struck, "died", self._judged(name, None))
 

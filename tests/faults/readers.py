@@ -98,7 +98,7 @@ def attached(lake: Path, kind: str) -> Iterator[duckdb.DuckDBPyConnection]:
     target = lake / f"catalog.{'ducklake' if kind == 'duckdb' else kind}"
     with (
         copied(target) as file,
-        duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection,
+        duckdb.connect(config={"autoinstall_known_extensions": "false", "threads": 1}) as connection,
     ):
         for name in ("ducklake", *(("sqlite_scanner",) if kind == "sqlite" else ())):
             spec = find_spec(f"duckdb_extension_{name}")

@@ -21,7 +21,6 @@ SAMPLE = [
     ("iceberg", "alter", Mode.FAIL, 0.6),
     ("iceberg", "undo", Mode.FREEZE, 0.9),
     ("iceberg", "clean", Mode.FAIL, 1),
-    ("iceberg", "ingest", Mode.KILL, 0.8),
     ("iceberg", "ingest by key", Mode.FREEZE, 0.6),
     ("iceberg", "ingest by key, format version 2", Mode.FULL, 0.8),
     ("iceberg", "capture by key", Mode.FREEZE, 0.6),
@@ -33,6 +32,7 @@ SAMPLE = [
     ("duckdb", "ingest", Mode.FREEZE, 0.97),
     ("duckdb", "alter", Mode.FREEZE, 0.5),
     ("duckdb", "capture by key", Mode.FULL, 0.04),
+    ("iceberg", "ingest", Mode.KILL, 0.8),  # the last one: after it the next would start another process
 ]
 
 
