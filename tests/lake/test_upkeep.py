@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +91,7 @@ def test_the_widest_type_of_a_column_stays() -> None:
 
 
 @pytest.fixture
-def table(lake: Lake, table_name: str, spark: SparkSession) -> Iterator[Table]:
+def table(lake: Lake, table_name: str) -> Table:
     table = lake.table(table_name)
     batches(table, 0, 1)
     lake.alter(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{MIN_SNAPSHOTS}' = '3', '{MAX_AGE}' = '1')")
@@ -101,7 +100,7 @@ def table(lake: Lake, table_name: str, spark: SparkSession) -> Iterator[Table]:
 
 def batches(table: Table, first: int, last: int) -> None:
     for i in range(first, last):
-        table.ingest(table.lake.spark.sql(f"select {i} as id, 'x' as name"))
+        table.ingest([{"id": i, "name": "x"}])
 
 
 def snapshots(table: Table) -> list[int]:
@@ -245,7 +244,7 @@ def test_changes_by_hand_let_go_of_schemas(table: Table, lake: Lake, monkeypatch
     assert numbers(table) == [0]
 
 
-def test_what_others_hold_is_left_alone(table: Table, lake: Lake, spark: SparkSession) -> None:
+def test_what_others_hold_is_left_alone(table: Table, lake: Lake) -> None:
     name = table.format.full_name
     batches(table, 1, 3)
     lake.sql(f"alter table {name} create tag kept")
@@ -319,14 +318,14 @@ def test_two_do_it(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_history_and_undo_go_on(
-    table: Table, lake: Lake, folder: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    table: Table, lake: Lake, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "SCHEMAS", 3)
     monkeypatch.setattr(upkeep, "FEW", 2)
     monkeypatch.setattr("driftline.core.changelog.retention.FEW", 2)
     lake.alter(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.metadata.previous-versions-max' = '1')")
     for i in range(8):
-        table.ingest(spark.sql(f"select {i} as id, 'v' as c{i}"))
+        table.ingest([{"id": i, f"c{i}": "v"}])
     lake.alter(f"ALTER TABLE {table.name} DROP COLUMN c6")
     batches(table, 8, 12)
     history = table.history()
