@@ -198,8 +198,8 @@ def test_telemetry_goes_in_whole(lake: Lake, table_name: str, tmp_path: Path) ->
 
 
 @pytest.mark.ducklake_only("what batches do to columns is planned without a format")
-def test_telemetry_goes_in_whole_in_ten_batches(lake: Lake, table_name: str, tmp_path: Path) -> None:
-    telemetry_in(lake.table(table_name), tmp_path, batches=10)
+def test_telemetry_goes_in_whole_in_four_batches(lake: Lake, table_name: str, tmp_path: Path) -> None:
+    telemetry_in(lake.table(table_name), tmp_path, batches=4)
 
 
 def telemetry_in(table: Table, tmp_path: Path, batches: int) -> None:

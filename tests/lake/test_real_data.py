@@ -1,4 +1,4 @@
-"""Real drifting data from ../shared/data, where it is at hand: in one batch and in ten, nothing is missing."""
+"""Real drifting data from ../shared/data, where it is at hand: in one batch and in several, nothing is missing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("name", ["movies", "github-webhooks"])
-@pytest.mark.parametrize("batches", [1, 10])
+@pytest.mark.parametrize(
+    ("name", "batches"), [("movies", 1), ("movies", 10), ("github-webhooks", 1), ("github-webhooks", 4)]
+)
 @pytest.mark.iceberg_only("the test of rules runs over both, and these are large")
 def test_nothing_is_missing(
     lake: Lake, folder: Path, table_name: str, tmp_path: Path, name: str, batches: int
