@@ -122,11 +122,11 @@ def settings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def messages() -> str:
+def messages(modules: Mapping[str, ast.Module] | None = None) -> str:
     """Every error that driftline raises by name, or makes of what Spark, Java and stores say, with what to
     do; and the words that end messages, or are reasons in quarantine. `…` stands for what is filled in.
     """
-    modules = sources()
+    modules = modules or sources()
     rows = {row for name in modules for error, known in errors(modules, name) for row in shown(error, known)}
     rows |= {(re.sub(r"{\w+}", "…", words), hint or "", 1) for _, words, hint in failure._CAUSES}
     rows |= {(f"…: {words}", hint or "", 3) for _, words, hint in store_answers._ANSWERS}

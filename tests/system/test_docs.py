@@ -129,7 +129,7 @@ def test_each_error_has_a_line_among_the_messages(monkeypatch: pytest.MonkeyPatc
     monkeypatch.syspath_prepend(DOCS)
     generated = importlib.import_module("generated")
     modules = generated.sources()
-    page = generated.messages()
+    page = generated.messages(modules)
     for name in modules:
         for error, known in generated.errors(modules, name):
             rows = list(generated.shown(error, known))
