@@ -20,6 +20,11 @@ from servers.cluster import Cluster, driver_settings
 from servers.lakehouse import Lakehouse
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have tests with a Spark of their own begin first: later the session of the others has all cores of the cluster."""
+    items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The warehouse of the JDBC catalog."""
