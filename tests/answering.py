@@ -1,22 +1,24 @@
-"""A Python process that answers lines of JSON on its standard input, one after the other, so that Java starts once for all."""
+"""Processes that answer lines of JSON on their standard input, one after the other: driftline's commands in one of them, so
+that Java starts once for all.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-# Runs commands of driftline, each a folder and its arguments; answers with exit code, output and errors.
 COMMANDS = """
 import contextlib, io, json, os, sys
 from driftline.cli import main
 answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
+os.dup2(2, 1)  # whatever else is printed is no answer
 for line in sys.stdin:
     folder, argv = json.loads(line)
     os.chdir(folder)
@@ -50,7 +52,7 @@ class Answering:
         assert code is not None, answer
         return code
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Waits for its end, if it runs."""
         if self._process is not None:
             self._process.communicate(timeout=SECONDS)
@@ -75,12 +77,44 @@ class Answering:
         return self._errors.read()[-3000:]
 
 
+class Done(NamedTuple):
+    """The end of a command: exit code, output and errors."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Commands(Answering):
+    """The process of driftline's commands, which it runs one after the other. ``silent`` False: Java's log may be seen."""
+
+    silent = True
+
+    def run(self, folder: Path, *argv: str) -> Done:
+        """A command in a folder. Whatever is printed past it, by Java or a task, is an error."""
+        done = Done(*self.ask([str(folder), argv]))
+        assert not self.silent or not self._printed(), self._printed()
+        return done
+
+    def each(self, folder: Path, commands: Mapping[str, Sequence[str]]) -> dict[str, Done]:
+        """The ends of commands by their names."""
+        return {name: self.run(folder, *argv) for name, argv in commands.items()}
+
+
 @contextmanager
 def answering(*script: str | Path, env: Mapping[str, str] | None = None) -> Iterator[Answering]:
     """Such a process, whose end is waited for."""
-    with TemporaryFile("w+") as errors:
-        process = Answering(script, env, errors)
-        try:
-            yield process
-        finally:
-            process.end()
+    with TemporaryFile("a+") as errors, closing(Answering(script, env, errors)) as process:
+        yield process
+
+
+@contextmanager
+def commands(**more: str) -> Iterator[Commands]:
+    """A process of driftline's commands, with ``more`` in its environment."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")}
+    usual = {"DRIFTLINE_DRIVER_MEMORY": "1g"}
+    with (
+        TemporaryFile("a+") as errors,
+        closing(Commands(["-c", COMMANDS], {**env, **usual, **more}, errors)) as process,
+    ):
+        yield process

@@ -1,4 +1,4 @@
-"""Debian's Chromium, without a window."""
+"""A process of driftline's commands, and Debian's Chromium, without a window."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,16 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+from answering import Commands, commands
 from driftline.report.page import page
 from servers.machine import chromium
+
+
+@pytest.fixture(scope="session")
+def command_line() -> Iterator[Commands]:
+    """A process that runs commands, so that Java starts once for all files of tests."""
+    with commands() as process:
+        yield process
 
 
 @pytest.fixture(scope="session")

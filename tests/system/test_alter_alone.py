@@ -6,11 +6,14 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from system.test_cli import SEVERAL, Done, call
+from answering import Commands, Done, commands
+from driftline import Lake
+from system.test_cli import call
 
 RECORDS = '{"id": 1, "who": {"name": "Ann"}, "n": 1}\n{"id": 2, "who": {"name": "Bo"}, "n": null}\n'
 T = "s.t"
@@ -25,15 +28,28 @@ except SystemExit as end:
 """
 
 
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory, command_line: Commands) -> Mapping[str, Path]:
+    """Of each format a folder with the settings of a lake and a table in it."""
+    folders: dict[str, Path] = {name: tmp_path_factory.mktemp(name) for name in ("iceberg", "ducklake")}
+    for name, folder in folders.items():
+        (folder / "driftline.toml").write_text(f'format = "{name}"\n')
+        (folder / "in.jsonl").write_text(RECORDS)
+        made = command_line.run(folder, "ingest", "in.jsonl", "--into", T)
+        assert made.code == 0, made.err
+    return folders
+
+
 @pytest.fixture(scope="module", params=["iceberg", "ducklake"])
-def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the settings of a lake and a table in it."""
-    folder: Path = tmp_path_factory.mktemp(request.param)
-    (folder / "driftline.toml").write_text(f'format = "{request.param}"\n')
-    (folder / "in.jsonl").write_text(RECORDS)
-    made = call(folder, "-m", "driftline", "ingest", "in.jsonl", "--into", T, DRIFTLINE_DRIVER_MEMORY="1g")
-    assert made.code == 0, made.err
-    return folder
+def lake(request: pytest.FixtureRequest, lakes: Mapping[str, Path]) -> Path:
+    return lakes[request.param]
+
+
+@pytest.fixture(scope="module")
+def process(lake: Path) -> Iterator[Commands]:
+    """A process for commands that take Spark, which the first of them starts."""
+    with commands() as process:
+        yield process
 
 
 def alter(change: str, *flags: str) -> list[str]:
@@ -41,15 +57,9 @@ def alter(change: str, *flags: str) -> list[str]:
 
 
 def columns(lake: Path) -> list[str]:
-    told = call(lake, "-m", "driftline", "schema", T, "--json")
-    assert told.code == 0, told.err
-    return [field["name"] for field in json.loads(told.out)["fields"]]
-
-
-def several(lake: Path, *commands: list[str]) -> list[Done]:
-    ran = call(lake, "-c", SEVERAL, given=json.dumps(commands), DRIFTLINE_DRIVER_MEMORY="1g")
-    assert ran.code == 0, ran.err
-    return [Done(*one) for one in json.loads(ran.out)]
+    catalog = None if (lake / "lake" / "catalog.db").exists() else "duckdb"
+    table = Lake.open(lake / "lake", ducklake=catalog).table(T)
+    return [field.name for field in table.state().schema.struct.fields]
 
 
 @pytest.mark.parametrize(
@@ -95,14 +105,12 @@ def test_python_starts_no_spark_either(lake: Path) -> None:
 
 
 def test_what_it_says_of_mistakes(lake: Path) -> None:
-    unread, unknown, absent, moved, skipped = several(
-        lake,
-        ["alter", f"ALTER TABLE {T} FROB x"],
-        alter("DROP COLUMN whoo"),
-        ["alter", "ALTER TABLE s.other DROP COLUMN n"],
-        alter("RENAME TO away.t"),
-        ["alter", "ALTER TABLE IF EXISTS s.other DROP COLUMN n"],
-    )
+    with commands() as process:
+        unread = process.run(lake, "alter", f"ALTER TABLE {T} FROB x")
+        unknown = process.run(lake, *alter("DROP COLUMN whoo"))
+        absent = process.run(lake, "alter", "ALTER TABLE s.other DROP COLUMN n")
+        moved = process.run(lake, *alter("RENAME TO away.t"))
+        skipped = process.run(lake, "alter", "ALTER TABLE IF EXISTS s.other DROP COLUMN n")
 
     assert unread.code == 2
     assert "FROB" in unread.err
@@ -120,13 +128,10 @@ def test_what_it_says_of_mistakes(lake: Path) -> None:
     assert skipped == Done(0, "s.other  nothing to change\n", "")
 
 
-def test_what_rows_are_looked_at_for_takes_spark(lake: Path) -> None:
-    null, keyed, gone = several(
-        lake,
-        alter("ALTER COLUMN n SET NOT NULL"),
-        alter("SET TBLPROPERTIES ('driftline.key' = 'id')"),
-        alter("DROP COLUMN id"),
-    )
+def test_what_rows_are_looked_at_for_takes_spark(lake: Path, process: Commands) -> None:
+    null = process.run(lake, *alter("ALTER COLUMN n SET NOT NULL"))
+    keyed = process.run(lake, *alter("SET TBLPROPERTIES ('driftline.key' = 'id')"))
+    gone = process.run(lake, *alter("DROP COLUMN id"))
 
     assert null.code == 1
     assert "n is optional, and cannot become required: it is null in 1 row" in null.err
@@ -135,12 +140,12 @@ def test_what_rows_are_looked_at_for_takes_spark(lake: Path) -> None:
     assert "the table knows its rows by id" in gone.err
 
 
-def test_a_view_follows_a_new_name(lake: Path) -> None:
+def test_a_view_follows_a_new_name(lake: Path, process: Commands) -> None:
     if not (lake / "lake" / "catalog.db").exists():
         pytest.skip("a DuckLake keeps no views of Spark's")
-    viewed, renamed, back = several(
-        lake, ["view", T], alter("RENAME TO u"), ["alter", "ALTER TABLE s.u RENAME TO t"]
-    )
+    viewed = process.run(lake, "view", T)
+    renamed = process.run(lake, *alter("RENAME TO u"))
+    back = process.run(lake, "alter", "ALTER TABLE s.u RENAME TO t")
 
     assert viewed.code == 0, viewed.err
     assert "its view is s.u_settled now" in renamed.out

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from answering import Done, commands
 from json_output import faults
-
-from .test_cli import SEVERAL, Done
 
 ENV = {key: value for key, value in os.environ.items() if not key.startswith("DRIFTLINE_LAKE")}
 
@@ -65,12 +64,8 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def done(here, full) -> dict[str, Done]:
-    ran = subprocess.run(
-        [sys.executable, "-c", SEVERAL], cwd=here, env=ENV, input=json.dumps(list(COMMANDS.values())),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert ran.stderr == ""
-    return {name: Done(*each) for name, each in zip(COMMANDS, json.loads(ran.stdout), strict=True)}
+    with commands() as process:
+        return process.each(here, COMMANDS)
 
 
 CODES = {"other source": 2, "no folder": 3, "no time": 2, "no name": 2, "log of an error": 2}

@@ -6,25 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from answering import Commands, Done
 from json_output import faults
-
-SEVERAL = """
-import contextlib, io, json, sys
-from driftline.cli import main
-done = []
-for argv in json.load(sys.stdin):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            main(argv)
-        except SystemExit as end:
-            done.append((end.code, out.getvalue(), err.getvalue()))
-json.dump(done, sys.stdout)
-"""
 
 DAY_1 = """\
 {"id": 1, "price": 19.9, "who": {"id": 7}, "at": "2026-03-02T08:00:00.25Z"}
@@ -69,12 +55,6 @@ COMMANDS = {
 }  # fmt: skip
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture(scope="module")
 def here(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("here")
@@ -97,11 +77,9 @@ def call(here: Path, *args: str, given: str = "", **more: str) -> Done:
 
 
 @pytest.fixture(scope="module")
-def done(here) -> dict[str, Done]:
+def done(here, command_line: Commands) -> dict[str, Done]:
     """The results of each of `COMMANDS`."""
-    ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())))
-    assert ran.err == ""
-    return {name: Done(*each) for name, each in zip(COMMANDS, json.loads(ran.out), strict=True)}
+    return command_line.each(here, COMMANDS)
 
 
 CODES = {

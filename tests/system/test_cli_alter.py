@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from answering import Commands, Done
 from json_output import faults
-from system.test_cli import SEVERAL, Done, call
 
 RECORDS = """\
 {"id": 1, "customer": {"name": "Ann"}, "note": "gift", "total": 9.5}
@@ -46,12 +46,10 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+def done(tmp_path_factory: pytest.TempPathFactory, command_line: Commands) -> dict[str, Done]:
     here = tmp_path_factory.mktemp("here")
     (here / "in.jsonl").write_text(RECORDS)
-    ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())), DRIFTLINE_DRIVER_MEMORY="1g")
-    assert ran.code == 0, ran.err
-    return {name: Done(*result) for name, result in zip(COMMANDS, json.loads(ran.out), strict=True)}
+    return command_line.each(here, COMMANDS)
 
 
 def test_from_add_to_undo(done: dict[str, Done]) -> None:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from answering import Commands, Done
 from json_output import faults
-from system.test_cli import SEVERAL, Done, call
 
 DAY_1 = """\
 {"id": 1, "at": "2026-03-02T08:00:00Z", "note": "gift", "s": {"x": 1}}
@@ -62,16 +62,14 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+def done(tmp_path_factory: pytest.TempPathFactory, command_line: Commands) -> dict[str, Done]:
     here = tmp_path_factory.mktemp("here")
     (here / "driftline.toml").write_text('format = "ducklake"\n')
     (here / "1.jsonl").write_text(DAY_1)
     (here / "in").mkdir()
     (here / "in" / "2.jsonl").write_text(DAY_2)
     (here / "other.jsonl").write_text('{"id": 9}\n')
-    ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())), DRIFTLINE_DRIVER_MEMORY="1g")
-    assert ran.code == 0, ran.err
-    return {name: Done(*result) for name, result in zip(COMMANDS, json.loads(ran.out), strict=True)}
+    return command_line.each(here, COMMANDS)
 
 
 def test_no_command_fails_that_should_not(done: dict[str, Done]) -> None:

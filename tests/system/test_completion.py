@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from system.test_cli import SEVERAL, call
+from answering import Commands
 
 COMMANDS = [
     ["ingest", "1.jsonl", "--into", "shop.orders", "--set", "new_fields=hold"],
@@ -21,7 +20,7 @@ COMMANDS = [
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def here(tmp_path_factory: pytest.TempPathFactory, command_line: Commands) -> Path:
     folder = tmp_path_factory.mktemp("here")
     (folder / "1.jsonl").write_text('{"id": 1, "total": 1, "who": {"name": "Ann"}}\n')
     (folder / "2.jsonl").write_text('{"id": 2, "who": {"age": 7}, "basket": [{"n": 1}]}\n')
@@ -30,7 +29,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m driftline "$@"\n')
     command.chmod(0o755)
 
-    call(folder, "-c", SEVERAL, given=json.dumps(COMMANDS))
+    for argv in COMMANDS:
+        command_line.run(folder, *argv)
     return folder
 
 

@@ -1,10 +1,8 @@
 """`driftline capture` of a secured topic, as a process: by a login, by certificates, and where their secrets are not."""
 
 import json
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +13,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from answering import Commands, Done, commands
 from servers.certificates import Authority, Certificate
-from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import PASSWORDS, USER, Kafka
 from servers.registry import Registry
-
-from .test_cli import SEVERAL, Done
 
 WRONG = "wr0ng-pw"
 TOML = """
@@ -54,17 +50,27 @@ ssl.key.password = "${{KEY_PASSWORD}}"
 
 
 @pytest.fixture(scope="module")
-def issued(kafka: Kafka) -> Certificate:  # noqa: F811
+def process() -> Iterator[Commands]:
+    """A process of its own, with the secrets in its environment."""
+    secrets = {"KAFKA_PASSWORD": PASSWORDS["alice"], "WRONG_PASSWORD": WRONG, "KEY_PASSWORD": KEY_PASSWORD}
+    with commands(**secrets) as process:
+        process.silent = False  # with --debug
+        yield process
+
+
+@pytest.fixture(scope="module")
+def issued(kafka: Kafka) -> Certificate:
     return kafka.authority.issue(USER, KEY_PASSWORD)
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory, kafka: Kafka) -> tuple[Path, dict[str, Done]]:  # noqa: F811
+def ran(tmp_path_factory, kafka: Kafka, process: Commands, certified) -> tuple[Path, dict[str, Done]]:
+    """After ``certified``: the process keeps --debug, so all that it runs from here on is told at length."""
     folder = tmp_path_factory.mktemp("secured")
     (folder / "driftline.toml").write_text(TOML.replace("AUTHORITY", str(kafka.authority.file)))
     kafka.send("secured", [b'{"id": 1}', b"bad"])
     capture = ["capture", f"kafka://{kafka.secured}/secured", "--into", "shop.orders", "--name", "orders"]
-    commands = {
+    given = {
         "wrong": [*capture, "--kafka-set", "sasl.password=${WRONG_PASSWORD}", "--debug"],
         "right": [*capture, "--json", "--metadata"],
         "no variable": [*capture, "--kafka-set", "sasl.password=${NOWHERE}"],
@@ -77,11 +83,13 @@ def ran(tmp_path_factory, kafka: Kafka) -> tuple[Path, dict[str, Done]]:  # noqa
             "https://me:r3gistry-pw@",
         ],
     }
-    return folder, run(folder, commands)
+    return folder, process.each(folder, given)
 
 
 @pytest.fixture(scope="module")
-def certified(tmp_path_factory, kafka: Kafka, issued: Certificate) -> tuple[Path, dict[str, Done]]:  # noqa: F811
+def certified(
+    tmp_path_factory, kafka: Kafka, issued: Certificate, process: Commands
+) -> tuple[Path, dict[str, Done]]:
     """Avro by a certificate, for which the broker and the registry ask."""
     folder = tmp_path_factory.mktemp("certified")
     other = Authority(folder / "other").file
@@ -125,24 +133,14 @@ def certified(tmp_path_factory, kafka: Kafka, issued: Certificate) -> tuple[Path
         flags = [
             word for key, value in keystore.items() for word in ("--kafka-set", f"ssl.keystore.{key}={value}")
         ]
-        commands = {
+        given = {
             "wrong authority": [*typed, "--kafka-set", f"ssl.ca.location={other}"],
             "wrong key password": [*typed, "--kafka-set", f"ssl.key.password={WRONG}"],
             "no certificate": [*plain, *ours],
             "PEM": typed,
             "keystore": [*plain, *ours, *flags],
         }
-        return folder, run(folder, commands)
-
-
-def run(folder: Path, commands: dict[str, list[str]]) -> dict[str, Done]:
-    """The commands one after the other, in one process."""
-    secrets = {"KAFKA_PASSWORD": PASSWORDS["alice"], "WRONG_PASSWORD": WRONG, "KEY_PASSWORD": KEY_PASSWORD}
-    done = subprocess.run(
-        [sys.executable, "-c", SEVERAL], cwd=folder, input=json.dumps(list(commands.values())),
-        env={**os.environ, **secrets}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return {name: Done(*each) for name, each in zip(commands, json.loads(done.stdout), strict=True)}
+        return folder, process.each(folder, given)
 
 
 def test_a_wrong_password_is_one_sentence(ran):
@@ -197,8 +195,8 @@ def test_secrets_are_nowhere(ran, certified, issued):
         issued.key.read_text().splitlines()[2],
         opened.splitlines()[1][48:62],  # behind what is the same in all keys
     ]
-    for folder, commands in (ran, certified):
-        texts = [text for done in commands.values() for text in (done.out, done.err)]
+    for folder, ended in (ran, certified):
+        texts = [text for done in ended.values() for text in (done.out, done.err)]
         assert not [text for text in texts for secret in secrets if secret in text]
         files = [path for path in (folder / "lake").rglob("*") if path.is_file()]
         assert any("_captures" in path.parts for path in files)

@@ -18,10 +18,9 @@ from urllib.parse import quote_plus
 import pyarrow.parquet as pq
 import pytest
 
+from answering import Done, commands
 from servers.queue import Queue
 from servers.s3 import S3
-
-from .test_cli import SEVERAL, Done
 
 TOML = """
 [store.s3]
@@ -81,9 +80,9 @@ def taken_meanwhile(
 
 
 @pytest.fixture(scope="module")
-def env(s3: S3) -> dict[str, str]:
-    keys = {"S3": s3.endpoint, "KEY": s3.access_key, "SECRET": s3.secret_key}
-    return {**os.environ, **keys}
+def keys(s3: S3) -> dict[str, str]:
+    """The variables of the environment that the settings name."""
+    return {"S3": s3.endpoint, "KEY": s3.access_key, "SECRET": s3.secret_key}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def command(name: str, bucket: str, notify: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ran(s3: S3, env: dict[str, str], folder: Path, queue: Queue) -> dict[str, Done]:
+def ran(s3: S3, keys: dict[str, str], folder: Path, queue: Queue) -> dict[str, Done]:
     """The results of commands that go on where a capture by a queue, and one by a file of messages, stopped."""
     buckets = {name: s3.bucket(f"notify-{name}") for name in ("queue", "file")}
     file = folder / "messages.jsonl"
@@ -124,19 +123,15 @@ def ran(s3: S3, env: dict[str, str], folder: Path, queue: Queue) -> dict[str, Do
     for name, begin in (("queue", send), ("file", append)):
         for number in range(FIRST):
             put(s3, buckets[name], number)
-        assert taken_meanwhile(captures[name], folder, env, begin)[0] == FIRST
+        assert taken_meanwhile(captures[name], folder, {**os.environ, **keys}, begin)[0] == FIRST
     with Queue() as closed:
         closed.failures = [403] * 100
-        commands = {
+        given = {
             "refused": command("queue", buckets["queue"], closed.url),
             **{name: [*words, "--list-every", "1ms"] for name, words in captures.items()},
         }
-        done = subprocess.run(
-            [sys.executable, "-c", SEVERAL], cwd=folder, env=env, input=json.dumps(list(commands.values())),
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-    assert done.stderr == ""
-    return {name: Done(*each) for name, each in zip(commands, json.loads(done.stdout), strict=True)}
+        with commands(**keys) as process:
+            return process.each(folder, given)
 
 
 @pytest.mark.parametrize("name", ["queue", "file"])

@@ -16,9 +16,9 @@ from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 
 import driftline
+from answering import Commands, Done
 from driftline.sql.rest import WaitingValues
 from stats_models import HOSTILE, hostile, small, wide
-from system.test_cli import SEVERAL, call
 
 SECOND = 1000  # milliseconds
 DEMO = Path(driftline.__file__).parent / "demo" / "data"
@@ -257,7 +257,7 @@ def readme() -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory) -> tuple[Path, dict[str, tuple[int, str, str]]]:
+def ran(tmp_path_factory, command_line: Commands) -> tuple[Path, dict[str, Done]]:
     here = tmp_path_factory.mktemp("page")
     (here / "in").mkdir()
     (here / "in" / "1.jsonl").write_text(json.dumps(BEFORE) + "\n")
@@ -279,9 +279,7 @@ def ran(tmp_path_factory) -> tuple[Path, dict[str, tuple[int, str, str]]]:
         **readme(),
         "after": ["stats", "t.ten", "--html", "after.html"],
     }
-    done = call(here, "-c", SEVERAL, given=json.dumps(list(commands.values())))
-    assert done.err == ""
-    results = dict(zip(commands, json.loads(done.out), strict=True))
+    results = command_line.each(here, commands)
     wrong = {"nothing", "no table", "no folder", "which table"}
     assert {name: result for name, result in results.items() if result[0] and name not in wrong} == {}
     return here, results

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from answering import Commands
 from servers.rest import Rest
-
-from .test_cli import SEVERAL, Done, call
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +42,9 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def done(here: Path) -> dict[str, list[dict]]:
+def done(here: Path, command_line: Commands) -> dict[str, list[dict]]:
     """The output of each of `COMMANDS`."""
-    ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())))
-    assert ran.err == ""
-    each = {name: Done(*one) for name, one in zip(COMMANDS, json.loads(ran.out), strict=True)}
+    each = command_line.each(here, COMMANDS)
     assert {(one.code, one.err) for one in each.values()} == {(0, "")}, each
     return {name: [json.loads(line) for line in one.out.splitlines()] for name, one in each.items()}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from answering import Commands, Done
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.operations.odcs import exported
 from json_output import faults
-from system.test_cli import SEVERAL, Done, call
 
 DAY_1 = '{"id": 1, "price": 19.9, "items": [{"qty": 1}]}\n{"id": 2, "price": 20, "items": [{"qty": 2}]}\n'
 DAY_2 = '{"id": 3, "price": "19,90 EUR", "items": [{"qty": "3"}]}\n{"id": 4, "price": "7.5", "items": []}\n'
@@ -76,9 +76,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(here: Path) -> dict[str, Done]:
-    ran = call(here, "-c", SEVERAL, given=json.dumps(list(COMMANDS.values())))
-    return {name: Done(*each) for name, each in zip(COMMANDS, json.loads(ran.out), strict=True)}
+def done(here: Path, command_line: Commands) -> dict[str, Done]:
+    return command_line.each(here, COMMANDS)
 
 
 def test_json_is_as_its_schema_says(done: dict[str, Done]) -> None:
