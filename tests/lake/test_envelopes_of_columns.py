@@ -132,9 +132,10 @@ def test_files(lake: Lake, table_name: str, tmp_path: Path, fmt: str) -> None:
     database = Database(chance, fmt)
     wrong = {"op": "?", "before": None, "after": None, "source": {"connector": "postgresql", "lsn": 0}}
     deaths = ["", "committed", "write", "commit", "remove"]
-    for number, part in enumerate(cut(chance, [database.step() for _ in range(120)])):
+    for number, part in enumerate(cut(chance, [database.step() for _ in range(75)])):
         write(source / f"{number:03}.{fmt}", [*part, wrong], fmt)
         run(table, source, deaths[number % len(deaths)], max_files=1, format=fmt, settings=SETTINGS)
+    assert number >= len(deaths) - 1
     run(table, source, max_files=2, format=fmt, settings=SETTINGS)
 
     prices = {row["id"]: Decimal(str(row["price"])) for row in rows_of(table)}
