@@ -162,8 +162,10 @@ bench-growth: $(INSTALLED) $(BENCH) ## how time and memory grow with rows, colum
 bench-scale: $(INSTALLED) ## a cluster of two workers up to 10^8 rows: tasks, the driver's memory, metadata (ARGS=--quick for a try)
 	@PYTHONPATH=tests $(PY) bench/scale.py $(ARGS)
 
-catalogs: $(INSTALLED) $(CATALOGS) ## a lake in each catalog that can be started here (ARGS="hive postgres" for some)
-	@PYTHONPATH=tests $(PY) bench/catalogs.py $(ARGS)
+# Another Spark, if somebody has named one.
+NAMED := $(if $(filter-out file,$(origin SPARK)),$(OTHER))
+catalogs: $(INSTALLED) $(CATALOGS) $(NAMED:=/installed) ## a lake in each catalog that can be started here (ARGS="hive postgres" for some; SPARK=3.5.8)
+	@PYTHONPATH=tests $(PY) bench/catalogs.py $(if $(NAMED),--with $(NAMED)/bin/python) $(ARGS)
 
 readers: $(INSTALLED) $(READERS) ## which engines read the same values out of tables (ARGS="--readers DuckDB Trino" for some)
 	@PYTHONPATH=tests $(PY) bench/readers.py --with bench/.readers/bin/python $(ARGS)

@@ -2,6 +2,7 @@
 
     make catalogs                                 some minutes
     make catalogs ARGS="hive glue"                some of them
+    make catalogs SPARK=3.5.8                     on that Spark
 
 The steps: a first batch, one that drifts, changes by key, a capture that is killed in its commit and goes on, `verify` of
 all, and `clean`. It prints the table of docs/cluster.md; a step that fails is told below it.
@@ -134,6 +135,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("catalogs", nargs="*", choices=[*CATALOGS, []], help="all, if none is named")
+    parser.add_argument(
+        "--with",
+        dest="python",
+        default=sys.executable,
+        help="the Python of the lakes, with a Spark of its own",
+    )
     parser.add_argument("--steps", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.steps:
@@ -146,7 +153,7 @@ def main() -> None:
         catalog = CATALOGS[name]
         with tempfile.TemporaryDirectory(prefix=f"{name}-") as tmp:
             try:
-                done = through(catalog, Path(tmp))
+                done = through(catalog, Path(tmp), arguments.python)
             except (RuntimeError, subprocess.SubprocessError) as error:  # no such server here, or no end
                 done = {STEPS[0]: str(error).replace("\n", " ")[-300:]}
         failures += [f"{catalog.title}, {step}: {error}" for step, error in done.items() if error]
@@ -156,26 +163,28 @@ def main() -> None:
     sys.exit(bool(failures))
 
 
-def through(catalog: Catalog, folder: Path) -> dict[str, str]:
-    """Each step that was reached, with its error, if it had one."""
+def through(catalog: Catalog, folder: Path, python: str) -> dict[str, str]:
+    """Each step that was reached, with its error, if it had one. The lakes run in ``python``, the servers in this one."""
     with catalog.start(folder) as properties:
-        killed = _process(properties, folder, again=False)
+        killed = _process(python, properties, folder, again=False)
         done: dict[str, str] = json.loads(done_file(folder).read_text())
         died = killed.returncode == -signal.SIGKILL
         done["capture killed"] = "" if died else f"it ended with {killed.returncode}: {killed.stderr[-800:]}"
         if died:
-            second = _process(properties, folder, again=True)
+            second = _process(python, properties, folder, again=True)
             done |= json.loads(second.stdout.splitlines()[-1]) if second.stdout.strip() else {}
             if second.returncode:
                 done["goes on"] = second.stderr[-800:]
     return done
 
 
-def _process(properties: Mapping[str, str], folder: Path, *, again: bool) -> subprocess.CompletedProcess[str]:
+def _process(
+    python: str, properties: Mapping[str, str], folder: Path, *, again: bool
+) -> subprocess.CompletedProcess[str]:
     """Take the steps up to the kill, or ``again``, those after it, in a process of their own: of one Spark."""
     told = json.dumps({"properties": properties, "folder": str(folder), "again": again})
     return subprocess.run(
-        [sys.executable, __file__, "--steps", told],
+        [python, __file__, "--steps", told],
         capture_output=True, text=True, check=False, start_new_session=True, timeout=SECONDS,
     )  # fmt: skip
 

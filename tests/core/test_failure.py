@@ -46,6 +46,12 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
         "/in/bad.orc: cannot be read",
         WHOLE,
     ),
+    "an ORC file that is broken inside, on Spark 3.5": (
+        (f"{JOB}java.io.IOException: Problem opening stripe 0 footer in file:/in/a b.c000.snappy.orc.{AT}"
+        f"Caused by: java.lang.IllegalArgumentException: Buffer size too small. size = 262144 needed = 2965090{AT}"),
+        "/in/a b.c000.snappy.orc: cannot be read: Buffer size too small. size = 262144 needed = 2965090",
+        WHOLE,
+    ),
     "no Avro file": (
         ("An error occurred while calling o632.load.\n: org.apache.spark.SparkException: Could not read file: file:/in/text.avro"
         f"{AT}Caused by: java.io.IOException: Not an Avro data file.\n\t... 9 more\n"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from driftline.core.changes import AddColumn, apply
@@ -14,10 +15,12 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.lake import Lake, Table
+from driftline.runtime.spark_version import has_variants
 from driftline.sources.frames import core_struct
 from driftline.write import PartTasks, folder_of_batch
 
 FORMATS = ("iceberg", "ducklake")
+VARIANTS = pytest.mark.skipif(not has_variants(), reason="Spark 3.5 has no variants")
 
 
 def ducklake_at(spark: SparkSession, catalog: CatalogDatabase) -> Lake:

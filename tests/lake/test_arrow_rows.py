@@ -18,7 +18,7 @@ from driftline.errors import DriftlineError, SetupError, UsageError
 from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake, Table
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark, duckdb_sql
-from lake.formats import database, declare
+from lake.formats import VARIANTS, database, declare
 from servers.machine import lacking
 
 
@@ -233,6 +233,7 @@ def test_a_view_is_read(lake: Lake, table_name: str) -> None:
 
 
 @pytest.mark.iceberg_only("a DuckLake is not given one by driftline")
+@VARIANTS
 def test_what_duckdb_does_not_read_comes_from_spark(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     lake.sql("create namespace if not exists lake.t")

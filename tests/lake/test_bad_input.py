@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +259,17 @@ def test_a_file_that_vanishes_is_told_as_such(
             )
 
 
+@pytest.fixture
+def ansi(spark: SparkSession) -> Iterator[None]:
+    """Errors of arithmetic, which Spark 3.5 has only if it is told to."""
+    key = "spark.sql.ansi.enabled"
+    before = spark.conf.get(key)
+    spark.conf.set(key, "true")
+    yield
+    spark.conf.set(key, before)
+
+
+@pytest.mark.usefixtures("ansi")
 def test_what_a_dataframe_raises_is_told_alone(table: Table, spark: SparkSession) -> None:
     """Without any guess at files that might have changed."""
 

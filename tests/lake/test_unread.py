@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from driftline.errors import DataError
 from driftline.lake import Lake, Table
-from driftline.runtime.spark_version import has_variants, unknown_types
+from driftline.runtime.spark_version import unknown_types
+from lake.formats import VARIANTS
 
 pytestmark = pytest.mark.iceberg_only("types that Iceberg has and Spark cannot read")
 
@@ -146,7 +147,7 @@ def test_a_void_column_is_null(lake: Lake, table_name: str, tmp_path: Path) -> N
     table.undo(yes=True)
 
 
-@pytest.mark.skipif(not has_variants(), reason="Spark 3.5 has no variants")
+@VARIANTS
 def test_a_variant_column_is_read_at_once(
     lake: Lake, spark: SparkSession, table_name: str, tmp_path: Path
 ) -> None:

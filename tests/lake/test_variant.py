@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from driftline.lake import Lake
-from driftline.runtime.spark_version import has_variants
+from lake.formats import VARIANTS
 
 pytestmark = [
     pytest.mark.iceberg_only("a DuckLake has no variants"),
-    pytest.mark.skipif(not has_variants(), reason="Spark 3.5 has no variants"),
+    VARIANTS,
 ]
 
 

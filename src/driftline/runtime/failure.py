@@ -59,6 +59,7 @@ _CAUSES: tuple[tuple[str, str, str | None], ...] = (
     (r"\[FAILED_READ_FILE[\w.]*\] Encountered error while reading file (.+?)\.\s", _BROKEN, WHOLE),
     (r"ValueError: year -?\d+ is out of range|OverflowError: date value out of range", _YEARS, None),
     (r"RuntimeException: (.+) is not a Parquet file", _BROKEN, WHOLE),
+    (r"Problem opening stripe \d+ footer in (.+)\.$", _BROKEN, WHOLE),  # of ORC; Spark 3.5 says no more
     (r"Could not read file: (.+)", _BROKEN, WHOLE),
 )
 # Texts around a cause, which say nothing of it.
