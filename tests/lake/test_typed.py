@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import time
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +198,17 @@ def test_partitions_in_paths_are_columns(table: Table, spark: SparkSession, tmp_
     proven(table, folder, fmt)
     table.ingest(folder, again=True, settings={"hive": "off"})
     assert table.read().where("day is null and k is null").count() == 2
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "orc"])
+def test_a_column_that_the_path_has_too(table: Table, spark: SparkSession, tmp_path: Path, fmt: str) -> None:
+    folder = tmp_path / "day=2026-01-01"
+    both = "values (1L, date'2026-01-01'), (2L, null) as t(id, day)"
+    spark.sql(f"select * from {both}").coalesce(1).write.format(fmt).save(str(folder))
+    table.ingest(folder)
+    day = date(2026, 1, 1)
+    assert sorted(map(tuple, table.read().collect())) == [(1, day), (2, day)]
+    other = spark.sql("select 3L as id, date'2026-01-02' as day")
+    other.coalesce(1).write.mode("overwrite").format(fmt).save(str(folder))
+    with pytest.raises(DataError, match="day is 2026-01-02 in a row, and 2026-01-01 in the path"):
+        table.ingest(folder)

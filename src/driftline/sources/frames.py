@@ -49,6 +49,7 @@ from driftline.sources.files import ROW_FILE
 from driftline.sources.hive import PathTexts, path_fields
 from driftline.sources.scan import BatchScan, Observed
 from driftline.sources.texts import JsonFrame, PlainTexts, TextScan
+from driftline.sql.quoting import literal
 from driftline.write import FrameTasks
 from driftline.write.frame import numbered
 
@@ -225,7 +226,8 @@ def _with_text(file: str, texts: Mapping[str, str | None], frame: DataFrame, fie
     if said is None:
         return frame
     own = F.col(f"`{field.name.replace('`', '``')}`")
-    value = text.try_cast(frame.schema[field.name].dataType)
+    # In SQL, as Spark 3.5 has it there alone.
+    value = F.expr(f"try_cast({literal(said)} as {frame.schema[field.name].dataType.simpleString()})")
     agrees = own.isNull() | own.eqNullSafe(value) | own.cast("string").startswith(said)
     message = F.concat(
         F.lit(f"{file}: {field.name} is "), own.cast("string"), F.lit(f" in a row, and {said} in the path")
