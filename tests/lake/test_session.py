@@ -1,7 +1,9 @@
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from zipimport import zipimporter
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 
@@ -9,6 +11,8 @@ from driftline.errors import SetupError
 from driftline.lake import Lake
 from driftline.runtime import session
 from driftline.runtime.session import open_session
+from driftline.runtime.spark_conf import configured
+from driftline.runtime.spark_version import from_arrow
 
 from .conftest import SETTINGS
 
@@ -71,6 +75,15 @@ def test_avro_is_there_both_ways(spark, tmp_path):
         1.5,
         "2026-01-01 00:00:00",
     )
+
+
+def test_times_of_arrow_are_the_same_in_every_time_zone(spark):
+    noon = datetime(2026, 1, 2, 12)
+    rows = pa.table({"plain": [noon], "zoned": [noon.replace(tzinfo=UTC)]})
+    with configured(spark, {"spark.sql.session.timeZone": "America/New_York"}):
+        frame = from_arrow(spark, rows)
+        (row,) = frame.selectExpr("cast(plain as timestamp_ntz)", "unix_micros(zoned) as zoned").collect()
+    assert (row.plain, row.zoned) == (noon, noon.replace(tzinfo=UTC).timestamp() * 1_000_000)
 
 
 def test_python_s_processes_read_no_zip_before_each_task(spark):

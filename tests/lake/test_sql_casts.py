@@ -41,6 +41,7 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.observe.csv_types import as_json
+from driftline.runtime.spark_version import as_arrow, from_arrow
 from driftline.sql.casts import as_json as as_json_sql
 from driftline.sql.casts import convert as cast
 from driftline.sql.casts import date_of
@@ -77,7 +78,17 @@ VALUES: dict[Primitive, Sequence[Any]] = {
     TIMESTAMP: [m.replace(tzinfo=UTC) for m in _MOMENTS],
     TIMESTAMP_NTZ: _MOMENTS,
     STRING: ["", "é", "1", "\0", "\U0001f600", "a'b\\c\n"],
-    BINARY: [b"", b"ab", b"\xc3\xa9", b"\xff", b"\0"],
+    BINARY: [
+        b"",
+        b"ab",
+        b"\xc3\xa9",
+        b"\xff",
+        b"\0",
+        b"\xef\xbf\xbd",
+        b"\xed\xa0\x80",
+        b"\xc0\x80",
+        b"\xf4\x90\x80\x80",
+    ],
 }
 DECIMALS = (decimal(9, 2), decimal(12, 4), decimal(19, 0), decimal(38, 18), decimal(38, 0))
 
@@ -110,9 +121,9 @@ def in_spark(
     spark: SparkSession, names: Sequence[str], columns: Sequence[pa.Array], sql: Sequence[str]
 ) -> list[pa.Array]:
     """The expressions over the columns, in one job."""
-    types = ", ".join(f"{name(n)} {spark_type(t)}" for n, t in zip(names, VALUES, strict=True))
-    frame = spark.createDataFrame(pa.table(list(columns), list(names)), types).coalesce(1)
-    made = frame.selectExpr(*(f"{x} as r{i}" for i, x in enumerate(sql))).toArrow()
+    typed = [f"cast({name(n)} as {spark_type(t)}) as {name(n)}" for n, t in zip(names, VALUES, strict=True)]
+    frame = from_arrow(spark, pa.table(list(columns), list(names))).selectExpr(*typed).coalesce(1)
+    made = as_arrow(frame.selectExpr(*(f"{x} as r{i}" for i, x in enumerate(sql))))
     return [column.combine_chunks() for column in made.columns]
 
 

@@ -24,6 +24,7 @@ from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.gateway import items, text_map
 from driftline.formats.iceberg.task_files import data_file, modes_of
 from driftline.runtime.spark_conf import configured
+from driftline.runtime.spark_version import as_arrow
 from driftline.write import WRITTEN, FilePlan, FileSettings, NewFile, Reported, SetAside, write_files
 from lake.formats import database, declare, written
 
@@ -223,7 +224,7 @@ def test_partitions_are_those_of_icebergs_own_writer(
     table = lake.table(f"{table_name}_ours")
     transaction = table.format.transaction(table.format.load())
     schema = arrow_schema(transaction.schema.struct)
-    rows = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=schema)
+    rows = pa.Table.from_pylist(as_arrow(typed).to_pylist(), schema=schema)
     assert written(SparkSession.active(), transaction, TypedTasks((rows, rows))) == 6
     transaction.commit()
     theirs, ours = (
@@ -258,7 +259,7 @@ def test_files_are_sorted_as_by_icebergs_own_writer(
     typed.writeTo(f"lake.{table_name}_theirs").append()
     table = lake.table(f"{table_name}_ours")
     transaction = table.format.transaction(table.format.load())
-    rows = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=arrow_schema(transaction.schema.struct))
+    rows = pa.Table.from_pylist(as_arrow(typed).to_pylist(), schema=arrow_schema(transaction.schema.struct))
     written(SparkSession.active(), transaction, TypedTasks((rows.slice(0, 2), rows.slice(2))))
     transaction.commit()
     theirs, ours = (
@@ -305,7 +306,7 @@ def test_partitions_are_those_of_sparks_writer_in_ducklake(
         else:
             monkeypatch.setattr(ducklake_transaction, "staged", lambda *_: None)
             schema = arrow_schema(transaction.schema.struct)
-            batch = pa.Table.from_pylist(typed.toArrow().to_pylist(), schema=schema)
+            batch = pa.Table.from_pylist(as_arrow(typed).to_pylist(), schema=schema)
             assert written(SparkSession.active(), transaction, TypedTasks((batch, batch.slice(3)))) == 3
         transaction.commit()
         found.append(placed_in_ducklake(ducklake, table))

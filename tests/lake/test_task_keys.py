@@ -16,6 +16,7 @@ from driftline.convert.types import arrow_type
 from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Primitive
+from driftline.runtime.spark_version import as_arrow, from_arrow
 from driftline.write.keys import Key
 
 
@@ -66,7 +67,8 @@ def test_keys_are_those_of_iceberg(spark: SparkSession, type_: str, transform: s
     key = Key(("a",), type_of(type_), Transform.read(transform))
     assert key.parts
     rows = pa.table({"a": pa.array([*VALUES[type_], None], arrow_type(key.type))})
-    theirs = spark.createDataFrame(rows).selectExpr(f"lake.system.{FUNCTIONS[transform]} as k").toArrow()["k"]
+    frame = from_arrow(spark, rows).selectExpr(f"lake.system.{FUNCTIONS[transform]} as k")
+    theirs = as_arrow(frame)["k"]
     theirs = theirs.cast(pa.int32()) if pa.types.is_date(theirs.type) else theirs
     assert key.values(rows).to_pylist() == theirs.to_pylist()
 

@@ -212,7 +212,7 @@ def from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     packed = spark.createDataFrame([(bytearray(sink.getvalue()),)], "packed binary")
-    return packed.mapInArrow(_unpacked, from_arrow_schema(table.schema))
+    return packed.mapInArrow(_unpacked, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
 
 
 def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -30,6 +30,7 @@ from driftline.readers.wire import UnreadableError, framed
 from driftline.sources.base import Source
 from driftline.sources.scan import BatchScan
 from driftline.sources.texts import TextScan
+from driftline.sql.quoting import is_utf8
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,8 +62,8 @@ METADATA_COLUMN = Field(
 
 def _text_or_bytes(value: str, name: str) -> str:
     """SQL of two columns: the text, or the bytes where they are none."""
-    text = f"if(is_valid_utf8({value}), cast({value} as string), null) as {name}"
-    return f"{text}, if(is_valid_utf8({value}), null, {value}) as {name}_bytes"
+    text = f"cast({value} as string)"
+    return f"if({is_utf8(text)}, {text}, null) as {name}, if({is_utf8(text)}, null, {value}) as {name}_bytes"
 
 
 _HEADERS = f"transform(headers, h -> struct(h.key as key, {_text_or_bytes('h.value', 'value')}))"

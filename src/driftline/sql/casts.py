@@ -19,7 +19,7 @@ from driftline.core.values.dates import (
     UUID_PATTERN,
 )
 from driftline.core.values.numbers import EXACT
-from driftline.sql.quoting import bind, literal, null, spark_type
+from driftline.sql.quoting import bind, is_utf8, literal, null, spark_type
 
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FIRST_YEAR, _LAST_YEAR = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -57,7 +57,7 @@ def convert(x: str, s: Primitive, t: Primitive, unit: str | None) -> str:
 def _text(x: str, s: Primitive) -> str:
     match s.name:
         case "binary":
-            return bind(f"cast({x} as string)", lambda v: f"if(is_valid_utf8({v}), {v}, null)")
+            return bind(f"cast({x} as string)", lambda v: f"if({is_utf8(v)}, {v}, null)")
         case "timestamp":
             # The text of a zoneless timestamp knows no session time zone.
             return f"concat(replace(cast({_zoneless(_micros(x, s))} as string), ' ', 'T'), 'Z')"

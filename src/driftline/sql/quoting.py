@@ -59,6 +59,14 @@ def literal(text: str) -> str:
     return f"'{escaped}'"
 
 
+def is_utf8(text: str) -> str:
+    """SQL that is true if the bytes of a text are UTF-8: only then do they come back from Java's strings.
+
+    Spark 3.5 has no `is_valid_utf8`.
+    """
+    return f"{text} = format_string('%s', {text})"
+
+
 def spark_type(type_: Type) -> str:
     """The Spark type that holds the column, as DDL."""
     match type_:
