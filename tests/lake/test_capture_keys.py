@@ -181,9 +181,8 @@ def test_null_values_of_a_topic_delete_rows(lake: Lake, table_name: str, kafka: 
     kept = table.replay()
     assert (kept.back, kept.stay, table.quarantine().waiting) == (2, 1, 3)
     quarantined = quarantine.of(table.format).read().where("replay is null").select("raw", "key", "key_bytes")
-    assert {tuple(row) for row in quarantined.collect()} == {
-        (None, None, None), ('{"n": -1}', '{"id": null}', None), (None, "\\xff", b"\xff"),
-    }  # fmt: skip
+    found = {(raw, key, key_bytes and bytes(key_bytes)) for raw, key, key_bytes in quarantined.collect()}
+    assert found == {(None, None, None), ('{"n": -1}', '{"id": null}', None), (None, "\\xff", b"\xff")}
 
 
 def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
