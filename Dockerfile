@@ -1,7 +1,7 @@
 # An image that shows what driftline does, and runs its commands:
 #   docker build -t driftline . && docker run --rm driftline
 #   docker run --rm -v "$PWD:/work" driftline ingest in/ --into shop.orders
-# 250 MB less, for whoever has no DuckLake and no `query --engine duckdb`:
+# 260 MB less, for whoever has no DuckLake and no `query --engine duckdb`:
 #   docker build --build-arg WITHOUT='*duckdb*' -t driftline .
 FROM python:3.12-slim AS built
 
