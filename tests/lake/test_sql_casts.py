@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from pyspark.sql import SparkSession
 
 from driftline.convert.kernels import convert, converts
@@ -41,6 +42,7 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.observe.csv_types import as_json
+from driftline.runtime.spark_conf import configured
 from driftline.runtime.spark_version import as_arrow, from_arrow
 from driftline.sql.casts import as_json as as_json_sql
 from driftline.sql.casts import convert as cast
@@ -127,7 +129,8 @@ def in_spark(
     return [column.combine_chunks() for column in made.columns]
 
 
-def test_what_converts_does_so_alike(spark: SparkSession) -> None:
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_what_converts_does_so_alike(spark: SparkSession, ansi: str) -> None:
     assert {s.name for s in VALUES} | {"time", "uuid", "fixed", "variant"} == {*FITS}
     names, columns = arrays()
     column = dict(zip(VALUES, zip(names, columns, strict=True), strict=True))
@@ -137,7 +140,8 @@ def test_what_converts_does_so_alike(spark: SparkSession) -> None:
         for unit in (UNITS if {s.name, t.name} & {"date", "timestamp", "timestamp_ntz"} else (None,))
     ]
     sql = [f(column[s][0], s, t, unit) for s, t, unit in cases for f in (cast, exactly)]
-    made = iter(in_spark(spark, names, columns, sql))
+    with configured(spark, {"spark.sql.ansi.enabled": ansi}):
+        made = iter(in_spark(spark, names, columns, sql))
     wrong = []
     for s, t, unit in cases:
         expected = _spelled(convert(column[s][1], s, t, unit), s, t)

@@ -64,7 +64,9 @@ def _text(x: str, s: Primitive) -> str:
         case "timestamp_ntz":
             return f"replace(cast({x} as string), ' ', 'T')"
         case "decimal" if s.args[1] > 0:
-            return f"regexp_replace(cast({x} as string), '\\\\.?0+$', '')"
+            # Not a cast: without Spark's ANSI mode that writes 1E-10.
+            digits = f"replace(format_number({x}, {s.args[1]}), ',', '')"
+            return f"regexp_replace({digits}, '\\\\.?0+$', '')"
         case "float" | "double":
             # A whole number as the integer that JSON may have sent; not -0.0, for -0 would read as 0.
             is_integer = "{0} = try_cast({0} as bigint) and abs({0}) <= {1} and cast({0} as string) <> '-0.0'"
