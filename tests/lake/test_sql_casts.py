@@ -42,7 +42,7 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.observe.csv_types import as_json
-from driftline.runtime.spark_conf import configured
+from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.runtime.spark_version import as_arrow, from_arrow
 from driftline.sql.casts import as_json as as_json_sql
 from driftline.sql.casts import convert as cast
@@ -193,7 +193,8 @@ def test_columns_of_a_field_fold_into_one_alike(spark: SparkSession) -> None:
     ]
     foldings = [Folding(table.struct, resolution(table, ("f",), to), Fold()) for to in FOLDED]
     sql = [x for f in foldings for x in (f.rows({(): []})[-1].rpartition(" as ")[0], f"{f.folds()}[0].lost")]
-    made = iter(in_spark(spark, names, columns, sql))
+    with configured(spark, PLAIN):
+        made = iter(in_spark(spark, names, columns, sql))
     for to, folding in zip(FOLDED, foldings, strict=True):
         values, losses = next(made), next(made)
         dim, base = peel(to)

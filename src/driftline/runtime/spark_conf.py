@@ -20,6 +20,8 @@ PLAIN = {
     "spark.sql.variable.substitute": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
+    # Spark 3.5 takes several for each lambda within another, and a field of many columns has many.
+    "spark.sql.analyzer.maxIterations": "1000",
 }
 CASE = "spark.sql.caseSensitive"
 # In files, keys that differ only in case are two keys, and of duplicate keys the last counts.
