@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 _READERS = ("Show", "Describe")  # commands whose names begin so
 # These write, or may, though Spark has them for no commands.
-_WRITERS = ("InsertIntoStatement", "InsertIntoDir", "Call", "UnresolvedExecuteImmediate")
+_WRITERS = ("InsertIntoStatement", "InsertIntoDir", "Call", "CallStatement", "UnresolvedExecuteImmediate")
 # What does it instead, by how the names of Spark's plans begin.
 _INSTEAD = {
     ("InsertIntoStatement", "LoadData", "CreateTable", "ReplaceTable"): "`driftline ingest` fills tables",

@@ -192,7 +192,7 @@ def _measures(i: int, type_: Type, x: str) -> Iterator[str]:
     yield f"count({x}) as n{i}"
     yield f"first({_text(type_, x)}, true) as s{i}"
     if isinstance(type_, List | Map):
-        yield f"sum(size({x})) as z{i}"
+        yield f"sum(if({x} is null, null, size({x}))) as z{i}"
     elif isinstance(type_, Primitive) and type_.name not in _WITHOUT_BOUNDS:
         yield f"approx_count_distinct({x}) as d{i}"
         for side, extreme in (("l", f"min({x})"), ("h", f"max({x})")):
