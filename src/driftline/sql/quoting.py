@@ -62,7 +62,7 @@ def literal(text: str) -> str:
 def is_utf8(text: str) -> str:
     """SQL that is true if the bytes of a text are UTF-8: only then do they come back from Java's strings.
 
-    Spark 3.5 has no `is_valid_utf8`.
+    Spark 3.5 has no function that says so.
     """
     return f"{text} = format_string('%s', {text})"
 
