@@ -40,6 +40,7 @@ class UsualRecords:
         }
         return UsualRecords(self.texts[start:stop], self.places[start:stop], unusual)
 
+    @gc_paused()
     def apart(self) -> dict[Path, DriftedValues]:
         """The unusual values by path, parsed."""
         rows: dict[Path, list[int]] = {}
@@ -90,15 +91,16 @@ def _without(
     text: bytes | Raw, drifting: Drifting, takes: FieldDecoders, path: Path, unusual: Unusual
 ) -> bytes:
     """The text of a record without the values that are not usual, which are added to ``unusual``."""
-    record: dict[str, bytes | Raw] = raw_members(text)  # type: ignore[assignment]
+    record = raw_members(text)
     for key in [key for key in record if key in drifting]:
-        value, inside = record[key], drifting[key]
+        value = record[key]
         try:
             takes[key](value)
         except REFUSED:
-            begins = memoryview(value)[0]
+            begins, inside = memoryview(value)[0], drifting[key]
             if begins == _OBJECT and inside is not None:
-                record[key] = _without(value, inside, takes.below(key), (*path, key), unusual)
+                record[key] = Raw(_without(value, inside, takes.below(key), (*path, key), unusual))
             elif begins != _NULL:
-                unusual.append(((*path, key), record.pop(key)))
-    return b"{%b}" % b",".join([json.encode(key) + b":" + value for key, value in record.items()])
+                del record[key]
+                unusual.append(((*path, key), value))
+    return json.encode(record)
