@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.table_in_memory import by_whole_columns
+from driftline.convert import Converter
 from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import Primitive, Schema
+from driftline.core.schema.types import LONG, Field, Primitive, Schema, Struct
 from driftline.core.values.parse import parse, parse_values
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
@@ -190,3 +191,35 @@ def test_what_drifts_builds_no_decoder_of_usual_values_anew() -> None:
     usual = watching.fields
     watching.feed(lines[5:], "batch", 6)
     assert watching.fields is usual
+
+
+def test_numbers_and_strings_keep_their_places_whatever_their_types() -> None:
+    records = [{"n": [-1, 7, 1.5, 0]}, {"s": ["2024-01-31", "x", "7"]}]
+    lines = [json.dumps(record).encode() for record in records]
+    observer = JsonObserver(expect(Schema(), Settings()), Settings())
+    observer.feed(lines, "batch", 1)
+    planned = plan(Schema(), observer.result().shape)
+    rows = Converter(planned.schema.struct, planned.route, Settings())
+    made = rows.of_json([parse(line) for line in lines]).to_pylist()
+    assert made == [{"n": [-1.0, 7.0, 1.5, 0.0], "s": None}, {"n": None, "s": ["2024-01-31", "x", "7"]}]
+    alone = b'{"n": [-1, 7, -3]}'
+    observer = JsonObserver(expect(Schema(), Settings()), Settings())
+    observer.feed([alone], "batch", 1)
+    planned = plan(Schema(), observer.result().shape)
+    assert Converter(planned.schema.struct, planned.route, Settings()).of_json(
+        [parse(alone)]
+    ).to_pylist() == [{"n": [-1, 7, -3]}]
+
+
+def test_a_drifted_value_is_no_default() -> None:
+    table = Schema(Struct((Field("n", LONG, 1, write_default=5),)))
+    lines = [b'{"n": 1}'] * 3 + [b'{"n": "x"}', b"{}"]
+    known = expect(table, Settings())
+    observer = JsonObserver(known, Settings())
+    observer.feed(lines, "batch", 1)
+    planned = plan(table, observer.result().shape)
+    terms = AdmissionTerms(known, Settings())
+    rows = JsonRows.of(planned, planned.schema.struct, terms, observer.result())
+    made = by_whole_columns(rows, lines, pa.RecordBatch.to_pylist)
+    assert [row["n"] for row in made] == [1, 1, 1, None, 5]
+    assert [row["n_string"] for row in made] == ["1", "1", "1", "x", None]

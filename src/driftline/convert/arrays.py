@@ -26,6 +26,7 @@ from driftline.convert.lists import (
     place,
     relist,
     same_lists,
+    wrapped,
 )
 from driftline.convert.rest import element_at, json_text, lost_by_value, places_of
 from driftline.convert.row_text import json_values
@@ -344,6 +345,8 @@ class ArrowValues:
             return relist(self._lists, leaves, type_)
         if dim < self.dim:
             return pa.nulls(len(self._lists), type_)
+        if not self.dim:
+            return wrapped(leaves, type_)
         return assemble(place(self.shredded(), leaves.is_valid().to_pylist(), dim), leaves, type_)
 
     def shredded(self, first: int = 0) -> Shredded:

@@ -50,7 +50,9 @@ def put(
             within = None if collector is None else collector.rows(rows)
             arrays_of_field = columns_of(field_struct, RecordRoute((field,)), records, path, within)
             for (place, _), array in zip(columns, arrays_of_field, strict=True):
-                filled[place] = overlaid(filled[place], rows, array)
+                # These rows are null already, but where the column has a default.
+                if array.null_count < len(array) or struct.fields[place].write_default is not None:
+                    filled[place] = overlaid(filled[place], rows, array)
         for place, column in columns if values else ():
             column_type = struct.fields[place].type
             if isinstance(column_type, Struct) and column.record and Facet(0, RECORD) in column.takes:

@@ -23,6 +23,8 @@ from driftline.core.values.parse import has_value
 Tree: TypeAlias = "int | list[Any] | None"  # a value, with a leaf's number in place of each leaf
 _Depths: TypeAlias = "dict[int, int | None]"  # of lists, by their identity
 
+_NOT_PLAIN = frozenset((list, dict, type(None)))  # the elements that are no values by themselves
+
 
 @dataclass(slots=True)
 class Shredded:
@@ -47,7 +49,12 @@ class Shredded:
     def add(self, value: object) -> None:
         """Append a value: its tree, its dimension, and its leaves, numbered after the existing ones."""
         first = len(self.leaves)
-        tree = self._tree(value)
+        if type(value) is list and value and _NOT_PLAIN.isdisjoint(map(type, value)):
+            self.leaves += value
+            tree: Tree = [*range(first, len(self.leaves))]
+            self.depths[id(tree)] = 1
+        else:
+            tree = self._tree(value)
         dim = self.dimension(tree)
         self.trees.append(tree)
         self.dims.append(dim)
@@ -165,8 +172,10 @@ class _Placing:
 
     def element(self, tree: Tree, dim: int) -> Tree:
         """An element of a list that holds values; an object without any is wrapped in its place."""
-        if isinstance(tree, int) and tree in self.shredded.idle:
-            return _wrapped(self.empty(tree, 0), dim)
+        if isinstance(tree, int):
+            if tree in self.shredded.idle:
+                return _wrapped(self.empty(tree, 0), dim)
+            return _wrapped(tree, dim) if self.fits[tree] else None
         return self.value(tree, self.shredded.dimension(tree), dim)
 
     def without_values(self, tree: Tree, dim: int) -> Tree:
@@ -208,6 +217,22 @@ def _with_leaves(numbers: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.
     return pa.Array.from_buffers(
         type_, len(numbers), numbers.buffers()[:2], numbers.null_count, numbers.offset, [elements]
     )
+
+
+def wrapped(leaves: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Each leaf in lists as deep as ``type_``; null where it is null.
+
+    >>> wrapped(pa.array([7, None]), pa.list_(pa.list_(pa.int64()))).to_pylist()
+    [[[7]], None]
+    """
+    if not pa.types.is_list(type_):
+        return leaves
+    nulls = leaves.is_null()
+    offsets = np.zeros(len(leaves) + 1, np.int32)
+    np.cumsum(~nulls.to_numpy(zero_copy_only=False), out=offsets[1:])
+    elements = wrapped(leaves.drop_null(), type_.value_type)
+    mask = nulls if leaves.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets), elements, type=type_, mask=mask)
 
 
 def relist(lists: pa.Array, leaves: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from driftline.convert.json_values import TEXT, numbers_as, takes_number, texts_as
 from driftline.convert.kernels import convert, converts
-from driftline.convert.lists import assemble, place, shred
+from driftline.convert.lists import assemble, place, shred, wrapped
 from driftline.convert.rest import element_at, json_text, lost_by_value, places_of
 from driftline.convert.types import arrow_type
 from driftline.convert.values import (
@@ -22,6 +22,7 @@ from driftline.convert.values import (
     Numbers,
     NumberText,
     bases_of,
+    dimension,
     primitives_of,
     scattered,
     variants_of,
@@ -31,7 +32,7 @@ from driftline.core.planning.maps import is_word
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, MapOf
 from driftline.core.schema.types import BINARY, BOOLEAN, LONG, STRING, VARIANT, Primitive, Type
-from driftline.core.values.dates import declared_string_base
+from driftline.core.values.dates import DECLARED, declared_string_base, string_base
 from driftline.core.values.numbers import base_of
 from driftline.core.values.parse import Number, has_value
 
@@ -62,25 +63,30 @@ class JsonValues:
     def __init__(self, values: Sequence[object], route: FieldRoute, dates: str) -> None:
         self._values, self._dates = values, dates
         self._shredded = shred(values)
-        self._booleans: list[int] = []
-        self._numbers: dict[Primitive, list[int]] = {}
-        self._texts: dict[Primitive, list[int]] = {}
-        self._objects: list[int] = []
         self._facets = (*route.shape.facets, *route.to_rest)
         self._waiting_maps = route.waiting_maps
-        declared = primitives_of(route)
-        for number, leaf in enumerate(self._shredded.leaves):
-            kind = type(leaf)
-            if kind is Number:
-                base = LONG if len(leaf) <= 18 and leaf.isdigit() else base_of(leaf)  # type: ignore[attr-defined, arg-type]
-                self._numbers.setdefault(base, []).append(number)
-            elif kind is str:
-                self._texts.setdefault(declared_string_base(leaf, declared, dates), []).append(number)  # type: ignore[arg-type]
-            elif kind is dict:
-                self._objects.append(number)
-            else:
-                assert kind is bool, kind
-                self._booleans.append(number)
+        leaves, declared = self._shredded.leaves, primitives_of(route).intersection(DECLARED)
+        by_kind: dict[type, list[int]] = {Number: [], str: [], dict: [], bool: []}
+        for number, leaf in enumerate(leaves):
+            by_kind[type(leaf)].append(number)
+        self._objects, self._booleans = by_kind[dict], by_kind[bool]
+        # What is most frequent is told by identity: to hash a type takes longer than all the rest.
+        longs: list[int] = []
+        self._numbers: dict[Primitive, list[int]] = {}
+        for number in by_kind[Number]:
+            text: str = leaves[number]  # type: ignore[assignment]
+            base = LONG if len(text) <= 18 and text.isdigit() else base_of(text)
+            (longs if base is LONG else self._numbers.setdefault(base, [])).append(number)
+        if longs:
+            self._numbers[LONG] = longs
+        strings: list[int] = []
+        self._texts: dict[Primitive, list[int]] = {}
+        for number in by_kind[str]:
+            text = leaves[number]  # type: ignore[assignment]
+            base = declared_string_base(text, declared, dates) if declared else string_base(text, dates)
+            (strings if base is STRING else self._texts.setdefault(base, [])).append(number)
+        if strings:
+            self._texts[STRING] = strings
 
     def primitives(self, target: Primitive, column_route: ColumnRoute) -> pa.Array:
         bases, leaves = bases_of(column_route), self._shredded.leaves
@@ -157,11 +163,11 @@ class JsonValues:
         return scattered(len(self._shredded.leaves), [(numbers, leaves)], leaves.type)
 
     def placed(self, leaves: pa.Array, type_: pa.DataType) -> pa.Array:
-        dim, element_type = 0, type_
-        while pa.types.is_list(element_type):
-            dim, element_type = dim + 1, element_type.value_type
-        fits = leaves.is_valid().to_pylist()
-        return assemble(place(self._shredded, fits, dim), leaves, type_)
+        shredded, dim = self._shredded, dimension(type_)
+        if shredded.flat and not (dim and shredded.hollow):
+            whole = len(leaves) == len(self._values)
+            return wrapped(leaves if whole else leaves.take(pa.array(shredded.trees, pa.int64())), type_)
+        return assemble(place(shredded, leaves.is_valid().to_pylist(), dim), leaves, type_)
 
     def missing(self) -> pa.Array:
         return pa.array([value is None for value in self._values], pa.bool_())
