@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from driftline.runtime.java import QUICK
-from servers.fixtures import cluster, kafka, lakehouse, rest, s3  # noqa: F401
+from servers.fixtures import cluster, google, kafka, lakehouse, rest, s3  # noqa: F401
 
 # The same examples each time, so that a change is judged by what it changes; `make fuzz` looks for others.
 # Machines are of any speed, and busy: nothing fails by the clock.

@@ -1,63 +1,64 @@
-"""A DuckLake whose files are in S3: one test through all that a batch and a person do there, and its deaths.
+"""A DuckLake whose files are in S3 or in Google's store: one test through all that a batch and a person do there, and its
+deaths.
 
-`pytest tests/lake --in-bucket` runs the other tests of DuckLakes there, too.
+`pytest tests/lake --in-bucket` runs the other tests of DuckLakes in S3, too.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from answering import Answering, answering
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.runtime import stores
+from servers.google import Google
 from servers.machine import lacking
 from servers.postgres import Postgres
 from servers.s3 import S3
 
 _COUNT = count()
-# A Spark with the way to S3 needs a process of its own: that of the other tests has none.
-SERVE = """
+# A Spark with the way to a store needs a process of its own: that of the other tests has none.
+SPARK = '{"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}'
+HEAD = f"""
 import json, os, sys
 from pathlib import Path
 from driftline.lake import Lake
 from driftline.runtime import stores
-answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # whatever else is printed is no answer
-spark = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
-for line in sys.stdin:
-    script, uri, catalog, folder = json.loads(line)
-    stores.configure("s3", json.loads(os.environ["STORE"]))
-    lake = Lake.open(uri, ducklake=catalog, properties=spark)
-    known = {"lake": lake, "table": lake.table("shop.orders"), "stores": stores, "uri": uri, "folder": Path(folder)}
-    exec(script, known)
-    print(json.dumps(known.get("said"), default=str), file=answers, flush=True)
+uri, catalog, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+stores.configure(uri.partition("://")[0], json.loads(os.environ["STORE"]))
+lake = Lake.open(uri, ducklake=catalog, properties={SPARK})
+table = lake.table("shop.orders")
 """
 
 
-@pytest.fixture(scope="module")
-def scripts(s3: S3) -> Iterator[Answering]:
-    """A process that runs scripts, each on its lake; what a script has put into `said` is the answer."""
-    with answering("-c", SERVE, env={**os.environ, "STORE": json.dumps(s3.options)}) as process:
-        yield process
+Store = S3 | Google
 
 
 @pytest.fixture
-def uri(s3: S3, monkeypatch: pytest.MonkeyPatch) -> str:
+def store(request: pytest.FixtureRequest) -> Store:
+    """S3, if the test asks for no other."""
+    server: Store = request.getfixturevalue(getattr(request, "param", "s3"))
+    return server
+
+
+@pytest.fixture
+def uri(store: Store, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URI of a lake of the test's own, with signs that have a meaning in globs and in URLs."""
     monkeypatch.setattr(stores, "_configured", {})
-    stores.configure("s3", s3.options)
-    return s3.bucket(f"ducklake-{next(_COUNT)}") + "/a [*] ü%20?"
+    bucket = store.bucket(f"ducklake-{next(_COUNT)}")
+    stores.configure(bucket.partition("://")[0], store.options)
+    return f"{bucket}/a [*] ü%20?"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:{tmp_path}/catalog.sqlite"
@@ -66,12 +67,22 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres").database())
 
 
-def objects(s3: S3, uri: str) -> list[str]:
+def run(script: str, uri: str, catalog: str, folder: Path, store: Store, code: int = 0) -> Any:
+    """Run the script in a process of its own; returns the JSON that it prints last."""
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + script, uri, catalog, str(folder)],
+        capture_output=True, text=True, check=False, env={**os.environ, "STORE": json.dumps(store.options)},
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1]) if code == 0 else None
+
+
+def objects(store: Store, uri: str) -> list[str]:
     """The keys of all files of rows in the bucket."""
     from pyarrow.fs import FileSelector
 
     bucket = uri.partition("://")[2].partition("/")[0]
-    files = s3.system().get_file_info(FileSelector(bucket, recursive=True))
+    files = store.system().get_file_info(FileSelector(bucket, recursive=True))
     return sorted(file.path for file in files if file.is_file and file.path.endswith(".parquet"))
 
 
@@ -94,10 +105,14 @@ said["default"] = [row[0] for row in lake.sql("select distinct extra from shop.o
 table.resolve("p", "string")
 said["resolved"] = rows()
 said["orphans"] = [file.path for file in lake.clean(0)]
+print(json.dumps(said, default=str))
 """
 
 
-def test_all_that_is_done_with_a_table(scripts: Answering, uri: str, catalog: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("store", "catalog"), [("s3", "sqlite"), ("s3", "postgres"), ("google", "sqlite")], indirect=True
+)
+def test_all_that_is_done_with_a_table(store: Store, uri: str, catalog: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     lines(folder, "1.jsonl", *({"id": i, "at": 1, "kind": "a/b c%", "p": i * 1.5} for i in range(4)))
     lines(
@@ -107,7 +122,7 @@ def test_all_that_is_done_with_a_table(scripts: Answering, uri: str, catalog: st
         {"id": 9, "at": 2, "kind": None},
         "{",
     )
-    said = scripts.ask([ALL, uri, catalog, str(folder)])
+    said = run(ALL, uri, catalog, folder, store)
     before = [[i, i * 1.5] for i in range(4)]
     assert said["written"] == [4, 2]
     assert said["rows"] == [[0, None], *before[1:], [9, None]]
@@ -123,13 +138,11 @@ def test_all_that_is_done_with_a_table(scripts: Answering, uri: str, catalog: st
 
 
 DIES = """
-import os
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 DuckLakeTransaction.commit = lambda self: os._exit(9)
 table.ingest(folder / "1.jsonl")
 """
 DIES_AFTER = """
-import os
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 commit = DuckLakeTransaction.commit
 DuckLakeTransaction.commit = lambda self: (commit(self), os._exit(9))
@@ -138,34 +151,38 @@ table.ingest(folder / "1.jsonl")
 CLEANS = """
 there = [file.path for file in lake.clean(dry_run=True)]
 gone = [file.path for file in lake.clean(0)]
-said = [there, gone, len(lake.tables()) and table.read().count()]
+print(json.dumps([there, gone, len(lake.tables()) and table.read().count()]))
 """
 
 
-@pytest.mark.parametrize("script", [DIES, DIES_AFTER], ids=["before the commit", "after it"])
-def test_killed_around_its_commit(scripts: Answering, s3: S3, uri: str, tmp_path: Path, script: str) -> None:
+@pytest.mark.parametrize(
+    ("store", "script"),
+    [("s3", DIES), ("s3", DIES_AFTER), ("google", DIES)],
+    ids=["before the commit", "after it", "before it, in Google's store"],
+    indirect=["store"],
+)
+def test_killed_around_its_commit(store: Store, uri: str, tmp_path: Path, script: str) -> None:
     catalog, folder = f"duckdb:{tmp_path}/catalog.ducklake", tmp_path / "in"
     lines(folder, "1.jsonl", {"id": 1}, {"id": 2}, "{")
-    assert scripts.dies([script, uri, catalog, str(folder)]) == 9
-    left = objects(s3, uri)
+    run(script, uri, catalog, folder, store, code=9)
+    left = objects(store, uri)
     assert len(left) == 2  # rows and rejects
-    there, gone, rows = scripts.ask([CLEANS, uri, catalog, str(folder)])
+    there, gone, rows = run(CLEANS, uri, catalog, folder, store)
     assert there == []  # they may be a batch's that goes on
     if script == DIES:
-        assert (sorted(path.removeprefix("s3://") for path in gone), rows, objects(s3, uri)) == (left, 0, [])
+        assert (sorted(path.partition("://")[2] for path in gone), rows, objects(store, uri)) == (left, 0, [])
     else:
-        assert (gone, rows, objects(s3, uri)) == ([], 2, left)
+        assert (gone, rows, objects(store, uri)) == ([], 2, left)
 
 
 FAILS = """
 from driftline.formats.ducklake import transaction
 def fails(*_): raise OSError("no room")
-describe, transaction.describe = transaction.describe, fails
+transaction.describe = fails
 try:
     table.ingest(folder / "1.jsonl")
 except Exception as error:
-    said = str(error)
-transaction.describe = describe
+    print(json.dumps(str(error)))
 """
 GONE = """
 table.ingest(folder / "1.jsonl")
@@ -179,17 +196,18 @@ for change in (lambda: system.open_output_stream(file).close(), lambda: system.d
         table.read().count()
     except Exception as error:
         said.append([type(error).__name__, str(error)])
+print(json.dumps(said))
 """
 
 
 def test_after_an_error_nothing_is_left_and_lost_files_are_named(
-    scripts: Answering, s3: S3, uri: str, tmp_path: Path
+    store: Store, uri: str, tmp_path: Path
 ) -> None:
     catalog, folder = f"sqlite:{tmp_path}/catalog.sqlite", tmp_path / "in"
     lines(folder, "1.jsonl", {"id": 1})
-    assert scripts.ask([FAILS, uri, catalog, str(folder)]).endswith("no room")
-    assert objects(s3, uri) == []
-    replaced, deleted = scripts.ask([GONE, uri, catalog, str(folder)])
+    assert run(FAILS, uri, catalog, folder, store).endswith("no room")
+    assert objects(store, uri) == []
+    replaced, deleted = run(GONE, uri, catalog, folder, store)
     assert replaced[0] == deleted[0] == DataError.__name__
     assert "was replaced: it now has 0 bytes" in replaced[1]
     assert "cannot be read" in deleted[1] and ".parquet" in deleted[1]
@@ -201,9 +219,20 @@ def test_a_catalog_in_a_file_is_named_on_this_machine(named: str) -> None:
         CatalogDatabase.of(named, "s3://bucket/lake")
 
 
-@pytest.mark.parametrize("place", ["gs://bucket/lake", "abfss://box@account.dfs.core.windows.net/lake"])
-def test_other_stores_are_refused_before_anything_runs(place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "options", "says"),
+    [
+        ("abfss://box@account.dfs.core.windows.net/lake", {}, "in a folder, in S3 or in Google's store"),
+        ("gs://bucket/lake", {"token": "a-secret"}, "has a token, which Hadoop's way"),
+    ],
+)
+def test_what_cannot_be_reached_is_refused_before_anything_runs(
+    place: str, options: dict[str, str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from driftline.lake import Lake
 
-    with pytest.raises(DriftlineError, match="in a folder or in S3"):
+    monkeypatch.setattr(stores, "_configured", {})
+    stores.configure(place.partition("://")[0], options)
+    with pytest.raises(DriftlineError, match=says) as refused:
         Lake.open(place, ducklake=f"sqlite:{tmp_path}/catalog.sqlite")
+    assert "a-secret" not in str(refused.value)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from servers.cluster import Cluster
+from servers.google import Google
+from servers.google import built as google_built
 from servers.kafka import Kafka
 from servers.lakehouse import Lakehouse
 from servers.machine import lacking
@@ -31,6 +33,14 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     if built() is None:
         lacking("Go, which builds an S3 server", "apt-get install golang")
     with S3(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Google]:
+    if google_built() is None:
+        lacking("Go, which builds a server of Google's store", "apt-get install golang")
+    with Google(tmp_path_factory.mktemp("google")) as running:
         yield running
 
 

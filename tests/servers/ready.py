@@ -1,5 +1,5 @@
 """Makes what tests take from the cache, before two processes of them want it at once: driftline's jars and those of the
-servers, the S3 server, and last the archive of classes, with which a command's Java takes a third less. Jars that come
+servers, the servers of stores, and last the archive of classes, with which a command's Java takes a third less. Jars that come
 later would make the archive stale.
 """
 
@@ -11,8 +11,8 @@ import sys
 
 from driftline.runtime.jars import BUNDLES, find_jars
 from driftline.runtime.session import prepare_environment
+from servers import google, s3
 from servers.jars import class_path
-from servers.s3 import built
 
 
 def main() -> None:
@@ -22,7 +22,8 @@ def main() -> None:
     find_jars(print, [BUNDLES["s3"]])
     for server in ("kafka", "rest"):
         class_path(server)
-    built()
+    s3.built()
+    google.built()
     # Java tells of each class that it leaves out.
     archive = [sys.executable, "-m", "driftline.cli.class_data"]
     subprocess.run(archive, env=found, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)

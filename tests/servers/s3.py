@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from driftline.runtime.jars import cache_folder
+from servers.go import built_by_go
 from servers.process import Process, Server, free_port
 
 VERSION = "v1.8.0"
-_MODULE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
 
 
 class S3(Server):
@@ -94,22 +90,5 @@ class S3(Server):
 
 
 def built() -> Path | None:
-    """The server's program; built where the cache has not got it. None where there is no Go."""
-    program = cache_folder() / "servers" / f"versitygw-{VERSION}"
-    go = shutil.which("go")
-    if program.exists() or go is None:
-        return program if program.exists() else None
-    program.parent.mkdir(exist_ok=True)
-    # Another process may do the same at this moment: what stands under the name is whole.
-    with TemporaryDirectory(dir=program.parent) as draft:
-        done = subprocess.run(
-            [go, "install", _MODULE],
-            env={**os.environ, "GOBIN": draft, "CGO_ENABLED": "0"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"{_MODULE} could not be built:\n{done.stderr[-3000:]}")
-        Path(draft, "versitygw").replace(program)
-    return program
+    """The server's program; None where there is no Go."""
+    return built_by_go("github.com/versity/versitygw/cmd/versitygw", VERSION)

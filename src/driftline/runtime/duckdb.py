@@ -12,7 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import SetupError
-from driftline.runtime.stores import configured, is_s3, is_stored
+from driftline.runtime.stores import configured, is_google, is_s3, is_stored
 
 if TYPE_CHECKING:
     import duckdb
@@ -105,19 +105,39 @@ def extension_path(name: str) -> str:
 
 
 def reach(connection: duckdb.DuckDBPyConnection, place: str) -> None:
-    """Have DuckDB read and write files in the S3 bucket of a URI, with the keys that tasks have; a path needs
-    nothing. Raises SetupError for another store, without DuckDB's extension, and where keys are unknown.
+    """Have DuckDB read and write files in the bucket of a URI, with the keys that tasks have; a path needs
+    nothing.
+
+    Raises SetupError for a store that is neither S3 nor Google's, without what DuckDB needs for it, and where
+    keys are unknown.
     """
     if not is_stored(place):
         return
-    if not is_s3(place):
-        raise SetupError(f"{place}: DuckDB's extension for stores reaches S3 alone")
+    if not (is_s3(place) or is_google(place)):
+        raise SetupError(f"{place}: DuckDB reaches S3 and Google's store alone")
+    # Its own extension reads S3; a DuckLake in Google's store asks for it, too, and then reads by Arrow.
     connection.execute(f"LOAD {literal(extension_path('httpfs'))}")
+    if is_google(place):
+        _reach_by_arrow(connection)
+        return
     connection.execute("SET GLOBAL s3_url_compatibility_mode = true")  # a path is a key, and no glob
     bucket = place.partition("://")[2].partition("/")[0]
     parts = {"SCOPE": place.partition("://")[0] + f"://{bucket}/", **_secret(configured(place))}
     listed = ", ".join(f"{key} {literal(value)}" for key, value in parts.items())
     connection.execute(f"CREATE OR REPLACE TEMPORARY SECRET {identifier(f's3 {bucket}')} (TYPE s3, {listed})")
+
+
+def _reach_by_arrow(connection: duckdb.DuckDBPyConnection) -> None:
+    """Have DuckDB open files of Google's store by Arrow; what it opens takes the keys of that moment."""
+    try:
+        from driftline.runtime.duckdb_files import StoredFiles
+    except ImportError as error:
+        raise SetupError(
+            "DuckDB opens files of Google's store by fsspec, which is not installed.",
+            hint="pip install 'driftline[gcs]'",
+        ) from error
+    if StoredFiles.protocol not in connection.list_filesystems():
+        connection.register_filesystem(StoredFiles())
 
 
 def _secret(options: Mapping[str, str]) -> dict[str, str]:

@@ -40,6 +40,15 @@ BUNDLES = {
 # version that Iceberg's bundle has.
 HADOOP_S3 = f"org.apache.hadoop:hadoop-aws:{_RELEASE.hadoop or NEWEST.hadoop}"
 _AWS = "2.54.17"
+# Google's way to its store. One jar has all that it needs; it has a classifier, which Spark's resolver does not
+# take, so that is asked for a POM of ours, which asks for the jar.
+HADOOP_GOOGLE = "com.google.cloud.bigdataoss:gcs-connector:3.1.9:shaded"
+_POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>driftline</groupId><artifactId>{artifact}</artifactId><version>{version}</version><packaging>pom</packaging>
+<dependencies><dependency>
+<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version><classifier>{classifier}</classifier>
+<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+</dependency></dependencies></project>"""
 # What a package is asked for with, and what is left out: all of Amazon's clients are half a gigabyte.
 _WITH = {
     HADOOP_S3: (
@@ -55,6 +64,7 @@ _SIGNS = {
     "gs": (("gcs.",), ("gs:",), ".gcp."),
     "abfss": (("adls.",), ("abfs:", "abfss:"), ".azure."),
     "s3a": ((), (), ".fs.s3a."),
+    "google": ((), (), ".hadoop.fs.gcs."),
 }
 
 
@@ -72,7 +82,8 @@ def bundles(properties: Mapping[str, str]) -> tuple[str, ...]:
             for key, value in properties.items()
         )
 
-    return tuple(package for kind, package in {**BUNDLES, "s3a": HADOOP_S3}.items() if named(*_SIGNS[kind]))
+    ours = {**BUNDLES, "s3a": HADOOP_S3, "google": HADOOP_GOOGLE}
+    return tuple(package for kind, package in ours.items() if named(*_SIGNS[kind]))
 
 
 def cache_folder() -> Path:
@@ -131,13 +142,16 @@ def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> 
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
 
+    asked = [_by_pom(folder, package) for package in packages]
     conf = SparkConf(loadDefaults=False).setAll(
         [
-            ("spark.jars.packages", ",".join(packages)),
+            ("spark.jars.packages", ",".join(asked)),
             ("spark.jars.excludes", ",".join(left_out)),
             ("spark.jars.ivy", str(folder)),
         ]
     )
+    if asked != list(packages):
+        conf.set("spark.jars.repositories", _poms(folder).as_uri())
     log = folder / "log"
     with log.open("w") as output:
         try:
@@ -153,3 +167,18 @@ def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> 
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait()
+
+
+def _poms(folder: Path) -> Path:
+    return folder / "poms"
+
+
+def _by_pom(folder: Path, package: str) -> str:
+    """The package as Spark's resolver takes it: one with a classifier by a POM, written into `_poms`."""
+    group, artifact, version, *classifier = package.split(":")
+    if not classifier:
+        return package
+    pom = _poms(folder) / "driftline" / artifact / version / f"{artifact}-{version}.pom"
+    pom.parent.mkdir(parents=True)
+    pom.write_text(_POM.format(group=group, artifact=artifact, version=version, classifier=classifier[0]))
+    return f"driftline:{artifact}:{version}"

@@ -127,6 +127,11 @@ def is_s3(path: str) -> bool:
     return is_stored(path) and _kind(path) == "s3"
 
 
+def is_google(path: str) -> bool:
+    """True if this is the URI of Google Cloud Storage."""
+    return is_stored(path) and _kind(path) == "gs"
+
+
 def filesystem(uri: str, options: Options | None = None) -> tuple[FileSystem, str]:
     """The file system of a URI, and the path in it.
 

@@ -32,7 +32,7 @@ class Storage:
             return cls(stores.configured(folder))
         if local(folder) is None:
             raise SetupError(
-                f"the files of the lake are in {folder}: driftline reaches those on a disk and in S3"
+                f"the files of the lake are in {folder}: driftline reaches those on a disk and in stores"
             )
         return cls()
 
