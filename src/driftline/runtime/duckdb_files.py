@@ -14,7 +14,7 @@ _KEPT = 10_000  # sizes
 
 
 class StoredFiles(AbstractFileSystem):  # type: ignore[misc]
-    """What DuckDB asks of a file system. A path is a URI, whose key is taken as it is, without patterns."""
+    """A store's files for DuckDB. A path is a URI, whose key is taken as it is, without patterns."""
 
     protocol = "gs"
     cachable = False
