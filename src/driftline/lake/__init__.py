@@ -86,7 +86,7 @@ class Lake(Shown):
 
         Args:
             path: The folder, or a URI such as ``s3://bucket/lake``, which needs the catalog of
-                ``properties`` or ``ducklake``; a DuckLake lies in no store but S3.
+                ``properties`` or ``ducklake``; a DuckLake lies in no store but S3 and Google's.
             properties: Those of an existing Iceberg catalog, to use instead of the folder's.
             ducklake: Makes the lake a DuckLake with this catalog: ``duckdb``, ``sqlite``, either with
                 ``:PATH``, or ``postgres:`` followed by what libpq takes.
