@@ -67,7 +67,7 @@ def mirror(tmp_path, monkeypatch) -> Path:
     layout = "[organisation]/[module]/[revision]/[module]-[revision]"
     (conf / "ivy.xml").write_text(f"""\
 <ivysettings><settings defaultResolver="m"/><resolvers><filesystem name="m" m2compatible="true">
-<ivy pattern="{folder}/{layout}.pom"/><artifact pattern="{folder}/{layout}.[ext]"/>
+<ivy pattern="{folder}/{layout}.pom"/><artifact pattern="{folder}/{layout}(-[classifier]).[ext]"/>
 </filesystem></resolvers></ivysettings>""")
     (conf / "spark-defaults.conf").write_text(f"spark.jars.ivySettings {conf}/ivy.xml\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
@@ -82,12 +82,12 @@ def packages() -> list[str]:
     return [package for group, _ in jars.RESOLVED for package in group]
 
 
-def publish(mirror: Path) -> None:
-    for package in packages():
-        group, module, version = package.split(":")
+def publish(mirror: Path, wanted: list[str]) -> None:
+    for package in wanted:
+        group, module, version, *classifier = package.split(":")
         folder = mirror / group.replace(".", "/") / module / version
         folder.mkdir(parents=True)
-        (folder / f"{module}-{version}.jar").write_bytes(b"a jar")
+        (folder / f"{'-'.join([module, version, *classifier])}.jar").write_bytes(b"a jar")
         (folder / f"{module}-{version}.pom").write_text(
             f"<project><modelVersion>4.0.0</modelVersion><groupId>{group}</groupId>"
             f"<artifactId>{module}</artifactId><version>{version}</version></project>"
@@ -95,7 +95,7 @@ def publish(mirror: Path) -> None:
 
 
 def test_jars_are_resolved_once_and_again_when_one_is_gone(mirror):
-    publish(mirror)
+    publish(mirror, packages())
     said: list[str] = []
     found = jars.find_jars(said.append)
     assert len(found) == len(packages())
@@ -107,6 +107,15 @@ def test_jars_are_resolved_once_and_again_when_one_is_gone(mirror):
     assert jars.find_jars(said.append) == found
     assert len(said) == 2
     assert {path.suffix for path in found[0].parent.iterdir()} == {".jar", ".txt"}
+
+
+def test_a_jar_with_a_classifier_comes_from_the_mirror_too(mirror, tmp_path):
+    publish(mirror, [jars.HADOOP_GOOGLE])
+    draft = tmp_path / "a draft"
+    draft.mkdir()
+    jars._resolve(draft, [jars.HADOOP_GOOGLE], ())
+    (jar,) = (draft / "jars").iterdir()
+    assert jar.name.endswith("-shaded.jar")
 
 
 def test_jars_that_cannot_be_had_are_named(mirror, capfd):

@@ -40,8 +40,8 @@ BUNDLES = {
 # version that Iceberg's bundle has.
 HADOOP_S3 = f"org.apache.hadoop:hadoop-aws:{_RELEASE.hadoop or NEWEST.hadoop}"
 _AWS = "2.54.17"
-# Google's way to its store. One jar has all that it needs, under a classifier, which Spark's resolver does not
-# take: that is asked for a POM of ours, which asks for the jar.
+# Google's way to its store. One jar has all that it needs, under a classifier, which Spark's resolver does
+# not take: it is asked for a POM of ours, which asks for the jar.
 HADOOP_GOOGLE = "com.google.cloud.bigdataoss:gcs-connector:3.1.9:shaded"
 _POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>driftline</groupId><artifactId>{artifact}</artifactId><version>{version}</version><packaging>pom</packaging>
