@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from answering import Answering, answering
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.runtime import stores
@@ -26,16 +28,21 @@ from servers.s3 import S3
 
 _COUNT = count()
 # A Spark with the way to a store needs a process of its own: that of the other tests has none.
-SPARK = '{"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}'
-HEAD = f"""
+SERVE = """
 import json, os, sys
 from pathlib import Path
 from driftline.lake import Lake
 from driftline.runtime import stores
-uri, catalog, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-stores.configure(uri.partition("://")[0], json.loads(os.environ["STORE"]))
-lake = Lake.open(uri, ducklake=catalog, properties={SPARK})
-table = lake.table("shop.orders")
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # whatever else is printed is no answer
+spark = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+for line in sys.stdin:
+    script, uri, catalog, folder = json.loads(line)
+    stores.configure(uri.partition("://")[0], json.loads(os.environ["STORE"]))
+    lake = Lake.open(uri, ducklake=catalog, properties=spark)
+    known = {"lake": lake, "table": lake.table("shop.orders"), "stores": stores, "uri": uri, "folder": Path(folder)}
+    exec(script, known)
+    print(json.dumps(known.get("said"), default=str), file=answers, flush=True)
 """
 
 
@@ -47,6 +54,25 @@ def store(request: pytest.FixtureRequest) -> Store:
     """S3, if the test asks for no other."""
     server: Store = request.getfixturevalue(getattr(request, "param", "s3"))
     return server
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Callable[[Store], Answering]]:
+    """A process for each store, which serves all tests of it."""
+    with ExitStack() as ends:
+
+        @cache
+        def process(store: Store) -> Answering:
+            env = {**os.environ, "STORE": json.dumps(store.options)}
+            return ends.enter_context(answering("-c", SERVE, env=env))
+
+        yield process
+
+
+@pytest.fixture
+def scripts(processes: Callable[[Store], Answering], store: Store) -> Answering:
+    """A process that runs scripts, each on its lake; what a script has put into `said` is the answer."""
+    return processes(store)
 
 
 @pytest.fixture
@@ -65,16 +91,6 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if Postgres.programs() is None:
         lacking("PostgreSQL", "apt-get install postgresql")
     return str(request.getfixturevalue("postgres").database())
-
-
-def run(script: str, uri: str, catalog: str, folder: Path, store: Store, code: int = 0) -> Any:
-    """Run the script in a process of its own; returns the JSON that it prints last."""
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + script, uri, catalog, str(folder)],
-        capture_output=True, text=True, check=False, env={**os.environ, "STORE": json.dumps(store.options)},
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1]) if code == 0 else None
 
 
 def objects(store: Store, uri: str) -> list[str]:
@@ -105,14 +121,13 @@ said["default"] = [row[0] for row in lake.sql("select distinct extra from shop.o
 table.resolve("p", "string")
 said["resolved"] = rows()
 said["orphans"] = [file.path for file in lake.clean(0)]
-print(json.dumps(said, default=str))
 """
 
 
 @pytest.mark.parametrize(
     ("store", "catalog"), [("s3", "sqlite"), ("s3", "postgres"), ("google", "sqlite")], indirect=True
 )
-def test_all_that_is_done_with_a_table(store: Store, uri: str, catalog: str, tmp_path: Path) -> None:
+def test_all_that_is_done_with_a_table(scripts: Answering, uri: str, catalog: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     lines(folder, "1.jsonl", *({"id": i, "at": 1, "kind": "a/b c%", "p": i * 1.5} for i in range(4)))
     lines(
@@ -122,7 +137,7 @@ def test_all_that_is_done_with_a_table(store: Store, uri: str, catalog: str, tmp
         {"id": 9, "at": 2, "kind": None},
         "{",
     )
-    said = run(ALL, uri, catalog, folder, store)
+    said = scripts.ask([ALL, uri, catalog, str(folder)])
     before = [[i, i * 1.5] for i in range(4)]
     assert said["written"] == [4, 2]
     assert said["rows"] == [[0, None], *before[1:], [9, None]]
@@ -138,11 +153,13 @@ def test_all_that_is_done_with_a_table(store: Store, uri: str, catalog: str, tmp
 
 
 DIES = """
+import os
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 DuckLakeTransaction.commit = lambda self: os._exit(9)
 table.ingest(folder / "1.jsonl")
 """
 DIES_AFTER = """
+import os
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 commit = DuckLakeTransaction.commit
 DuckLakeTransaction.commit = lambda self: (commit(self), os._exit(9))
@@ -151,18 +168,20 @@ table.ingest(folder / "1.jsonl")
 CLEANS = """
 there = [file.path for file in lake.clean(dry_run=True)]
 gone = [file.path for file in lake.clean(0)]
-print(json.dumps([there, gone, len(lake.tables()) and table.read().count()]))
+said = [there, gone, len(lake.tables()) and table.read().count()]
 """
 
 
 @pytest.mark.parametrize("script", [DIES, DIES_AFTER], ids=["before the commit", "after it"])
-def test_killed_around_its_commit(store: Store, uri: str, tmp_path: Path, script: str) -> None:
+def test_killed_around_its_commit(
+    scripts: Answering, store: Store, uri: str, tmp_path: Path, script: str
+) -> None:
     catalog, folder = f"duckdb:{tmp_path}/catalog.ducklake", tmp_path / "in"
     lines(folder, "1.jsonl", {"id": 1}, {"id": 2}, "{")
-    run(script, uri, catalog, folder, store, code=9)
+    assert scripts.dies([script, uri, catalog, str(folder)]) == 9
     left = objects(store, uri)
     assert len(left) == 2  # rows and rejects
-    there, gone, rows = run(CLEANS, uri, catalog, folder, store)
+    there, gone, rows = scripts.ask([CLEANS, uri, catalog, str(folder)])
     assert there == []  # they may be a batch's that goes on
     if script == DIES:
         assert (sorted(path.partition("://")[2] for path in gone), rows, objects(store, uri)) == (left, 0, [])
@@ -171,6 +190,7 @@ def test_killed_around_its_commit(store: Store, uri: str, tmp_path: Path, script
 
 
 DIES_IN_A_CAPTURE = """
+import os
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 DuckLakeTransaction.commit = lambda self: os._exit(9)
 table.capture(folder, name="orders", checkpoint=folder.parent / "checkpoint").awaitTermination()
@@ -180,18 +200,20 @@ gone = [file.path for file in lake.clean(0)]
 for _ in range(2):
     table.capture(folder, name="orders", checkpoint=folder.parent / "checkpoint").awaitTermination()
 query = "select count(*), count(distinct id) from shop.orders"
-print(json.dumps([gone, list(lake.sql(query).collect()[0]), table.verify(folder).to_dict()["ok"], lake.clean(0)]))
+said = [gone, list(lake.sql(query).collect()[0]), table.verify(folder).to_dict()["ok"], lake.clean(0)]
 """
 
 
 @pytest.mark.parametrize("store", ["google"], indirect=True)
-def test_a_capture_killed_before_its_commit_goes_on(store: Store, uri: str, tmp_path: Path) -> None:
+def test_a_capture_killed_before_its_commit_goes_on(
+    scripts: Answering, store: Store, uri: str, tmp_path: Path
+) -> None:
     catalog, folder = f"sqlite:{tmp_path}/catalog.sqlite", tmp_path / "in"
     lines(folder, "1.jsonl", {"id": 1}, {"id": 2}, "{")
-    run(DIES_IN_A_CAPTURE, uri, catalog, folder, store, code=9)
+    assert scripts.dies([DIES_IN_A_CAPTURE, uri, catalog, str(folder)]) == 9
     left = objects(store, uri)
     assert len(left) == 2  # rows and rejects
-    gone, rows, proven, orphans = run(GOES_ON, uri, catalog, folder, store)
+    gone, rows, proven, orphans = scripts.ask([GOES_ON, uri, catalog, str(folder)])
     assert sorted(path.partition("://")[2] for path in gone) == left
     assert (rows, proven, orphans) == ([2, 2], True, [])
 
@@ -199,11 +221,12 @@ def test_a_capture_killed_before_its_commit_goes_on(store: Store, uri: str, tmp_
 FAILS = """
 from driftline.formats.ducklake import transaction
 def fails(*_): raise OSError("no room")
-transaction.describe = fails
+describe, transaction.describe = transaction.describe, fails
 try:
     table.ingest(folder / "1.jsonl")
 except Exception as error:
-    print(json.dumps(str(error)))
+    said = str(error)
+transaction.describe = describe
 """
 GONE = """
 table.ingest(folder / "1.jsonl")
@@ -217,18 +240,17 @@ for change in (lambda: system.open_output_stream(file).close(), lambda: system.d
         table.read().count()
     except Exception as error:
         said.append([type(error).__name__, str(error)])
-print(json.dumps(said))
 """
 
 
 def test_after_an_error_nothing_is_left_and_lost_files_are_named(
-    store: Store, uri: str, tmp_path: Path
+    scripts: Answering, store: Store, uri: str, tmp_path: Path
 ) -> None:
     catalog, folder = f"sqlite:{tmp_path}/catalog.sqlite", tmp_path / "in"
     lines(folder, "1.jsonl", {"id": 1})
-    assert run(FAILS, uri, catalog, folder, store).endswith("no room")
+    assert scripts.ask([FAILS, uri, catalog, str(folder)]).endswith("no room")
     assert objects(store, uri) == []
-    replaced, deleted = run(GONE, uri, catalog, folder, store)
+    replaced, deleted = scripts.ask([GONE, uri, catalog, str(folder)])
     assert replaced[0] == deleted[0] == DataError.__name__
     assert "was replaced: it now has 0 bytes" in replaced[1]
     assert "cannot be read" in deleted[1] and ".parquet" in deleted[1]
