@@ -16,7 +16,6 @@ from driftline.capture.query import Batch
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import PASSWORDS, Kafka
 
 
@@ -34,7 +33,7 @@ def topic(table_name: str) -> str:
     return f"topic-{table_name}"
 
 
-def url(kafka: Kafka, topic: str) -> str:  # noqa: F811
+def url(kafka: Kafka, topic: str) -> str:
     return f"kafka://{kafka.address}/{topic}"
 
 
@@ -49,7 +48,7 @@ def ids(table: Table) -> list[Any]:
     return sorted(row.id for row in table.read().select("id").collect())
 
 
-def test_records_are_taken_once(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+def test_records_are_taken_once(table: Table, kafka: Kafka, topic: str) -> None:
     kafka.send(topic, [json.dumps({"id": i}).encode() for i in range(20)])
     first = captured(table, url(kafka, topic), max_records=8)
     written = [b.result.rows_written for b in first]
@@ -63,7 +62,7 @@ def test_records_are_taken_once(table: Table, kafka: Kafka, topic: str) -> None:
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_tombstones_and_values_that_are_no_records(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+def test_tombstones_and_values_that_are_no_records(table: Table, kafka: Kafka, topic: str) -> None:
     values = [b'{"id": 1}', None, b"bad", b"", b" \n", b'{"id": "\xff"}', b"42", None, b'{"id": 2}']
     kafka.send(topic, values, partition=1)
     (batch,) = captured(table, url(kafka, topic))
@@ -84,7 +83,7 @@ def test_tombstones_and_values_that_are_no_records(table: Table, kafka: Kafka, t
 
 
 @pytest.mark.parametrize("more", [b'{"id": 3, "_kafka": "mine"}', b"bad", b'{"id": 3, "a": 1.50}\n'])
-def test_where_each_record_came_from(table: Table, kafka: Kafka, topic: str, more: bytes) -> None:  # noqa: F811
+def test_where_each_record_came_from(table: Table, kafka: Kafka, topic: str, more: bytes) -> None:
     """The metadata stand in a column that no key of the data gets into."""
     kafka.send(topic, [(b"k1", b'{"id": 1, "a": "x"}'), (b"\xff", b'{"id": 2}'), (None, None)], partition=0)
     (first,) = captured(table, url(kafka, topic), kafka_metadata=True)
@@ -102,7 +101,7 @@ def test_where_each_record_came_from(table: Table, kafka: Kafka, topic: str, mor
     assert "_kafka_record" in names or any(n.startswith("_kafka_") for n in names)
 
 
-def test_a_row_tells_its_offset_and_so_does_a_replayed_one(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+def test_a_row_tells_its_offset_and_so_does_a_replayed_one(table: Table, kafka: Kafka, topic: str) -> None:
     """The place that the quarantine keeps; in the quarantine's own order, too."""
     settings = {"policy": "strict", "hints": {"id": "long"}}
     kafka.send(topic, [b'{"id": 0}', b'{"id": 1, "n": 1}', None, b'{"id": 3}'], partition=1)
@@ -115,7 +114,7 @@ def test_a_row_tells_its_offset_and_so_does_a_replayed_one(table: Table, kafka: 
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_metadata_of_batches_with_nothing_new(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+def test_metadata_of_batches_with_nothing_new(table: Table, kafka: Kafka, topic: str) -> None:
     for i in range(2):
         kafka.send(topic, [json.dumps({"id": i}).encode()])
         captured(table, url(kafka, topic), kafka_metadata=True)
@@ -124,7 +123,7 @@ def test_metadata_of_batches_with_nothing_new(table: Table, kafka: Kafka, topic:
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_a_frame_of_ones_own(table: Table, spark: SparkSession, kafka: Kafka, topic: str) -> None:  # noqa: F811
+def test_a_frame_of_ones_own(table: Table, spark: SparkSession, kafka: Kafka, topic: str) -> None:
     kafka.send(topic, [b'{"id": 1}', b"bad"], partition=1)
     frame = (
         spark.readStream.format("kafka")
@@ -145,7 +144,7 @@ def lake_table(table: Table, suffix: str) -> Table:
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_a_topic_that_is_not_there(table: Table, kafka: Kafka) -> None:  # noqa: F811
+def test_a_topic_that_is_not_there(table: Table, kafka: Kafka) -> None:
     with pytest.raises((UsageError, SetupError), match="topic nowhere"):
         captured(table, f"kafka://{kafka.address}/nowhere?x".removesuffix("?x"))
 
@@ -160,7 +159,7 @@ def test_a_url_that_is_none(table: Table, wrong: str) -> None:
 @pytest.mark.iceberg_only("of the source alone")
 def test_a_broker_that_goes_away_and_comes_back(
     table: Table,
-    kafka: Kafka,  # noqa: F811
+    kafka: Kafka,
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -179,7 +178,7 @@ def test_a_broker_that_goes_away_and_comes_back(
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_records_that_kafka_has_deleted(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+def test_records_that_kafka_has_deleted(table: Table, kafka: Kafka, topic: str) -> None:
     kafka.send(topic, [json.dumps({"id": i}).encode() for i in range(4)], partition=0)
     captured(table, url(kafka, topic), max_records=2)
     kafka.send(topic, [json.dumps({"id": i}).encode() for i in range(4, 8)], partition=0)
@@ -197,7 +196,7 @@ def test_records_that_kafka_has_deleted(table: Table, kafka: Kafka, topic: str) 
     assert [str(one) for batch in batches for one in batch.lost] == [f"{topic}/0: offsets 8 to 8"]
 
 
-def deleted_before(kafka: Kafka, topic: str, offset: int) -> None:  # noqa: F811
+def deleted_before(kafka: Kafka, topic: str, offset: int) -> None:
     """Deletes the records of partition 0 up to the offset. Its client ends here: an error that a query keeps holds
     the test's own variables, and a client among those would call for the broker until the process ends.
     """
@@ -211,7 +210,7 @@ def deleted_before(kafka: Kafka, topic: str, offset: int) -> None:  # noqa: F811
 
 @pytest.mark.parametrize("records", [1, 5])
 @pytest.mark.iceberg_only("of the source alone")
-def test_a_topic_that_was_made_again(table: Table, kafka: Kafka, topic: str, records: int) -> None:  # noqa: F811
+def test_a_topic_that_was_made_again(table: Table, kafka: Kafka, topic: str, records: int) -> None:
     """It is another topic, whether it has fewer records than the one before had, or more."""
     other = f"{topic}-other"
     both = f"{url(kafka, topic)},{other}"
@@ -234,7 +233,7 @@ def test_a_topic_that_was_made_again(table: Table, kafka: Kafka, topic: str, rec
 @pytest.mark.parametrize("phase", ["writing", "committed"])
 def test_a_topic_that_was_made_again_in_the_middle_of_a_batch(
     table: Table,
-    kafka: Kafka,  # noqa: F811
+    kafka: Kafka,
     topic: str,
     phase: str,
 ) -> None:
@@ -265,7 +264,7 @@ def test_a_topic_that_was_made_again_in_the_middle_of_a_batch(
     assert ids(table) == [*old, 10, 11, 20, 21, 22]
 
 
-def made_again(kafka: Kafka, topic: str, partitions: int) -> None:  # noqa: F811
+def made_again(kafka: Kafka, topic: str, partitions: int) -> None:
     """Deletes the topic, and makes another of its name."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -277,7 +276,7 @@ def made_again(kafka: Kafka, topic: str, partitions: int) -> None:  # noqa: F811
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_transactions(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+def test_transactions(table: Table, kafka: Kafka, topic: str) -> None:
     """Committed records come once, aborted ones never, and the markers that stand among the offsets are no loss."""
     producer = kafka.transactional(topic)
     for start, commit in ((0, True), (10, False), (20, True), (30, False)):
@@ -300,7 +299,7 @@ def test_transactions(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: 
 LOGIN = {"security.protocol": "sasl_ssl", "sasl.username": "alice", "sasl.password": PASSWORDS["alice"]}
 
 
-def secured(kafka: Kafka, **more: str) -> dict[str, str]:  # noqa: F811
+def secured(kafka: Kafka, **more: str) -> dict[str, str]:
     """Settings of a client that alice may log in with, and ``more``, whose underscores are dots."""
     given = {key.replace("_", "."): value for key, value in more.items()}
     return {"sasl.mechanisms": "PLAIN", "ssl.ca.location": str(kafka.authority.file), **LOGIN, **given}
@@ -308,7 +307,7 @@ def secured(kafka: Kafka, **more: str) -> dict[str, str]:  # noqa: F811
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 @pytest.mark.iceberg_only("of the source alone")
-def test_a_secured_topic(table: Table, kafka: Kafka, topic: str, mechanism: str) -> None:  # noqa: F811
+def test_a_secured_topic(table: Table, kafka: Kafka, topic: str, mechanism: str) -> None:
     kafka.send(topic, [b'{"id": 1}', b"bad"])
     client = secured(kafka, sasl_mechanisms=mechanism)
     (batch,) = captured(table, f"kafka://{kafka.secured}/{topic}", kafka=client)
@@ -337,7 +336,7 @@ def test_a_secured_topic(table: Table, kafka: Kafka, topic: str, mechanism: str)
 @pytest.mark.iceberg_only("of the source alone")
 def test_a_broker_that_refuses(
     table: Table,
-    kafka: Kafka,  # noqa: F811
+    kafka: Kafka,
     topic: str,
     settings: dict[str, str],
     says: str,
@@ -352,14 +351,14 @@ def test_a_broker_that_refuses(
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_a_setting_that_is_misspelt(table: Table, kafka: Kafka) -> None:  # noqa: F811
+def test_a_setting_that_is_misspelt(table: Table, kafka: Kafka) -> None:
     with pytest.raises(UsageError, match=r"no setting 'fetch.max.byte'") as caught:
         captured(table, url(kafka, "any"), kafka={"fetch.max.byte": "1"})
     assert caught.value.hint == "did you mean 'fetch.max.bytes'?"
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_where_a_capture_begins(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+def test_where_a_capture_begins(table: Table, kafka: Kafka, topic: str) -> None:
     """By --from, when it first runs; then it goes on where it was."""
     kafka.send(topic, [b'{"id": 1}'], partition=0)
     time.sleep(0.01)
@@ -378,7 +377,7 @@ def test_where_a_capture_begins(table: Table, kafka: Kafka, topic: str) -> None:
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_headers(table: Table, kafka: Kafka, topic: str) -> None:  # noqa: F811
+def test_headers(table: Table, kafka: Kafka, topic: str) -> None:
     headers = [("trace", b"abc"), ("trace", b"\xff"), ("none", None)]
     kafka.send(topic, [(None, b'{"id": 1}', headers), (None, b'{"id": 2}')], partition=0)
     captured(table, url(kafka, topic), metadata=True)

@@ -20,7 +20,6 @@ from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from lake.test_keyed import SETTINGS, held, put
 from lake.test_task_files import files_of
-from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 
 NO_KEY: Event = {"id": None, "seq": 1, "n": -1}
@@ -127,7 +126,7 @@ def test_files(lake: Lake, table_name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_a_topic_whose_changes_count_as_they_come(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+def test_a_topic_whose_changes_count_as_they_come(lake: Lake, table_name: str, kafka: Kafka) -> None:
     """All changes of a key are in one partition, as senders have them."""
     table, chance, topic = lake.table(table_name), random.Random(6), f"topic-{table_name}"
     stream, settings = events(chance, 80), SETTINGS | {"order_by": ""}
@@ -152,7 +151,7 @@ def message(chance: random.Random, number: int) -> tuple[bytes | None, bytes | N
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_null_values_of_a_topic_delete_rows(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+def test_null_values_of_a_topic_delete_rows(lake: Lake, table_name: str, kafka: Kafka) -> None:
     table, chance, topic = lake.table(table_name), random.Random(8), f"topic-{table_name}"
     url, settings = f"kafka://{kafka.address}/{topic}", {"key": "_key.id", "delete_when": "value is null"}
     sent = [message(chance, number) for number in range(80)]
@@ -185,7 +184,7 @@ def test_null_values_of_a_topic_delete_rows(lake: Lake, table_name: str, kafka: 
     assert found == {(None, None, None), ('{"n": -1}', '{"id": null}', None), (None, "\\xff", b"\xff")}
 
 
-def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka: Kafka) -> None:
     table, topic = lake.table(table_name), f"topic-{table_name}"
     url, settings = f"kafka://{kafka.address}/{topic}", {"key": "_key", "delete_when": "value is null"}
     kafka.send(topic, [(b"1", b'{"n": 1}'), (b"a", b'{"n": 2}'), (b"2", b'{"n": 3}')])
@@ -213,7 +212,7 @@ def test_a_replay_knows_the_keys_of_messages(lake: Lake, table_name: str, kafka:
 def test_null_values_that_nobody_reads_are_refused(
     lake: Lake,
     table_name: str,
-    kafka: Kafka,  # noqa: F811
+    kafka: Kafka,
     settings: dict[str, str],
     hint: str,
 ) -> None:

@@ -23,7 +23,6 @@ from driftline.capture.query import Batch
 from driftline.errors import SetupError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 from servers.registry import Registry
 
@@ -58,7 +57,7 @@ def at(topic: str) -> SerializationContext:
     return SerializationContext(topic, MessageField.VALUE)
 
 
-def captured(table: Table, kafka: Kafka, registry: Registry, topic: str, **options: Any) -> list[Batch]:  # noqa: F811
+def captured(table: Table, kafka: Kafka, registry: Registry, topic: str, **options: Any) -> list[Batch]:
     batches: list[Batch] = []
     query = table.capture(
         f"kafka://{kafka.address}/{topic}",
@@ -73,7 +72,7 @@ def captured(table: Table, kafka: Kafka, registry: Registry, topic: str, **optio
 
 def test_avro_in_a_version_that_breaks_with_the_one_before(
     table: Table,
-    kafka: Kafka,  # noqa: F811
+    kafka: Kafka,
     registry: Registry,
     topic: str,
 ) -> None:
@@ -111,7 +110,7 @@ def order_class(*fields: tuple[str, int]) -> Any:
     return GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
 
 
-def test_protobuf_and_json_schema(table: Table, kafka: Kafka, registry: Registry, topic: str) -> None:  # noqa: F811
+def test_protobuf_and_json_schema(table: Table, kafka: Kafka, registry: Registry, topic: str) -> None:
     order = order_class(("id", 4), ("note", 9))  # uint64, string
     write = ProtobufSerializer(order, producer(registry))
     most = 2**64 - 1
@@ -133,7 +132,7 @@ def test_protobuf_and_json_schema(table: Table, kafka: Kafka, registry: Registry
 
 def test_what_a_policy_refuses_can_be_replayed(
     table: Table,
-    kafka: Kafka,  # noqa: F811
+    kafka: Kafka,
     registry: Registry,
     topic: str,
 ) -> None:
@@ -148,7 +147,7 @@ def test_what_a_policy_refuses_can_be_replayed(
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_rows_by_the_keys_of_messages(table: Table, kafka: Kafka, registry: Registry, topic: str) -> None:  # noqa: F811
+def test_rows_by_the_keys_of_messages(table: Table, kafka: Kafka, registry: Registry, topic: str) -> None:
     """Each change counts in its turn, whatever its schema; keys have schemas of their own, or are plain."""
     keys = [
         AvroSerializer(producer(registry), schema)
@@ -212,7 +211,7 @@ def _sides(table: Table) -> list[str]:
 @pytest.mark.iceberg_only("nothing of it is of a format")
 def test_a_registry_that_is_away_and_comes_back(
     table: Table,
-    kafka: Kafka,  # noqa: F811
+    kafka: Kafka,
     registry: Registry,
     topic: str,
 ) -> None:

@@ -20,7 +20,6 @@ from driftline.errors import DataError
 from driftline.lake import Lake
 from lake.test_capture_keys import cut, run
 from lake.test_keyed import held, put, rows_of
-from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 from servers.registry import Registry
 
@@ -205,7 +204,7 @@ def test_values_that_are_left_out(lake: Lake, table_name: str, tmp_path: Path) -
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_a_topic(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+def test_a_topic(lake: Lake, table_name: str, kafka: Kafka) -> None:
     """The keys of deletes are those of their messages: replica identity is that of the key."""
     table, chance, topic = lake.table(table_name), random.Random(8), f"topic-{table_name}"
     database, url = Database(chance, "postgresql"), f"kafka://{kafka.address}/{topic}"
@@ -248,7 +247,7 @@ def test_documents_of_mongodb(lake: Lake, table_name: str, tmp_path: Path, whole
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_a_topic_of_avro(lake: Lake, table_name: str, kafka: Kafka) -> None:  # noqa: F811
+def test_a_topic_of_avro(lake: Lake, table_name: str, kafka: Kafka) -> None:
     """Values and keys by a registry; what cannot be read waits."""
     table, topic = lake.table(table_name), f"avro-{table_name}"
     with Registry() as registry:

@@ -24,7 +24,6 @@ from driftline.errors import DataError
 from driftline.lake import Lake
 from lake.test_capture_keys import cut, run
 from lake.test_keyed import rows_of
-from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 from servers.registry import Registry
 
@@ -255,7 +254,7 @@ def protobuf() -> Any:
 
 
 @pytest.mark.iceberg_only("of the source alone")
-def test_a_topic_of_protobuf(lake: Lake, table_name: str, kafka: Kafka, registry: Registry) -> None:  # noqa: F811
+def test_a_topic_of_protobuf(lake: Lake, table_name: str, kafka: Kafka, registry: Registry) -> None:
     """Values and keys by a registry; a delete has its key in that of its message."""
     table, topic = lake.table(table_name), f"protobuf-{table_name}"
     envelope, person, source = protobuf()

@@ -40,7 +40,8 @@ class Kafka(Server):
         self.port = port or free_port()
         self._secured, self._mutual = secured or free_port(), free_port()
         self.authority = Authority(folder)
-        self._java = [java(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", class_path("kafka")]
+        quick = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        self._java = [java(), *quick, "-cp", class_path("kafka")]
         self._process: Process | None = None
         self._format()
 

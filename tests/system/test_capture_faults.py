@@ -19,7 +19,6 @@ from answering import answering
 from core.test_upsert import Event
 from lake.test_capture_keys import NO_KEY, folded, stream_of
 from lake.test_keyed import SETTINGS
-from servers.fixtures import kafka  # noqa: F401
 from servers.kafka import Kafka
 from servers.lakehouse import Lakehouse
 from servers.registry import Registry
@@ -149,7 +148,7 @@ def died_everywhere(*captures: Faulty, killed: Container[int]) -> list[dict[str,
     return found
 
 
-def test_files_a_topic_and_changes_by_key(tmp_path: Path, kafka: Kafka) -> None:  # noqa: F811
+def test_files_a_topic_and_changes_by_key(tmp_path: Path, kafka: Kafka) -> None:
     lake = str(tmp_path / "lake")
     # A DuckLake has no phase of its own for the quarantine.
     in_one = [("committing" if phase == "quarantining" else phase, times) for phase, times in DEATHS]
@@ -183,7 +182,7 @@ def framed(line: str, registry: Registry) -> bytes:
 
 def test_files_into_a_store_and_a_topic_of_typed_values(
     tmp_path: Path,
-    kafka: Kafka,  # noqa: F811
+    kafka: Kafka,
     lakehouse: Lakehouse,
 ) -> None:
     """The lake of the files, and their checkpoint, are in an object store; what a process leaves there, `clean` finds."""
