@@ -41,7 +41,9 @@ class Rest(JavaServer):
     def start(self) -> None:
         """Starts the server, and returns when it answers."""
         jars = os.pathsep.join([class_path("rest"), *_libraries(self._warehouse)])
-        port, token = self.launch("rest.log", jars, java(), ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+        port, token = self.launch(
+            "rest.log", jars, java(), ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        )
         parameters = GatewayParameters(
             port=port, auth_token=token, auto_convert=True, enable_memory_management=False
         )

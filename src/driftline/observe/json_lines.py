@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import length_hint
-from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import DecodeError, json
@@ -80,8 +79,12 @@ def _field(field: FieldShape) -> object:
 __all__ = ["JsonObserver", "reason"]
 
 _CHUNK = 2000  # lines that are screened at once
-_APART = 4  # times a look that learns nothing is what a line costs that is not decoded with the others
 _CHUNK_BYTES = 16 * 2**20
+# What a decoder costs, and what lines cost for want of it, both in keys of lines. A clock in their place
+# would build other decoders in each run, at times twice as many. A key takes 0.7 to 3 µs to walk.
+_TO_BUILD = 12  # for each thing that a decoder knows: 3 to 12 µs
+_APART = 0.25  # for each key of a line that is decoded by itself, and not with the others
+_AT_FIRST = 600  # of the first exact decoder: a few lines are not worth one
 
 LineNumbers: TypeAlias = "int | Sequence[int]"  # of the first of some lines, or of each
 Why: TypeAlias = "str | Conflict"  # a line is no record, or is refused
@@ -94,7 +97,7 @@ class JsonObserver:
     """Observes the lines it is fed, against what a table has (``expected``).
 
     A decoder, typed by the lines so far, reads them. It takes only lines that would add nothing; any other is
-    walked, and the decoder is rebuilt once the walks have cost as much as building it did.
+    walked, and the decoder is rebuilt once the walks have cost as much as building it does.
     """
 
     def __init__(
@@ -117,8 +120,8 @@ class JsonObserver:
         self._before = RecordShape() if before is None or judge is not None else before
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
         self._court = None if judge is None else AdmissionByShape(judge, expected, settings.dates)
-        self._fast = _Adaptive(exact=False, cost=0.0, part=usual)
-        self._exact = _Adaptive(exact=True, cost=0.002)
+        self._fast = _Adaptive(exact=False, part=usual)
+        self._exact = _Adaptive(exact=True, first=_AT_FIRST)
         self._done = Observation()
         self._begin()
 
@@ -218,17 +221,17 @@ class JsonObserver:
 
         Returns the reason it is no record of the table's; None if it is one.
         """
-        start = perf_counter()
+        keys = line.count(b'":')
         try:
             self._exact.decoder().decode(line)
-            self._fast.missed(_APART * (perf_counter() - start))
+            self._fast.missed(_APART * keys)
             return None
         except REFUSED:
             knew = self._walker.learnt
             why = self._walk(line, source, number)
-            self._fast.missed(perf_counter() - start)
+            self._fast.missed(keys)
             if knew == self._walker.learnt:
-                self._exact.missed(perf_counter() - start)
+                self._exact.missed(keys)
             return why
 
     def _walk(self, line: bytes, source: str, number: int) -> Why | None:
@@ -254,30 +257,29 @@ class JsonObserver:
 class _Adaptive:
     """A decoder of what the walker knows, or of a ``part`` of it.
 
-    It is rebuilt when the looks for want of it have cost as much: in seconds, ``cost`` at first.
+    It is rebuilt when the looks for want of it have cost as much, in keys; the ``first`` one after so many.
     """
 
     def __init__(
-        self, *, exact: bool, cost: float, part: Callable[[RecordShape], RecordShape] | None = None
+        self, *, exact: bool, first: int = 0, part: Callable[[RecordShape], RecordShape] | None = None
     ) -> None:
-        self._exact, self._part, self._least = exact, part, cost
+        self._exact, self._part, self._least = exact, part, first
         self._first: _Built | None = None  # of what each walker knows at first
 
     def begin(self, walker: Walker) -> None:
         """Start again, with a walker that knows what every walker before knew at first."""
         self._walker, self._folded, self._missed = walker, walker.folded, 0.0
-        self._built = self._first or _Built(NOTHING, None, self._least)
+        self._built = self._first or _Built(NOTHING, None)
         self._knows = -1 if walker.shape.fields and self._first is None else 0
 
-    def missed(self, seconds: float) -> None:
-        """Count the seconds of a look that a better decoder would have saved."""
-        self._missed += seconds
+    def missed(self, keys: float) -> None:
+        """Count the keys of a look that a better decoder would have saved."""
+        self._missed += keys
 
     def decoder(self) -> Decoder:
         """The decoder, rebuilt first if walks have become costly, or keys were folded into a map."""
         learnt = self._walker.learnt
-        # What there is more to know makes the next one dearer.
-        cost = self._built.cost * learnt / self._knows if self._knows > 0 else self._built.cost
+        cost = _TO_BUILD * learnt if self._knows > 0 else self._least
         folded = self._walker.folded != self._folded  # then there is far less to know
         if folded or (learnt != self._knows and self._missed >= cost):
             self._folded = self._walker.folded
@@ -286,7 +288,6 @@ class _Adaptive:
         return self._built.decoder
 
     def _build(self) -> None:
-        start = perf_counter()
         walker, begins = self._walker, not self._walker.learnt
         if self._part is not None:
             to_decode = walker.beginning_with(self._part(walker.shape))
@@ -295,18 +296,16 @@ class _Adaptive:
         else:
             # One that is used again may not know what the walker learns meanwhile.
             to_decode = walker.beginning_with(copied(walker.shape)) if begins else walker
-        decoder = build(to_decode, exact=self._exact)
-        self._built = _Built(decoder, to_decode.shape, perf_counter() - start)
+        self._built = _Built(build(to_decode, exact=self._exact), to_decode.shape)
         if begins:
             self._first = self._built
 
 
 class _Built(NamedTuple):
-    """A decoder, what it takes, and the seconds it took to build."""
+    """A decoder, and what it takes."""
 
     decoder: Decoder
     takes: RecordShape | None
-    cost: float
 
 
 _record = json.Decoder(dict[str, object]).decode
