@@ -86,7 +86,7 @@ def test_a_batch_comes_once(table: Table, tmp_path: Path) -> None:
     for epoch in (0, 1):
         bring(table, tmp_path, epoch, json.dumps({"id": epoch}))
     table.lake.sql(
-        f"call lake.system.rewrite_data_files('{table.name}', options => map('rewrite-all', 'true'))"
+        f"call lake.system.rewrite_data_files(table => '{table.name}', options => map('rewrite-all', 'true'))"
     )
     table.lake.sql(f"call lake.system.expire_snapshots(table => '{table.name}', retain_last => 1, "
                    "older_than => timestamp'2100-01-01')")  # fmt: skip
@@ -225,7 +225,7 @@ def test_compaction_meanwhile(table: Table, tmp_path: Path) -> None:
 
     def compact() -> None:
         table.lake.sql(
-            f"call lake.system.rewrite_data_files('{table.name}', options => map('rewrite-all', 'true'))"
+            f"call lake.system.rewrite_data_files(table => '{table.name}', options => map('rewrite-all', 'true'))"
         )
 
     bring(table, tmp_path, 3, '{"id": 3}', progress=at("committing", compact))
@@ -361,7 +361,7 @@ def test_rejects_that_were_compacted_are_undone_by_their_batch(table: Table, tmp
 
     def fail() -> None:
         table.lake.sql(
-            f"call lake.system.rewrite_data_files('{kept}', options => map('rewrite-all', 'true'))"
+            f"call lake.system.rewrite_data_files(table => '{kept}', options => map('rewrite-all', 'true'))"
         )
         raise RuntimeError("no")
 

@@ -35,7 +35,9 @@ TABLES: dict[str, tuple[list[str], list[str]]] = {
             "array(array(named_struct('x', timestamp'2026-01-01T00:00:00.5Z')), null, array())), "
             "(2, 2147483647, float(0.1), -0.0D, false, '', x'', -0.000000000000000001, date'9999-12-31', "
             "timestamp'1969-12-31T23:59:59.999999Z', timestamp_ntz'1500-03-01T00:00:00', map(), array())"),
-            "insert into {t} (id, d, f) values (3, 1e-320, float('-Infinity')), (4, 123456789.5, float(1e-3)), (5, 0.0, 0)",
+            # Spark 3.5 wants each column named.
+            ("insert into {t} select id, null, f, d, null, null, null, null, null, null, null, null, null from values "
+            "(3, 1e-320, float('-Infinity')), (4, 123456789.5, float(1e-3)), (5, 0.0, 0) as x (id, d, f)"),
         ],
         [
             BY_ID,
@@ -62,7 +64,7 @@ TABLES: dict[str, tuple[list[str], list[str]]] = {
             "driftline: alter table {t} alter column f type double",
             "driftline: alter table {t} alter column dec type decimal(20, 2)",
             "driftline: alter table {t} alter column s.z type bigint",
-            "insert into {t} (id, w, gone) values (11, 'new', 'here')",
+            "insert into {t} (id, w, s, f, dec, l, free, gone) values (11, 'new', null, null, null, null, 7, 'here')",
         ],
         [
             BY_ID,

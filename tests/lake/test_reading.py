@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pyspark
 import pytest
 
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.lake import Lake
 from lake.formats import database
 
+SINCE_4 = ("from T |>", "execute immediate", "begin ")
 READS = """
 select * from T
 with x as (select a from T where a in (select a from T)) select * from x union all values (1)
@@ -51,10 +53,16 @@ add jar '/nowhere' | runs it
 """.strip().splitlines()
 
 
+def is_syntax(sql: str) -> bool:
+    """True if the Spark of this process parses the statement: 3.5 does not know all of them."""
+    return pyspark.__version__ >= "4" or not sql.startswith(SINCE_4)
+
+
 def test_what_reads_runs(lake: Lake, table_name: str) -> None:
     lake.table(table_name).ingest(lake.spark.sql("select 1 as a"))
     for sql in READS:
-        assert lake.query(sql.replace("T", table_name)).count() >= 0, sql
+        if is_syntax(sql):
+            assert lake.query(sql.replace("T", table_name)).count() >= 0, sql
     assert lake.query(f"/* drop table x */ select 'insert into t' as x, a from {table_name}").count() == 1
 
 
@@ -64,11 +72,14 @@ def test_what_writes_is_refused_and_changes_nothing(lake: Lake, table_name: str)
     before = table.state()
     for line in WRITES:
         sql, _, instead = line.partition(" | ")
-        with pytest.raises(
-            UsageError, match=r"a query only reads, and this is '.+'; nothing of it was run"
-        ) as told:
+        says = (
+            r"a query only reads, and this is '.+'; nothing of it was run"
+            if is_syntax(sql)
+            else "Syntax error"
+        )
+        with pytest.raises(UsageError, match=says) as told:
             lake.query(sql.replace("T", table_name))
-        assert instead in str(told.value.hint), sql
+        assert not is_syntax(sql) or instead in str(told.value.hint), sql
     assert table.state() == before
     assert not lake.table("t.other").format.load().exists
 
@@ -92,7 +103,7 @@ def test_sql_in_python(lake: Lake, table_name: str) -> None:
         ("select * from T_none", DataError, r"SQL: The table or view .+ cannot be found.* \(line 1, column 15\)", "`driftline tables`"),
         ("select b from T", DataError, r"SQL: A column.*`b` cannot be resolved.* \(line 1, column 8\)", None),
         ("selec 1", UsageError, r"SQL: Syntax error at or near 'selec'.* \(line 1, column 1\)", None),
-        ("select nowhere(1)", DataError, r"SQL: Cannot resolve routine `nowhere`", None),
+        ("select nowhere(1)", DataError, r"SQL: Cannot resolve (routine|function) `nowhere`", None),
     ],
 )  # fmt: skip
 def test_errors_of_sql_are_ours(

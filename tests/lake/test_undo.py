@@ -335,7 +335,7 @@ def test_metadata_that_were_cleaned_away(table: Table, lake: Lake) -> None:
     alter(table, "SET TBLPROPERTIES ('x' = 'y')")
     lake.sql(f"insert into {table.format.full_name} values (2, null, null, null, null)")
     lake.sql(
-        f"call lake.system.expire_snapshots(table => '{table.name}', older_than => now(), retain_last => 1, "
+        f"call lake.system.expire_snapshots(table => '{table.name}', older_than => timestamp '2100-01-01', retain_last => 1, "
         "clean_expired_metadata => true)"
     )
     alter(table, "SET TBLPROPERTIES ('x' = 'z')")
