@@ -52,6 +52,12 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
         "/in/a b.c000.snappy.orc: cannot be read: Buffer size too small. size = 262144 needed = 2965090",
         WHOLE,
     ),
+    "a Parquet file with a VARIANT, on Spark 3.5": (
+        (f'{JOB}java.lang.NullPointerException: Cannot invoke "org.apache.parquet.format.LogicalType$_Fields.ordinal()" because '
+        f'the return value of "org.apache.parquet.format.LogicalType.getSetField()" is null{AT}'),
+        "a Parquet file has a column of a type that this version of Spark does not know, such as VARIANT or GEOMETRY",
+        "Spark 4.1 opens it",
+    ),
     "no Avro file": (
         ("An error occurred while calling o632.load.\n: org.apache.spark.SparkException: Could not read file: file:/in/text.avro"
         f"{AT}Caused by: java.io.IOException: Not an Avro data file.\n\t... 9 more\n"),

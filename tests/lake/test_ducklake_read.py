@@ -118,6 +118,27 @@ def test_uuids_are_refused_where_spark_reads_none(
         table.read().collect()
 
 
+def test_files_that_spark_cannot_open_are_refused(
+    table: DuckLakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "unopened_types", lambda: ("variant", "geometry"))  # as Spark 3.5
+    run(
+        table.catalog,
+        "CREATE TABLE lk.s.t (a INTEGER)",
+        "INSERT INTO lk.s.t VALUES (1)",
+        "ALTER TABLE lk.s.t ADD COLUMN v VARIANT",
+    )
+    before = table.load().snapshot
+    assert table.read().count() == 1
+    run(table.catalog, "INSERT INTO lk.s.t VALUES (2, 5)", "ALTER TABLE lk.s.t DROP COLUMN v")
+    for read in (table.read, table.read_readable):
+        with pytest.raises(
+            DataError, match=r"s\.t: this version of Spark cannot open /.+\.parquet, which has v, a variant"
+        ):
+            read()
+    assert table.read(before).count() == 1
+
+
 def test_names_swapped_and_filtered(table: DuckLakeTable, tmp_path: Path) -> None:
     run(
         table.catalog,

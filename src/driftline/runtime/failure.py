@@ -22,6 +22,7 @@ _ROOM = "free some disk space and run the batch again; nothing was committed"
 _GONE = "{0}: the file no longer exists"
 _CLOSED, _ALLOW = "{0}: Permission denied", "let this user read and write it"
 _BROKEN = "{0}: cannot be read: {cause}"
+_STRANGE = "a Parquet file has a column of a type that this version of Spark does not know, such as VARIANT or GEOMETRY"
 _ENDED = "Java, in which Spark runs, stopped unexpectedly"
 _LOG = "see the system log for the cause, such as a lack of memory; then run the batch again"
 _SHARE = (
@@ -59,6 +60,7 @@ _CAUSES: tuple[tuple[str, str, str | None], ...] = (
     (r"\[FAILED_READ_FILE[\w.]*\] Encountered error while reading file (.+?)\.\s", _BROKEN, WHOLE),
     (r"ValueError: year -?\d+ is out of range|OverflowError: date value out of range", _YEARS, None),
     (r"RuntimeException: (.+) is not a Parquet file", _BROKEN, WHOLE),
+    (r"NullPointerException: .+parquet\.format\.LogicalType", _STRANGE, "Spark 4.1 opens it"),  # of Spark 3.5
     (r"Problem opening stripe \d+ footer in (.+)\.$", _BROKEN, WHOLE),  # of ORC; Spark 3.5 says no more
     (r"Could not read file: (.+)", _BROKEN, WHOLE),
 )

@@ -31,7 +31,8 @@ class Release:
     that others read, with one of which it reads no table.
 
     Of Spark's own reader of Parquet: ``widens``: it takes a narrow column, such as INT32, for a wider type;
-    ``uuids``: it knows UUIDs; ``bare_structs``: it tells a null struct from one of which a file has no field
+    ``uuids``: it knows UUIDs; ``unopened``: DuckLake's types, with a column of which it opens no file;
+    ``bare_structs``: it tells a null struct from one of which a file has no field
     that is asked for.
     """
 
@@ -45,6 +46,7 @@ class Release:
     rewrites: bool = False
     widens: bool = True
     uuids: bool = True
+    unopened: tuple[str, ...] = ()
     bare_structs: bool = False
     unknown: tuple[str, ...] = ()
 
@@ -68,6 +70,7 @@ RELEASES = (
         classes="org.apache.spark.sql",
         widens=False,
         uuids=False,
+        unopened=("variant", "geometry"),
         unknown=("variant", "geometry", "geography"),
     ),
     Release(
@@ -152,6 +155,11 @@ def widens() -> bool:
 def reads_uuids() -> bool:
     """True if the Spark of this process reads Parquet's UUIDs."""
     return _running_release().uuids
+
+
+def unopened_types() -> tuple[str, ...]:
+    """DuckLake's types, with a column of which the Spark of this process opens no file of Parquet."""
+    return _running_release().unopened
 
 
 def reads_bare_structs() -> bool:

@@ -255,9 +255,14 @@ _SCHEME = "^[a-z0-9+.-]+:/+"  # file:/ is file:/// in places
 
 
 def read(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
-    """The rows. Raises DataError where a registered file is not as it was registered."""
+    """The rows. Raises DataError where a file is not as it was registered, or Spark cannot open it."""
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     unchanged({**scan.files}, table)
+    for path, column in scan.unopened.items():
+        raise DataError(
+            f"{table}: this version of Spark cannot open {path}, which has {column}",
+            hint="read the table with Spark 4.1, or with DuckDB",
+        )
     with configured(spark, PLAIN):
         return _rows(spark, scan, table)
 

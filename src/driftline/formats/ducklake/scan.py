@@ -17,7 +17,7 @@ from driftline.formats.ducklake.mapping import own_mappings
 from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, live
 from driftline.formats.ducklake.types import SYNONYMS, promotes, read_type, spark_name
 from driftline.runtime.duckdb import instance, reach
-from driftline.runtime.spark_version import widens
+from driftline.runtime.spark_version import unopened_types, widens
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
@@ -161,7 +161,7 @@ class ScanGroup:
 @dataclass(frozen=True, slots=True)
 class Scan:
     """Paths are whole; ``files``: path to size; ``rows``: to the number of rows. ``deletes``: data file
-    to delete file; ``deleted``: rows of it.
+    to delete file; ``deleted``: rows of it; ``unopened``: to the column for which Spark cannot open it.
     """
 
     state: LakeState
@@ -172,12 +172,15 @@ class Scan:
     deleted: Mapping[str, list[int]]
     mappings: Mapping[int, list[MapRow]]
     inlined: list[InlinedRows]
+    unopened: Mapping[str, str]
 
     def of(self, paths: AbstractSet[str]) -> Scan:
         """The scan of these files alone."""
         shelves = {shelf: [path for path in files if path in paths] for shelf, files in self.shelves.items()}
         files = {path: size for path, size in self.files.items() if path in paths}
-        return replace(self, shelves={s: f for s, f in shelves.items() if f}, files=files, inlined=[])
+        unopened = {path: column for path, column in self.unopened.items() if path in paths}
+        shelves = {shelf: files for shelf, files in shelves.items() if files}
+        return replace(self, shelves=shelves, files=files, inlined=[], unopened=unopened)
 
     def beyond(self, first: Scan) -> Scan | None:
         """The scan of files that a ``first`` scan did not have.
@@ -243,7 +246,31 @@ def scan(connection: Connection, state: LakeState) -> Scan:
         {file.path: deleted_rows[file.id] for file in files if file.id in deleted_rows},
         {mapping: _mapping(connection, mapping) for mapping in foreign},
         inlined_rows(connection, table.id, snapshot),
+        _unopened(connection, table.id, {file.path: file.size for file in files if file.mapping is None}),
     )
+
+
+def _unopened(connection: Connection, table: int, files: Mapping[str, int]) -> dict[str, str]:
+    """The files, of these sizes, that this Spark cannot open, each with the column that is the cause.
+
+    A column that was dropped is still in files from before.
+    """
+    kinds = ", ".join(f"'{kind}'" for kind in unopened_types())
+    if not kinds:
+        return {}
+    columns = {
+        int(id_): f"{name}, a {kind}"
+        for id_, name, kind in connection.rows(
+            "SELECT column_id, column_name, lower(column_type) FROM meta.ducklake_column "
+            f"WHERE table_id = ? AND lower(column_type) IN ({kinds})",
+            [table],
+        )
+    }
+    if not columns:
+        return {}
+    unchanged(files, f"table {table}")
+    footers = ids_in([*files])
+    return {path: columns[i] for path, ids in footers.items() for i in sorted(ids & columns.keys())[:1]}
 
 
 def _files(connection: Connection, table: TableRow, snapshot: int) -> list[_File]:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CATALOG = "lake"  # may stand before a namespace
-_ROUTINE = re.compile(r"UNRESOLVED_ROUTINE\] Cannot resolve routine ((?:`[^`]+`\.?)+)")
+_ROUTINE = re.compile(
+    r"UNRESOLVED_ROUTINE\] Cannot resolve (?:routine|function) ((?:`[^`]+`\.?)+)"
+)  # 3.5: function
 _NAMES = ("UnresolvedRelation", "UnresolvedTableOrView", "UnresolvedTable")
 
 
