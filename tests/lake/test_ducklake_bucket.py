@@ -18,9 +18,11 @@ from typing import Any
 import pytest
 
 from answering import Answering, answering
-from driftline.errors import DataError, DriftlineError, UsageError
+from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.formats.ducklake.catalog import CatalogDatabase
-from driftline.runtime import stores
+from driftline.lake import Lake
+from driftline.runtime import hadoop, stores
+from driftline.runtime.spark_version import NEWEST, installed_release, release_of
 from servers.google import Google
 from servers.machine import lacking
 from servers.postgres import Postgres
@@ -52,6 +54,8 @@ Store = S3 | Google
 @pytest.fixture
 def store(request: pytest.FixtureRequest) -> Store:
     """S3, if the test asks for no other."""
+    if (release := installed_release()).hadoop is None:
+        pytest.skip(f"Spark {release.spark} reads no DuckLake in a store")
     server: Store = request.getfixturevalue(getattr(request, "param", "s3"))
     return server
 
@@ -272,10 +276,15 @@ def test_a_catalog_in_a_file_is_named_on_this_machine(named: str) -> None:
 def test_what_cannot_be_reached_is_refused_before_anything_runs(
     place: str, options: dict[str, str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from driftline.lake import Lake
-
     monkeypatch.setattr(stores, "_configured", {})
+    monkeypatch.setattr(hadoop, "installed_release", lambda: NEWEST)
     stores.configure(place.partition("://")[0], options)
     with pytest.raises(DriftlineError, match=says) as refused:
         Lake.open(place, ducklake=f"sqlite:{tmp_path}/catalog.sqlite")
     assert "a-secret" not in str(refused.value)
+
+
+def test_an_earlier_spark_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hadoop, "installed_release", lambda: release_of("3.5.8"))
+    with pytest.raises(SetupError, match=r"Spark 3\.5 does not read the files of a DuckLake in a store"):
+        Lake.open("s3://bucket/lake", ducklake=f"sqlite:{tmp_path}/catalog.sqlite")
