@@ -15,6 +15,7 @@ from driftline.lake import Lake
 from driftline.runtime.duckdb import database as duckdb
 from driftline.runtime.hadoop import settings as to_store
 from driftline.runtime.session import open_session, stop_session
+from driftline.runtime.spark_conf import FEW_ROWS
 from driftline.runtime.stores import configure
 from lake.formats import FORMATS, ducklake_at
 from servers.machine import lacking
@@ -23,16 +24,8 @@ from servers.s3 import S3
 
 # It runs on the sources of an earlier version alone.
 collect_ignore = ["earlier/make.py"]
-# Of tables of some rows, a query spends most of its time on compiling itself, on planning again, and on the tasks of its
-# second partition. The commands of tests/system leave all that as Spark has it.
-SETTINGS = {
-    "spark.master": "local[2]",
-    "spark.driver.memory": "2g",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+# The commands of tests/system compile and plan as Spark does by itself.
+SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "2g", **FEW_ROWS}
 
 
 ONLY = {"iceberg_only": "iceberg", "ducklake_only": "ducklake"}

@@ -14,15 +14,13 @@ from driftline.capture.query import Batch, CaptureQuery
 from driftline.errors import SetupError
 from driftline.lake import Table
 from driftline.runtime import stores
-from servers.machine import lacking
-from servers.s3 import S3, built
+from servers.s3 import S3
 
 
 @pytest.fixture
 def server(tmp_path, monkeypatch) -> Iterator[S3]:
     """A server of the test's own, with a bucket `away`."""
-    if built() is None:
-        lacking("Go, which builds an S3 server", "apt-get install golang")
+    S3.needed()
     monkeypatch.setattr(stores, "_configured", {})
     with S3(tmp_path) as running:
         stores.configure("s3", running.options)

@@ -8,12 +8,10 @@ import pytest
 
 from servers.cluster import Cluster
 from servers.google import Google
-from servers.google import built as google_built
 from servers.kafka import Kafka
 from servers.lakehouse import Lakehouse
-from servers.machine import lacking
 from servers.rest import Rest
-from servers.s3 import S3, built
+from servers.s3 import S3
 
 
 @pytest.fixture(scope="session")
@@ -30,24 +28,21 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rest]:
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    if built() is None:
-        lacking("Go, which builds an S3 server", "apt-get install golang")
+    S3.needed()
     with S3(tmp_path_factory.mktemp("s3")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Google]:
-    if google_built() is None:
-        lacking("Go, which builds a server of Google's store", "apt-get install golang")
+    Google.needed()
     with Google(tmp_path_factory.mktemp("google")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def lakehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lakehouse]:
-    if built() is None:
-        lacking("Go, which builds an S3 server", "apt-get install golang")
+    S3.needed()
     with Lakehouse(tmp_path_factory.mktemp("lakehouse")) as running:
         yield running
 

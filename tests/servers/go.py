@@ -1,4 +1,4 @@
-"""Programs of servers that Go builds, once, into the cache."""
+"""Servers whose programs Go builds, once, into the cache."""
 
 from __future__ import annotations
 
@@ -7,11 +7,53 @@ import shutil
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import ClassVar
 
 from driftline.runtime.jars import cache_folder
+from servers.machine import lacking
+from servers.process import Process, Server, free_port
 
 
-def built_by_go(module: str, version: str) -> Path | None:
+class GoServer(Server):
+    """A server at a port of this machine, with its files in ``folder``; ``title`` is its name in a sentence."""
+
+    title: ClassVar[str]
+    module: ClassVar[str]
+    version: ClassVar[str]
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        self.folder = folder
+        self.port = port or free_port()
+        self._process: Process | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @classmethod
+    def program(cls) -> Path | None:
+        """The program, built where it is not there yet; None where there is no Go."""
+        return _built(cls.module, cls.version)
+
+    @classmethod
+    def needed(cls) -> None:
+        """Skip the test where there is no Go; in CI it fails."""
+        if cls.program() is None:
+            lacking(f"Go, which builds {cls.title}", "apt-get install golang")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def _required_program(self) -> str:
+        program = self.program()
+        if program is None:
+            raise RuntimeError(f"there is no Go to build {self.title} with: apt-get install golang")
+        return str(program)
+
+
+def _built(module: str, version: str) -> Path | None:
     """The program of a module; built where the cache has not got it. None where there is no Go."""
     name = module.rpartition("/")[2]
     program = cache_folder() / "servers" / f"{name}-{version}"

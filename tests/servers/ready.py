@@ -11,8 +11,9 @@ import sys
 
 from driftline.runtime.jars import BUNDLES, find_jars
 from driftline.runtime.session import prepare_environment
-from servers import google, s3
+from servers.google import Google
 from servers.jars import class_path
+from servers.s3 import S3
 
 
 def main() -> None:
@@ -22,8 +23,8 @@ def main() -> None:
     find_jars(print, [BUNDLES["s3"]])
     for server in ("kafka", "rest"):
         class_path(server)
-    s3.built()
-    google.built()
+    for store in (S3, Google):
+        store.program()
     # Java tells of each class that it leaves out.
     archive = [sys.executable, "-m", "driftline.cli.class_data"]
     subprocess.run(archive, env=found, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)

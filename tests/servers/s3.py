@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
-from servers.go import built_by_go
-from servers.process import Process, Server, free_port
-
-VERSION = "v1.8.0"
+from servers.go import GoServer
+from servers.process import Process
 
 
-class S3(Server):
+class S3(GoServer):
     """A server with authentication, for one user; all else is in ``folder``. It can be stopped and started again."""
 
+    title = "an S3 server"
+    module, version = "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"
+
     access_key, secret_key, region = "driftline", "a-secret-of-the-tests", "us-east-1"
-
-    def __init__(self, folder: Path, port: int = 0) -> None:
-        self.folder = folder
-        self.port = port or free_port()
-        self._process: Process | None = None
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
 
     @property
     def options(self) -> dict[str, str]:
@@ -72,23 +63,10 @@ class S3(Server):
 
     def start(self) -> None:
         """Starts the server, and returns when it answers."""
-        program = built()
-        if program is None:
-            raise RuntimeError("there is no Go to build an S3 server with: apt-get install golang")
         buckets = self.folder / "buckets"
         buckets.mkdir(parents=True, exist_ok=True)
         env = {**os.environ, "ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
-        command = [str(program), "--port", f"127.0.0.1:{self.port}", "--region", self.region]
+        command = [self._required_program(), "--port", f"127.0.0.1:{self.port}", "--region", self.region]
         self._process = Process(
             [*command, "posix", str(buckets)], self.folder / "s3.log", ready=self.endpoint, env=env
         )
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-
-
-def built() -> Path | None:
-    """The server's program; None where there is no Go."""
-    return built_by_go("github.com/versity/versitygw/cmd/versitygw", VERSION)

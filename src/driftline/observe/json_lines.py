@@ -121,7 +121,7 @@ class JsonObserver:
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
         self._court = None if judge is None else AdmissionByShape(judge, expected, settings.dates)
         self._fast = _Adaptive(exact=False, part=usual)
-        self._exact = _Adaptive(exact=True, first=_AT_FIRST)
+        self._exact = _Adaptive(exact=True, at_first=_AT_FIRST)
         self._done = Observation()
         self._begin()
 
@@ -257,13 +257,13 @@ class JsonObserver:
 class _Adaptive:
     """A decoder of what the walker knows, or of a ``part`` of it.
 
-    It is rebuilt when the looks for want of it have cost as much, in keys; the ``first`` one after so many.
+    It is rebuilt when the looks for want of it have cost as much, in keys; first after ``at_first`` of them.
     """
 
     def __init__(
-        self, *, exact: bool, first: int = 0, part: Callable[[RecordShape], RecordShape] | None = None
+        self, *, exact: bool, at_first: int = 0, part: Callable[[RecordShape], RecordShape] | None = None
     ) -> None:
-        self._exact, self._part, self._least = exact, part, first
+        self._exact, self._part, self._at_first = exact, part, at_first
         self._first: _Built | None = None  # of what each walker knows at first
 
     def begin(self, walker: Walker) -> None:
@@ -279,7 +279,7 @@ class _Adaptive:
     def decoder(self) -> Decoder:
         """The decoder, rebuilt first if walks have become costly, or keys were folded into a map."""
         learnt = self._walker.learnt
-        cost = _TO_BUILD * learnt if self._knows > 0 else self._least
+        cost = _TO_BUILD * learnt if self._knows > 0 else self._at_first
         folded = self._walker.folded != self._folded  # then there is far less to know
         if folded or (learnt != self._knows and self._missed >= cost):
             self._folded = self._walker.folded

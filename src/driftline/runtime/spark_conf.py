@@ -36,13 +36,15 @@ FILES = {
 # Looking into a table. Times are UTC.
 LOOK = {**PLAIN, CASE: "true", "spark.sql.session.timeZone": "UTC"}
 # Of few rows and many expressions: to compile these takes longer than to interpret them.
-INTERPRETED = {
-    **LOOK,
+_UNCOMPILED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.subexpressionElimination.enabled": "false",
 }
-SMALL = {**INTERPRETED, "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+# Of few rows: one task after a shuffle, and no plan made again when the rows are counted.
+FEW_ROWS = {**_UNCOMPILED, "spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+INTERPRETED = {**LOOK, **_UNCOMPILED}
+SMALL = {**LOOK, **FEW_ROWS}
 
 
 def runs_here(context: SparkContext) -> bool:
