@@ -58,6 +58,23 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
         "a Parquet file has a column of a type that this version of Spark does not know, such as VARIANT or GEOMETRY",
         "Spark 4.1 opens it",
     ),
+    "a Parquet file with a VARIANT, on Spark 4.0": (
+        (f"{JOB}org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file "
+        f"file:///in/a%20b.parquet.  SQLSTATE: KD001{AT}"
+        f'Caused by: java.lang.NullPointerException: Cannot invoke "org.apache.parquet.format.LogicalType$_Fields.ordinal()" because '
+        f'the return value of "org.apache.parquet.format.LogicalType.getSetField()" is null{AT}'),
+        "/in/a b.parquet: has a column of a type that this version of Spark does not know, such as VARIANT or GEOMETRY",
+        "Spark 4.1 opens it",
+    ),
+    # Java gives an error that comes often no message.
+    "the same for the thousandth time": (
+        (f"{JOB}org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file "
+        f"file:///in/x.parquet.  SQLSTATE: KD001{AT}"
+        "Caused by: java.lang.NullPointerException\n"
+        "\tat org.apache.parquet.format.converter.ParquetMetadataConverter.getLogicalTypeAnnotation(ParquetMetadataConverter.java:1145)\n"),
+        "/in/x.parquet: has a column of a type that this version of Spark does not know, such as VARIANT or GEOMETRY",
+        "Spark 4.1 opens it",
+    ),
     "no Avro file": (
         ("An error occurred while calling o632.load.\n: org.apache.spark.SparkException: Could not read file: file:/in/text.avro"
         f"{AT}Caused by: java.io.IOException: Not an Avro data file.\n\t... 9 more\n"),

@@ -112,7 +112,7 @@ VALUES = {
 
 
 def test_columns_that_spark_cannot_read_stand_in_nobodys_way(lake: Lake, tmp_path: Path) -> None:
-    # Spark 3.5 opens no file with these two.
+    # Before 4.1, Spark opens no file with these two.
     unopened = [name.upper() for name in unopened_types()]
     values = {t: v for t, v in VALUES.items() if t not in unopened}
     variant = "HUGEINT" if "VARIANT" in unopened else "VARIANT"

@@ -121,7 +121,7 @@ def test_uuids_are_refused_where_spark_reads_none(
 def test_files_that_spark_cannot_open_are_refused(
     table: DuckLakeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanning, "unopened_types", lambda: ("variant", "geometry"))  # as Spark 3.5
+    monkeypatch.setattr(scanning, "unopened_types", lambda: ("variant", "geometry"))  # as before Spark 4.1
     run(
         table.catalog,
         "CREATE TABLE lk.s.t (a INTEGER)",

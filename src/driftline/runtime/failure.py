@@ -22,7 +22,11 @@ _ROOM = "free some disk space and run the batch again; nothing was committed"
 _GONE = "{0}: the file no longer exists"
 _CLOSED, _ALLOW = "{0}: Permission denied", "let this user read and write it"
 _BROKEN = "{0}: cannot be read: {cause}"
-_STRANGE = "a Parquet file has a column of a type that this version of Spark does not know, such as VARIANT or GEOMETRY"
+_FAILED_READ = r"\[FAILED_READ_FILE[\w.]*\] Encountered error while reading file (.+?)\.\s"
+# Before 4.1, Spark's library for Parquet knows fewer types. An error that comes often has no message.
+_NEWER = r"NullPointerException(?:: .+parquet\.format\.LogicalType|\s+at .+ParquetMetadataConverter\.getLogicalType)"
+_STRANGE = "has a column of a type that this version of Spark does not know, such as VARIANT or GEOMETRY"
+_OPENS = "Spark 4.1 opens it"
 _ENDED = "Java, in which Spark runs, stopped unexpectedly"
 _LOG = "see the system log for the cause, such as a lack of memory; then run the batch again"
 _SHARE = (
@@ -57,10 +61,11 @@ _CAUSES: tuple[tuple[str, str, str | None], ...] = (
     (r"\[Errno 2\] No such file or directory: '([^'\n]+)'", _GONE, None),
     (r"FileNotFoundException: (.+) \(Permission denied\)", _CLOSED, _ALLOW),
     (r"\[Errno 13\] Permission denied: '([^'\n]+)'", _CLOSED, _ALLOW),
-    (r"\[FAILED_READ_FILE[\w.]*\] Encountered error while reading file (.+?)\.\s", _BROKEN, WHOLE),
+    (rf"{_FAILED_READ}(?s:.*){_NEWER}", f"{{0}}: {_STRANGE}", _OPENS),
+    (_NEWER, f"a Parquet file {_STRANGE}", _OPENS),
+    (_FAILED_READ, _BROKEN, WHOLE),
     (r"ValueError: year -?\d+ is out of range|OverflowError: date value out of range", _YEARS, None),
     (r"RuntimeException: (.+) is not a Parquet file", _BROKEN, WHOLE),
-    (r"NullPointerException: .+parquet\.format\.LogicalType", _STRANGE, "Spark 4.1 opens it"),  # of Spark 3.5
     (r"Problem opening stripe \d+ footer in (.+)\.$", _BROKEN, WHOLE),  # of ORC; Spark 3.5 says no more
     (r"Could not read file: (.+)", _BROKEN, WHOLE),
 )

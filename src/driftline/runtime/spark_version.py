@@ -83,6 +83,7 @@ RELEASES = (
         f"{_KAFKA}_2.13:4.0.0",
         f"{_TOKENS}_2.13:4.0.0",
         iceberg="1.11.0",
+        unopened=("variant", "geometry"),
         unknown=("geometry", "geography"),
     ),
     Release(
