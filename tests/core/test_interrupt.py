@@ -179,6 +179,8 @@ class Slow:
         if name == "driftline.cli":
             signal.raise_signal(signal.SIGINT)
 
+# A shell starts what runs in its background with a Ctrl-C that is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Slow())
 __main__.main()
 """
