@@ -100,7 +100,7 @@ house: $(INSTALLED) ## the shape of the code in figures, next to the goals (ARGS
 	@PYTHONPATH=tests $(PY) -m house $(ARGS)
 
 # Lint takes one core: beside it the other makes what tests need.
-check: $(INSTALLED) ## lint, then all tests: what CI runs
+check: $(INSTALLED) ## lint, then all tests: CI runs this, then test-sparks
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint ready
 	@$(MAKE) --no-print-directory test-all
 
