@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ _INSIDE = {
     "duckdb": "catalog.ducklake",
     "sqlite": "catalog.sqlite",
 }  # the catalog of a DuckLake in its folder
+# How DuckDB and libpq name what is a catalog here.
+_OF_CATALOG = re.compile(r"(ducklake|duckdb|sqlite|postgres|postgresql):")
 # What the name of a secret contains; Java reads it as well.
 SENSITIVE = (
     r"token|secret|passw|credential|authorization|api.?key|access.?key|private|account.?key|sas(?!l)|jaas"
@@ -121,6 +124,7 @@ def load(
     location = lake or env.get("DRIFTLINE_LAKE")
     if not location:
         return read
+    _no_catalog(location)
     if _is_uri(location):
         return replace(read, lake=DEFAULT, uri=location)
     named = Path(location).expanduser()  # no shell does so behind `--lake=`, nor in the environment
@@ -150,6 +154,7 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
     named = data.get("lake", str(DEFAULT))
     if not isinstance(named, str):
         raise UsageError(f"{path}: lake = {named!r} is not a path")
+    _no_catalog(named)
     uri = named if _is_uri(named) else None
     if uri is None and "lake" in data and any(not key.startswith("spark.") for key in catalog):
         raise UsageError(f"{path}: lake and [catalog] each name a lake", hint="leave one of them out")
@@ -161,6 +166,16 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
     stores = _table(data, "store", path)
     by_kind = {kind: dict(_flat(_table(stores, kind, path), "", path, f"store.{kind}")) for kind in stores}
     return Config(lake, catalog, tables, ducklake, by_kind, kafka, registry, uri)
+
+
+def _no_catalog(lake: str) -> None:
+    """Raise UsageError if it names a catalog, where a lake is asked for."""
+    if _OF_CATALOG.match(lake):
+        install = "" if find_spec("duckdb") else "; first `pip install 'driftline[ducklake]'`"
+        raise UsageError(
+            f"{redacted(lake, {'': lake})} names a catalog, and a lake is a folder or a URI",
+            hint=f'in {FILE}, format = "ducklake" and catalog = "duckdb:PATH" name a DuckLake\'s{install}',
+        )
 
 
 def _is_uri(lake: str) -> bool:

@@ -43,6 +43,27 @@ def test_a_tilde_that_no_shell_has_read_is_the_home_folder(tmp_path, monkeypatch
     assert load(folder=tmp_path, env={"DRIFTLINE_LAKE": "~/lake"}).lake == home
 
 
+@pytest.mark.parametrize(
+    "named", ["ducklake:x.ducklake", "sqlite:x.db", "postgres:host=h password=pw", "postgres://me:pw@host/db"]
+)
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_catalog_is_no_lake(write, tmp_path, monkeypatch, named, installed):
+    monkeypatch.setattr("driftline.config.find_spec", lambda name: object() if installed else None)
+    file = write(f'lake = "{named}"')
+    elsewhere = tmp_path / "elsewhere"
+    for given in (
+        {"lake": named, "env": {}, "folder": elsewhere},
+        {"env": {"DRIFTLINE_LAKE": named}, "folder": elsewhere},
+        {"env": {}, "file": file},
+    ):
+        with pytest.raises(UsageError, match="names a catalog, and a lake is a folder or a URI") as error:
+            load(**given)
+        assert "pw" not in error.value.message
+        assert 'format = "ducklake"' in error.value.hint
+        assert ("pip install 'driftline[ducklake]'" in error.value.hint) is not installed
+    assert load("./ducklake:x", folder=elsewhere, env={}).lake == Path("ducklake:x")
+
+
 def test_another_file_can_be_named_and_must_be_there(write, tmp_path):
     file = write('[tables."shop.orders"]\ndates = "off"')
     assert load(file=file, env={}).tables == {"shop.orders": {"dates": "off"}}
