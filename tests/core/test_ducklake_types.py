@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from driftline.core.schema.types import (
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake import types
 from driftline.formats.ducklake.catalog import CatalogDatabase
+from driftline.formats.open import EmbeddedLake, located
 from driftline.operations.alter import parse
 from driftline.runtime import duckdb as engine
 from driftline.sql.quoting import spark_type
@@ -150,6 +152,15 @@ def test_an_extension_that_is_not_installed() -> None:
     ):
         pass
     assert failed.value.hint == "pip install 'driftline[ducklake]'"
+
+
+def test_a_lake_where_duckdb_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    (tmp_path / "catalog.ducklake").touch()
+    for opened in (EmbeddedLake(tmp_path, "duckdb").names, lambda: located("ducklake", "duckdb", tmp_path)):
+        with pytest.raises(SetupError, match=r"DuckDB is not installed\.") as failed:
+            opened()
+        assert "'driftline[ducklake]' for a DuckLake" in str(failed.value.hint)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

@@ -66,13 +66,18 @@ def alone(*extensions: str) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+def must_be_installed() -> None:
+    """Raise SetupError if DuckDB is not installed."""
+    if find_spec("duckdb") is None:
+        raise SetupError("DuckDB is not installed.", hint=HINT)
+
+
 @cache
 def database() -> Any:
     """This process's DuckDB. Raises SetupError if it is not installed."""
-    try:
-        import duckdb
-    except ImportError as error:
-        raise SetupError("DuckDB is not installed.", hint=HINT) from error
+    must_be_installed()
+    import duckdb
+
     return duckdb.connect(config=_OFFLINE)
 
 

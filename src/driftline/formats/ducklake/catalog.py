@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict, UnknownError
-from driftline.runtime.duckdb import instance, literal, reach
+from driftline.runtime.duckdb import instance, literal, must_be_installed, reach
 from driftline.runtime.failure import ASK_DOCTOR
 from driftline.runtime.stores import is_stored
 
@@ -62,11 +62,13 @@ class CatalogDatabase:
     def of(cls, text: str, lake: str | os.PathLike[str]) -> CatalogDatabase:
         """Parse the setting ``catalog``: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
 
-        ``lake``: the folder of the lake, or the URI of one in a store. Raises UsageError.
+        ``lake``: the folder of the lake, or the URI of one in a store. Raises UsageError; SetupError if DuckDB
+        is not installed.
 
         >>> CatalogDatabase.of("sqlite", Path("/lake"))
         CatalogDatabase(kind='sqlite', target='/lake/catalog.sqlite', data='/lake/data/')
         """
+        must_be_installed()
         kind, _, target = text.partition(":")
         kind = {"postgresql": "postgres"}.get(kind, kind)
         if kind not in _TYPES:
