@@ -122,6 +122,9 @@ def quarantine(waiting: Quarantine) -> Iterator[RenderableType]:
     shown = sum(group.count for group in waiting.groups)
     if shown < waiting.waiting:
         yield Text(f"  and {waiting.waiting - shown} more, for other reasons", "dim")
+    if waiting.waiting:
+        again = "--replay ingests them again, once the policy or the table has changed"
+        yield Hanging(Text(f"{again}; --discard ends the wait", "dim"), 2, 6)
 
 
 def _group(group: RejectGroup) -> Iterator[RenderableType]:
