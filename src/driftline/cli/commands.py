@@ -150,6 +150,7 @@ def query(
     from driftline.cli import rows
     from driftline.cli.terminal import Progress, out
     from driftline.runtime.query_errors import query_errors  # late: the other commands do without
+    from driftline.runtime.read_only import must_begin_to_read  # late: the same
 
     shown = (limit or 0) if json or limit is not None else rows.LIMIT
     form = rows.Json if json else rows.Pages
@@ -157,6 +158,7 @@ def query(
         with context.obj.in_duckdb(sql) as batches:
             form(rows.DuckDBRows(batches), shown).show(out(width=rows.ENDLESS))
         return
+    must_begin_to_read(sql, context.obj.writes)
     with query_errors():
         with Progress() as progress:
             lake = context.obj.open(progress)

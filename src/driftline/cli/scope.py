@@ -17,6 +17,7 @@ from driftline.cli.interrupt import Interrupt
 from driftline.core.schema.naming import caseless, nearest
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import NeedsSpark, UsageError
+from driftline.formats.lakes import BY_DUCKDB, BY_PYTHON
 from driftline.formats.open import EmbeddedLake, located
 from driftline.observe.endings import is_packed
 from driftline.runtime.stores import configure
@@ -180,6 +181,11 @@ class Invocation:
         self._must_exist()
         with query(embedded.in_duckdb(sql), sql) as batches:
             yield batches
+
+    @property
+    def writes(self) -> str:
+        """The engine that runs SQL that writes, for errors about such in a query."""
+        return BY_PYTHON if self.config.ducklake is None else BY_DUCKDB
 
     def redact(self, text: str) -> str:
         """The text without secrets of the settings."""

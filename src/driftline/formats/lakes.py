@@ -42,6 +42,10 @@ class OfflineTable(Protocol):
         ...
 
 
+# What runs SQL that writes, for errors about such where it may only read.
+BY_DUCKDB, BY_PYTHON = "DuckDB runs it", "`Lake.sql` in Python runs it"
+
+
 @dataclass(frozen=True, slots=True)
 class Orphan:
     """A file that no snapshot has. ``size`` in bytes."""

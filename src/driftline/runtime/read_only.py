@@ -1,4 +1,4 @@
-"""Decides if SQL only reads, by the plan that Spark parses it into."""
+"""Decides if SQL only reads, by the plan that Spark parses it into, or by its first word."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import is_instance_of
-
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# How statements begin that surely write, behind comments; for comments within comments, Spark is asked.
+_BEGINS = re.compile(
+    r"(?>\s|--(?:\\\n|[^\n])*\n|/\*(?:(?!/\*).)*?\*/)*+(update|(?:insert|drop|truncate|delete|merge)\s+\w+)\s",
+    re.IGNORECASE | re.DOTALL,
+)
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 _READERS = ("Show", "Describe")  # commands whose names begin so
 # These write, or may, though Spark has them for no commands.
 _WRITERS = ("InsertIntoStatement", "InsertIntoDir", "Call", "CallStatement", "UnresolvedExecuteImmediate")
+_FILLS = "`driftline ingest` fills tables"
 # What does it instead, by how the names of Spark's plans begin.
 _INSTEAD = {
-    ("InsertIntoStatement", "LoadData", "CreateTable", "ReplaceTable"): "`driftline ingest` fills tables",
+    ("InsertIntoStatement", "LoadData", "CreateTable", "ReplaceTable"): _FILLS,
     ("CreateView", "CreateIcebergView", "AlterView"): "`driftline view` makes views",
     ("SetCommand", "ResetCommand"): "Spark's settings stand in driftline.toml, under [catalog]",
     ("SetCatalog",): "name tables as namespace.table",
@@ -30,6 +34,13 @@ _INSTEAD = {
         "SetIdentifierFields",
     ): "`driftline alter` changes tables",
 }  # fmt: skip
+
+
+def must_begin_to_read(sql: str, otherwise: str) -> None:
+    """Raise UsageError for SQL whose first word writes, as `must_read` does, which judges all else."""
+    if begins := _BEGINS.match(sql):
+        words = " ".join(begins[1].lower().split())
+        raise _refused(words, _FILLS if words.startswith("insert") else otherwise)
 
 
 def must_read(spark: SparkSession, sql: str, otherwise: str) -> None:
@@ -44,14 +55,18 @@ def must_read(spark: SparkSession, sql: str, otherwise: str) -> None:
         return
     writer = _writer(spark, plan)
     if writer is not None:
-        raise UsageError(
-            f"SQL: a query only reads, and this is {_words(writer)!r}; nothing of it was run",
-            hint=next((hint for names, hint in _INSTEAD.items() if writer.startswith(names)), otherwise),
-        )
+        hints = (hint for names, hint in _INSTEAD.items() if writer.startswith(names))
+        raise _refused(_words(writer), next(hints, otherwise))
+
+
+def _refused(words: str, hint: str) -> UsageError:
+    return UsageError(f"SQL: a query only reads, and this is {words!r}; nothing of it was run", hint)
 
 
 def _writer(spark: SparkSession, plan: Any) -> str | None:
     """The first part of a parsed statement that does more than read."""
+    from py4j.java_gateway import is_instance_of
+
     gateway: Any = spark.sparkContext._gateway
     for node in _plans(plan):
         kind = str(node.getClass().getSimpleName())

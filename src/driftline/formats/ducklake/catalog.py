@@ -62,8 +62,8 @@ class CatalogDatabase:
     def of(cls, text: str, lake: str | os.PathLike[str]) -> CatalogDatabase:
         """Parse the setting ``catalog``: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
 
-        ``lake``: the folder of the lake, or the URI of one in a store. Raises UsageError; SetupError if DuckDB
-        is not installed.
+        ``lake``: the folder of the lake, or the URI of one in a store. Raises UsageError;
+        SetupError if DuckDB is not installed.
 
         >>> CatalogDatabase.of("sqlite", Path("/lake"))
         CatalogDatabase(kind='sqlite', target='/lake/catalog.sqlite', data='/lake/data/')

@@ -13,7 +13,7 @@ from driftline.formats.ducklake.offline import tables
 from driftline.formats.ducklake.snapshot import data_path
 from driftline.formats.ducklake.spark_sql import sql
 from driftline.formats.ducklake.table import DuckLakeTable
-from driftline.formats.lakes import Orphan
+from driftline.formats.lakes import BY_DUCKDB, Orphan
 from driftline.formats.leftovers import bare, delete, listed
 from driftline.runtime.hadoop import settings
 from driftline.runtime.stores import is_stored
@@ -138,7 +138,7 @@ class DuckLake:
     @property
     def writes(self) -> str:
         """The engine that runs statements that write."""
-        return "DuckDB runs it"
+        return BY_DUCKDB
 
     @property
     def has_views(self) -> bool:

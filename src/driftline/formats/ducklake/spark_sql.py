@@ -14,6 +14,7 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.offline import tables
 from driftline.formats.ducklake.snapshot import LIVE, latest, live
 from driftline.formats.ducklake.table import DuckLakeTable
+from driftline.formats.lakes import BY_DUCKDB
 from driftline.runtime.read_only import must_read
 from driftline.sql.quoting import name as quoted
 
@@ -34,7 +35,7 @@ def sql(spark: SparkSession, catalog: CatalogDatabase, text: str) -> DataFrame:
     Raises UsageError for one that does more than read, DataError for
     views and macros, which are DuckDB's to run.
     """
-    must_read(spark, text, "DuckDB runs it")
+    must_read(spark, text, BY_DUCKDB)
     session: Any = spark._jsparkSession
     try:
         plan = session.sessionState().sqlParser().parsePlan(text)

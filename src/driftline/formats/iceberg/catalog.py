@@ -21,7 +21,7 @@ from driftline.formats.iceberg.ledger import WRITTEN_LEDGER, place
 from driftline.formats.iceberg.spark_writer import WRITTEN_BY_SPARK, data_folders
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
-from driftline.formats.lakes import Orphan
+from driftline.formats.lakes import BY_PYTHON, Orphan
 from driftline.formats.leftovers import bare, delete, listed
 from driftline.runtime.java_types import java_type
 from driftline.runtime.stores import is_stored
@@ -52,7 +52,7 @@ class IcebergCatalog:
     @property
     def writes(self) -> str:
         """The way to run a statement that writes, for errors about one in a query."""
-        return "`Lake.sql` in Python runs it"
+        return BY_PYTHON
 
     @property
     def has_views(self) -> bool:
