@@ -118,7 +118,10 @@ def test_a_quarantine_is_listed_in_the_words_of_the_batch():
     assert lines[0] == "s.t  2 records in quarantine, 3 discarded"
     assert "a: long where the table has no such column  the policy is strict" in lines[1]
     assert "b: long into boolean  the policy is strict" in lines[3]
-    assert lines[5] == "  --replay ingests them again, once the policy or the table has changed; --discard ends the wait"
+    assert (
+        lines[5]
+        == "  --replay ingests them again, once the policy or the table has changed; --discard ends the wait"
+    )
     assert "--replay" not in printed(drift.quarantine(Quarantine("s.t", 0, 1, 3, ())))
 
 
