@@ -22,7 +22,7 @@ from driftline.formats.ducklake.commit import commit, landed, rename
 from driftline.formats.ducklake.inlined import inlined_rows
 from driftline.formats.ducklake.reverting import copies, replaced
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
-from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, load, split
+from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, load, load_again, split
 from driftline.formats.ducklake.sorting import check, parts_of
 from driftline.formats.ducklake.versions import definition
 
@@ -59,9 +59,11 @@ class AlterableDuckLakeTable:
                 raise
             return nothing  # a database that is yet to become a lake
 
-    def with_layout(self, connection: Connection) -> tuple[LakeState, CatalogLayout]:
-        """The table as it is now, and the layout of its files."""
-        state = load(connection, self.name)
+    def with_layout(
+        self, connection: Connection, known: LakeState | None = None
+    ) -> tuple[LakeState, CatalogLayout]:
+        """The table as it is now, which may be the one that is ``known``, and the layout of its files."""
+        state = load_again(connection, self.name, known)
         if state.table is None or state.snapshot is None:
             return state, CatalogLayout()
         return state, layout(connection, state.table.id, state.snapshot, state.schema)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import duckdb
 
 VERSION = "1.0"
+_FEW = 100  # rows that DuckDB inserts faster as lists than as an Arrow table
 PATIENCE = 60.0  # seconds that a locked catalog is tried again
 BESIDE = 5.0  # the same, where this process itself has it open: whoever has may be waiting for us
 
@@ -219,7 +220,7 @@ class CatalogDatabase:
             try:
                 duckdb.execute("BEGIN")
                 connection = Connection(duckdb, self.kind)
-                _checked(connection)
+                connection.data_path = _data_path(connection)
                 yield connection
             finally:
                 with suppress(Exception):
@@ -274,11 +275,14 @@ class CatalogDatabase:
 
 
 class Connection:
-    """SQL on the catalog's tables, inside one transaction. ``kind``: of the database."""
+    """SQL on the catalog's tables, inside one transaction. ``kind``: of the database. ``data_path``: the
+    lake's folder of files, with a slash at its end.
+    """
 
     def __init__(self, raw: duckdb.DuckDBPyConnection, kind: str) -> None:
         self._raw = raw
         self.kind = kind
+        self.data_path = ""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run a statement without a result."""
@@ -300,12 +304,16 @@ class Connection:
         """Add rows to one of the catalog's tables; columns that are not named stay null."""
         if not rows:
             return
+        listed = ", ".join(rows[0])
+        columns = [[row[name] for row in rows] for name in rows[0]]
+        if len(rows) <= _FEW:
+            unnested = ", ".join("unnest(?)" for _ in columns)
+            self._raw.execute(f"INSERT INTO meta.{table} ({listed}) SELECT {unnested}", columns)
+            return
         import pyarrow as pa
 
-        names = list(rows[0])
         # DuckDB finds the local variable by its name.
-        batch = pa.table({n: [row[n] for row in rows] for n in names})  # noqa: F841
-        listed = ", ".join(names)
+        batch = pa.table(dict(zip(rows[0], columns, strict=True)))  # noqa: F841
         self._raw.execute(f"INSERT INTO meta.{table} ({listed}) SELECT {listed} FROM batch")
 
     def tables(self) -> set[str]:
@@ -318,7 +326,8 @@ class Connection:
         }
 
 
-def _checked(connection: Connection) -> None:
+def _data_path(connection: Connection) -> str:
+    """The lake's folder of files. Raises NoLakeError, and SetupError for a lake that cannot be read here."""
     import duckdb
 
     try:
@@ -338,6 +347,8 @@ def _checked(connection: Connection) -> None:
         raise SetupError(
             "this DuckLake is encrypted: Spark cannot read its files", hint="use one that is not"
         )
+    path = str(metadata.get("data_path", ""))
+    return path if path.endswith("/") else path + "/"
 
 
 def _told(error: Exception) -> str:

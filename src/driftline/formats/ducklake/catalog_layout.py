@@ -69,12 +69,21 @@ def layout(connection: Connection, table: int, snapshot: int, schema: Schema) ->
     return CatalogLayout(partition, keys, spec, _expressions(keys, schema, str(table)))
 
 
+def partition_id_of(connection: Connection, table: int, snapshot: int) -> int | None:
+    """The catalog's id of the partition spec of the table's new files; None if it is not partitioned."""
+    row = connection.one(
+        f"SELECT partition_id FROM meta.ducklake_partition_info WHERE table_id = ? AND {LIVE}",
+        [table, snapshot, snapshot],
+    )
+    return int(row[0]) if row else None
+
+
 def laid(connection: Connection, table: int, snapshot: int, schema: Schema) -> list[Laid]:
     """The table's data files by partition spec; spec 0: not partitioned. Specs without files are left out,
     but for the current one. Rows that are in the catalog itself are in no file.
     """
     specs: dict[int, tuple[PartitionField, ...]] = {0: (), **_specs(connection, table, schema)}
-    current = layout(connection, table, snapshot, schema).partition_id or 0
+    current = partition_id_of(connection, table, snapshot) or 0
     counts = {
         int(spec): (int(files), int(records), int(size))
         for spec, files, records, size in connection.rows(

@@ -38,9 +38,8 @@ from driftline.formats.ducklake.snapshot import (
     LakeState,
     TableRow,
     columns_of,
-    data_path,
     find,
-    load,
+    load_again,
     split,
     state_of,
 )
@@ -154,8 +153,8 @@ def _finish(connection: Connection, head: LatestSnapshot, message: CommitMessage
 
 
 def _checked(connection: Connection, intent: TableCommit) -> LakeState:
-    now = load(connection, intent.name)
     base = intent.base
+    now = load_again(connection, intent.name, base)
     if base is None:
         if now.exists:
             raise CommitConflict(f"table {intent.name} was created by another writer")
@@ -279,7 +278,7 @@ def folder_of(connection: Connection, name: str) -> str:
         [namespace],
     )
     path, relative = row or (table_path(namespace), True)
-    return f"{data_path(connection) if relative else ''}{path}{table_path(table)}"
+    return f"{connection.data_path if relative else ''}{path}{table_path(table)}"
 
 
 def table_path(name: str) -> str:

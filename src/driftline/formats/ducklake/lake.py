@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
 from driftline.formats.ducklake.offline import tables
-from driftline.formats.ducklake.snapshot import data_path
 from driftline.formats.ducklake.spark_sql import sql
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.formats.lakes import BY_DUCKDB, Orphan
@@ -36,7 +35,7 @@ def orphans(spark: SparkSession, catalog: CatalogDatabase, older_than: float) ->
     if not catalog.exists():
         return []
     # Listed first: what is registered after that is younger than any file of the list.
-    folder = catalog.read(data_path)
+    folder = catalog.read(lambda connection: connection.data_path)
     ours = [f for f in listed(spark, folder, time.time() - older_than) if _OURS.search(f.path)]
     registered = {bare(path) for path in catalog.read(_registered)}
     return [f for f in ours if _of(bare(f.path)) not in registered]
@@ -59,7 +58,7 @@ def _registered(connection: Connection) -> list[str]:
     """The paths of all files that the catalog knows, of all snapshots,
     and of those that wait for deletion.
     """
-    base = data_path(connection)
+    base = connection.data_path
     folders = {
         int(table): (path if not relative else (schema if not of_lake else base + schema) + path)
         for table, path, relative, schema, of_lake in connection.rows(

@@ -299,7 +299,7 @@ def add_files(connection: Connection, head: LatestSnapshot, intent: TableCommit,
     _must_be_new(connection, intent, table)
     first_row = add_statistics(connection, table.id, intent.files, leaves(intent.schema))
     partition_id = intent.keys.partition_id
-    if layout(connection, table.id, head.snapshot, intent.schema).partition_id != partition_id:
+    if partition_id_of(connection, table.id, head.snapshot) != partition_id:
         raise CommitConflict(f"{intent.name} was repartitioned by another writer")
     names = intent.written or intent.schema
     mapping, first_id = mapping_of(connection, table.id, names, head.snapshot, head.file_id)

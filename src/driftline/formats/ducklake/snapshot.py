@@ -70,6 +70,19 @@ def load(connection: Connection, name: str, snapshot: int | None = None) -> Lake
     return LakeState(Schema(), {}, number, False) if table is None else state_of(connection, table, number)
 
 
+def load_again(connection: Connection, name: str, known: LakeState | None) -> LakeState:
+    """The table as it is now: the one that is ``known``, if the lake has had no snapshot since."""
+    if known is not None and known.table is not None and latest(connection) == known.snapshot:
+        # A lake that was made anew meanwhile counts its snapshots from 0 again.
+        same = connection.one(
+            "SELECT 1 FROM meta.ducklake_table WHERE table_id = ? AND table_uuid = ? AND end_snapshot IS NULL",
+            [known.table.id, known.table.uuid],
+        )
+        if same:
+            return known
+    return load(connection, name)
+
+
 def state_of(connection: Connection, table: TableRow, snapshot: int) -> LakeState:
     """The table at a snapshot, whatever it was named then."""
     columns = columns_of(connection, table.id, snapshot)
@@ -127,15 +140,8 @@ def find(connection: Connection, name: str, snapshot: int) -> TableRow | None:
             f"there is a table {schema_name}.{table_name}: DuckLake takes {name} for the same name",
             hint="use its exact spelling, or choose another name",
         )
-    base = schema_path if not schema_rel else data_path(connection) + schema_path
+    base = schema_path if not schema_rel else connection.data_path + schema_path
     return TableRow(int(table_id), int(schema_id), uuid, path if not rel else base + path)
-
-
-def data_path(connection: Connection) -> str:
-    """The lake's folder of files, with a slash at its end."""
-    row = connection.one("SELECT value FROM meta.ducklake_metadata WHERE key = 'data_path' AND scope IS NULL")
-    path = str(row[0]) if row else ""
-    return path if path.endswith("/") else path + "/"
 
 
 def columns_of(connection: Connection, table: int, snapshot: int) -> list[ColumnRow]:

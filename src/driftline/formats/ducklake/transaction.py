@@ -285,7 +285,8 @@ class DuckLakeTransaction:
 
         Raises CommitConflict if the table is no longer in this ``state``.
         """
-        now, keys = table.catalog.read(table.with_layout)
+        assert isinstance(state, LakeState)
+        now, keys = table.catalog.read(lambda connection: table.with_layout(connection, state))
         if now.table is None or not state.fits(now):
             raise CommitConflict(f"table {table.name} was changed by another writer")
         if DELETES_OF in now.properties:
