@@ -10,7 +10,7 @@ from uuid import uuid4
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake.catalog_layout import CatalogLayout, layout
+from driftline.formats.ducklake.catalog_layout import CatalogLayout, partition_id_of
 from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of
 from driftline.formats.ducklake.files import (
     ColumnStats,
