@@ -14,6 +14,7 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.lake import Lake
 from driftline.runtime.duckdb import database as duckdb
 from driftline.runtime.hadoop import settings as to_store
+from driftline.runtime.java_types import java_type
 from driftline.runtime.session import open_session, stop_session
 from driftline.runtime.spark_conf import FEW_ROWS
 from driftline.runtime.stores import configure
@@ -69,6 +70,10 @@ def spark(folder: Path, lake_bucket: str | None) -> Iterator[SparkSession]:
     # Of the small tables here DuckDB gives each query to one thread; those that wait beside it take two fifths
     # of the CPU of a batch into a DuckLake.
     duckdb().execute("SET threads = 1")
+    # Hadoop runs chmod for each file that it makes, and for the checksum that it has beside it.
+    java_type(session._jvm, "org.apache.hadoop.fs.FileSystem").getLocal(
+        session._jsc.hadoopConfiguration()
+    ).setWriteChecksum(False)
     yield session
     stop_session(session)
 

@@ -14,7 +14,7 @@ import pytest
 from core.shapes import schema
 from driftline.core.planning.rest import REST
 from driftline.core.schema.types import Field, Schema, Struct
-from driftline.verify import Mismatch, Stored, Verdict, frames, verify
+from driftline.verify import Mismatch, Stored, Verdict, frames, job, verify
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 
@@ -44,6 +44,12 @@ ROWS = """
 """
 
 Check = Callable[..., Verdict]
+
+
+@pytest.fixture(autouse=True)
+def columns_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small sources, too, are compared by columns first, as large ones are."""
+    monkeypatch.setattr(job, "SMALL", -1)
 
 
 def test_few_rows_stay_in_one_task_and_many_are_dealt_to_all(spark):
