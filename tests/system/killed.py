@@ -130,7 +130,7 @@ def found(one: dict, lake: Lake) -> dict:
 
 
 def tidy(lake: Lake, name: str) -> None:
-    lake.sql(f"call lake.system.rewrite_data_files('{name}', options => map('rewrite-all', 'true'))")
+    lake.sql(f"call lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
     lake.sql(
         f"call lake.system.expire_snapshots(table => '{name}', retain_last => 1, "
         "older_than => timestamp'2100-01-01')"
