@@ -53,8 +53,13 @@ record-changes: $(INSTALLED) ## what Debezium's engine sends of both, into tests
 # An environment with that Spark alone, in front of the libraries of .venv.
 SPARK ?= 3.5.8
 OTHER := .venv/spark-$(SPARK)
-test-spark: $(OTHER)/installed ## tests of lakes on another Spark (SPARK=4.0.1; ARGS="tests/lake/test_csv.py" for some)
-	@$(OTHER)/bin/python -m pytest -W "ignore:distutils Version classes:DeprecationWarning" $(or $(ARGS),tests/lake)
+test-spark: $(OTHER)/installed $(if $(WHEEL),$(OTHER)/wheel) ## tests of lakes on another Spark (SPARK=4.0.1; WHEEL=1 ARGS="--in-catalog hive tests/lake")
+	@$(if $(WHEEL),PYTHONPATH=$(CURDIR)/$(OTHER)/wheel) $(OTHER)/bin/python -m pytest -W "ignore:distutils Version classes:DeprecationWarning" $(or $(ARGS),tests/lake)
+
+# In front of the checkout's sources.
+$(OTHER)/wheel: wheel $(OTHER)/installed
+	@rm -rf $@
+	@$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ dist/*.whl
 
 # What most people do, and what depends on versions of libraries: a tenth of the tests of lakes.
 TENTH := tests/core/test_connect.py $(addprefix tests/lake/test_,iceberg.py keyed.py variant.py unread.py branches.py verify_spark.py row_ids.py)

@@ -26,20 +26,17 @@ from unittest import mock
 from urllib.request import Request, urlopen
 
 from driftline import Lake
-from servers.hive import HiveMetastore
+from servers.catalogs import hive, rest
 from servers.jars import class_path
 from servers.mariadb import PASSWORD, USER, MariaDb
 from servers.nessie import Nessie
 from servers.postgres import Postgres
 from servers.process import Process, free_port
-from servers.rest import Rest
 
 BENCH = Path(__file__).parent
 STEPS = ("first batch", "drift", "by key", "capture killed", "goes on", "verify", "clean")
 SPARK = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 RECORDS = 300
-# The metastore compares the table's metadata itself, from Hive 2.3.10 on; its tables of locks are not made here.
-NO_LOCKS = {"spark.hadoop.iceberg.engine.hive.lock-enabled": "false"}
 # A store that only the catalog's answers name: this has Iceberg's part for it downloaded.
 IN_S3 = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
 VENDED = {"header.X-Iceberg-Access-Delegation": "vended-credentials"}
@@ -54,18 +51,6 @@ class Catalog:
 
     title: str
     start: Callable[[Path], Any]
-
-
-@contextmanager
-def hive(folder: Path) -> Iterator[dict[str, str]]:
-    with HiveMetastore(folder / "hive") as server:
-        yield {"type": "hive", "uri": server.uri, "warehouse": str(folder / "tables"), **NO_LOCKS}
-
-
-@contextmanager
-def rest(folder: Path) -> Iterator[dict[str, str]]:
-    with Rest(folder / "tables") as server:
-        yield {"type": "rest", "uri": server.uri}
 
 
 @contextmanager

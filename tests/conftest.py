@@ -1,11 +1,14 @@
 """Fixtures that all tests share, and markers by the tests' folders."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import driftline
 from driftline.runtime.java import QUICK
+from servers.catalogs import CATALOGS
 from servers.fixtures import cluster, google, kafka, lakehouse, rest, s3  # noqa: F401
 
 # The same examples each time, so that a change is judged by what it changes; `make fuzz` looks for others.
@@ -27,6 +30,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--in-bucket", action="store_true", help="DuckLakes of tests/lake have their files in S3"
     )
+    parser.addoption(
+        "--in-catalog", choices=sorted(CATALOGS), help="Iceberg alone in tests/lake: attached to this catalog"
+    )
+
+
+def pytest_report_header() -> str:
+    """Say where driftline is imported from: the checkout, or a wheel."""
+    return f"driftline: {Path(driftline.__file__).parent}"
 
 
 MARKED = {"lake", "system"}

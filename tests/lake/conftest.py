@@ -2,8 +2,8 @@
 
 import itertools
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import rmtree
 
@@ -14,11 +14,13 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.lake import Lake
 from driftline.runtime.duckdb import database as duckdb
 from driftline.runtime.hadoop import settings as to_store
-from driftline.runtime.java_types import java_type
-from driftline.runtime.session import open_session, stop_session
+from driftline.runtime.jars import find_jars
+from driftline.runtime.session import open_session, prepare_environment, stop_session
 from driftline.runtime.spark_conf import FEW_ROWS
 from driftline.runtime.stores import configure
 from lake.formats import FORMATS, ducklake_at
+from servers.catalogs import CATALOGS
+from servers.cluster import driver_settings
 from servers.machine import lacking
 from servers.postgres import Postgres
 from servers.s3 import S3
@@ -33,7 +35,8 @@ ONLY = {"iceberg_only": "iceberg", "ducklake_only": "ducklake"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests over each format leave out those that their marker does."""
+    """Tests over each format leave out those that their marker does, and `--in-catalog` those of DuckLakes."""
+    catalog = config.getoption("--in-catalog")
 
     def left_out(item: pytest.Item) -> bool:
         """True if the item is of a format that its marker leaves out; each marker says why."""
@@ -41,8 +44,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         over = callspec.params.get("lake") if callspec is not None else None
         markers = [(mark, ONLY[mark.name]) for mark in item.iter_markers() if mark.name in ONLY]
         assert all(mark.args for mark, _ in markers), f"{item.nodeid}: the marker needs its reason"
+        if catalog and "ducklake" in {over, *getattr(item, "fixturenames", ())}:
+            return True
         return over is not None and any(over != alone for _, alone in markers)
 
+    if catalog:
+        for item in items:
+            for mark in item.iter_markers("embedded_only"):
+                item.add_marker(pytest.mark.skip(reason=f"not in {catalog}: {mark.args[0]}"))
     gone = [item for item in items if left_out(item)]
     items[:] = [item for item in items if item not in set(gone)]
     if gone:
@@ -51,7 +60,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("lake")
+    """The lake's tables."""
+    return tmp_path_factory.mktemp("lake") / "tables"
 
 
 @pytest.fixture(scope="session")
@@ -65,17 +75,41 @@ def lake_bucket(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def spark(folder: Path, lake_bucket: str | None) -> Iterator[SparkSession]:
-    session = open_session(folder, properties={**SETTINGS, **(to_store(lake_bucket) if lake_bucket else {})})
+def spark(request: pytest.FixtureRequest, folder: Path, lake_bucket: str | None) -> Iterator[SparkSession]:
     # Of the small tables here DuckDB gives each query to one thread; those that wait beside it take two fifths
     # of the CPU of a batch into a DuckLake.
     duckdb().execute("SET threads = 1")
-    # Hadoop runs chmod for each file that it makes, and for the checksum that it has beside it.
-    java_type(session._jvm, "org.apache.hadoop.fs.FileSystem").getLocal(
-        session._jsc.hadoopConfiguration()
-    ).setWriteChecksum(False)
+    if catalog := request.config.getoption("--in-catalog"):
+        with CATALOGS[catalog](folder.parent) as properties, users_session(folder, properties) as session:
+            yield session
+        return
+    session = open_session(folder, properties={**SETTINGS, **(to_store(lake_bucket) if lake_bucket else {})})
     yield session
     stop_session(session)
+
+
+@contextmanager
+def users_session(folder: Path, properties: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Start a session as a user of `Lake.attach` does: nothing of it is driftline's but the class path."""
+    prepare_environment()
+    prefix = "spark.sql.catalog.lake"
+    settings = {
+        **driver_settings(find_jars()),
+        **SETTINGS,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.warehouse": str(folder),  # where captures keep checkpoints, too
+        "spark.sql.defaultCatalog": "lake",
+        **{
+            key if key.startswith("spark.") else f"{prefix}.{key}": value for key, value in properties.items()
+        },
+    }
+    session = SparkSession.builder.config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    session.sql(f"create namespace lake.t location '{folder}/t'")  # else Hive calls the folder t.db
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")
@@ -111,12 +145,15 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def table_name(folder: Path) -> Iterator[str]:
+def table_name(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
     """A name that no other test uses; its tables, and those whose names begin with it and `_`, go with the
     test, as `clean` reads all that there are.
     """
     name = f"t{next(_COUNT)}"
     yield f"t.{name}"
+    if request.config.getoption("--in-catalog"):
+        drop(request.getfixturevalue("spark"), name)
+        return
     catalog = folder / "catalog.db"
     if not catalog.is_file():  # a test of another catalog's
         return
@@ -127,6 +164,15 @@ def table_name(folder: Path) -> Iterator[str]:
         )
     for gone in (folder / "t" / name, *(folder / "t").glob(f"{name}_*")):
         rmtree(gone, ignore_errors=True)
+
+
+def drop(spark: SparkSession, name: str) -> None:
+    """Drop the tables and views of a test. Their files stay: the lake's folder goes with the run."""
+    for kind in ("table", "view"):
+        for row in spark.sql(f"show {kind}s in lake.t").collect():
+            found = row["tableName" if kind == "table" else "viewName"]
+            if found == name or found.startswith(f"{name}_"):
+                spark.sql(f"drop {kind} lake.t.`{found}`")
 
 
 _COUNT = itertools.count()

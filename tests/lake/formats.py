@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 from driftline.core.changes import AddColumn, apply
@@ -51,6 +53,12 @@ def declare(table: Table, columns: str) -> None:
     schema = apply(Schema(), [AddColumn((), f) for f in struct.fields])
     made_as = replace(table.format.blank, schema=schema)
     table.format.transaction(table.format.load(), made_as).commit()
+
+
+def by_pyiceberg(table: Table, *columns: str) -> pa.Table:
+    """The rows, or these columns of them, as pyiceberg reads them: out of the files of an Iceberg table."""
+    static = StaticTable.from_metadata(table.state().version)
+    return static.scan(selected_fields=columns or ("*",)).to_arrow()
 
 
 def written(

@@ -18,8 +18,7 @@ from driftline.formats.iceberg.alterable import IcebergDraft
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from driftline.runtime.spark_version import installed_release
-from lake.formats import database
-from lake.test_alter_rules import by_pyiceberg
+from lake.formats import by_pyiceberg, database
 
 
 @pytest.fixture
@@ -356,7 +355,7 @@ def test_a_capture_goes_on_across_changes(lake: Lake, table_name: str, tmp_path:
 @pytest.mark.skipif(
     installed_release().iceberg == "1.11.0", reason="Iceberg 1.11 reads a struct as null without its fields"
 )
-def test_changes_do_not_touch_each_other(table: Table, lake: Lake, folder: Path, tmp_path: Path) -> None:
+def test_changes_do_not_touch_each_other(table: Table, lake: Lake, tmp_path: Path) -> None:
     """The seed's four promises, over data, before and after a compaction, by two readers."""
     alter(table, "ADD COLUMN s.y string", "ADD COLUMN extra string AFTER id", "ALTER s.y FIRST")
     table.ingest(lines(tmp_path, '{"id": 2, "name": "b", "extra": "e", "s": {"x": 20, "y": "t"}}'))
@@ -370,7 +369,7 @@ def test_changes_do_not_touch_each_other(table: Table, lake: Lake, folder: Path,
     ]
     for _ in range(2):
         assert [row.asDict(recursive=True) for row in table.read().orderBy("id").collect()] == expected
-        assert sorted(by_pyiceberg(table, folder), key=lambda row: int(row["id"])) == expected
+        assert sorted(by_pyiceberg(table).to_pylist(), key=lambda row: int(row["id"])) == expected
         options = "options => map('rewrite-all', 'true')"
         lake.sql(f"call lake.system.rewrite_data_files(table => '{table.name}', {options})")
     assert len(files(table)) == 1

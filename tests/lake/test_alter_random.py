@@ -10,14 +10,12 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, event, given, note, settings
 from hypothesis import strategies as st
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from core.shapes import schema as written
@@ -30,6 +28,7 @@ from driftline.core.schema.types import Path as ColumnPath
 from driftline.errors import DriftlineError
 from driftline.lake import Lake, Table
 from driftline.sql.quoting import name, spark_type
+from lake.formats import by_pyiceberg
 
 RUNS = int(os.environ.get("DRIFTLINE_RUNS", "6"))
 STEPS = 6
@@ -182,15 +181,6 @@ def plain(value: Any) -> Any:
             return value
 
 
-def by_pyiceberg(table: Table, folder: Path) -> list[dict[str, Any]]:
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder.resolve()}/catalog.db", warehouse=str(folder))
-    try:
-        found: list[dict[str, Any]] = catalog.load_table(table.name).scan().to_arrow().to_pylist()
-    finally:
-        catalog.engine.dispose()
-    return found
-
-
 def paths(of: Schema) -> list[tuple[ColumnPath, int]]:
     return [(path, f.id) for path, f in of.walk()]
 
@@ -204,9 +194,7 @@ def paths(of: Schema) -> list[tuple[ColumnPath, int]]:
 )
 @given(data=st.data())
 @pytest.mark.iceberg_only("Spark and pyiceberg read it beside driftline")
-def test_a_table_is_what_its_model_says(
-    data: st.DataObject, lake: Lake, spark: SparkSession, folder: Path
-) -> None:
+def test_a_table_is_what_its_model_says(data: st.DataObject, lake: Lake, spark: SparkSession) -> None:
     table = lake.table(f"t.r{next(_COUNT)}")
     lake.sql("create namespace if not exists lake.t")
     columns = ", ".join(f"{name(f.name)} {spark_type(f.type)}" for f in START.struct.fields)
@@ -245,7 +233,7 @@ def test_a_table_is_what_its_model_says(
                 f"call lake.system.rewrite_data_files(table => '{table.name}', options => map('rewrite-all', 'true'))"
             )
             model.forget()
-        check(model, table, folder)
+        check(model, table)
 
 
 def several(of: Schema, dice: Random) -> list[ColumnChange]:
@@ -307,8 +295,8 @@ def undo(model: Model, table: Table) -> None:
     assert paths(model.schema) == paths(before)
 
 
-def check(model: Model, table: Table, folder: Path) -> None:
+def check(model: Model, table: Table) -> None:
     expected = sorted(map(repr, map(plain, model.read())))
     by_spark = [row.asDict(recursive=True) for row in table.read().collect()]
     assert sorted(map(repr, map(plain, by_spark))) == expected
-    assert sorted(map(repr, map(plain, by_pyiceberg(table, folder)))) == expected
+    assert sorted(map(repr, map(plain, by_pyiceberg(table).to_pylist()))) == expected

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyspark
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from driftline.core.changes.text import sort_term
 from driftline.core.changes.values import SortTerm, Term
@@ -23,7 +22,7 @@ from driftline.core.schema.types import Field, Schema, dotted
 from driftline.errors import DriftlineError
 from driftline.formats.iceberg.alterable import IcebergAlteration
 from driftline.lake import Lake, Table
-from lake.formats import VARIANTS
+from lake.formats import VARIANTS, by_pyiceberg
 from lake.test_rules import ISO, text
 
 CASES = Path(__file__).parents[1] / "alter"
@@ -168,7 +167,7 @@ def test_every_rule_is_shown_or_explained() -> None:
 
 @pytest.mark.parametrize("case", [*cases()])
 @pytest.mark.iceberg_only("a DuckLake's cases are in test_ducklake_alter.py")
-def test_alter(case: Case, lake: Lake, table_name: str, folder: Path) -> None:
+def test_alter(case: Case, lake: Lake, table_name: str) -> None:
     table, options = lake.table(table_name), case.options
     lake.sql("create namespace if not exists lake.t")
     by = f"partitioned by ({options['partitioned']})" if "partitioned" in options else ""
@@ -193,7 +192,7 @@ def test_alter(case: Case, lake: Lake, table_name: str, folder: Path) -> None:
         expected = [json.loads(line, parse_float=Decimal) for line in case.rows]
         assert sorted(map(text, stored)) == sorted(map(text, expected))
         by_spark = [row.asDict(recursive=True) for row in table.read().collect()]
-        assert sorted(map(plain, by_spark)) == sorted(map(plain, by_pyiceberg(table, folder)))
+        assert sorted(map(plain, by_spark)) == sorted(map(plain, by_pyiceberg(table).to_pylist()))
 
 
 def run(case: Case, lake: Lake, table: Table) -> None:
@@ -251,15 +250,6 @@ def valued(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: valued(v) for key, v in value.items() if v is not None}
     return [valued(v) for v in value] if isinstance(value, list) else value
-
-
-def by_pyiceberg(table: Table, folder: Path) -> list[dict[str, Any]]:
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder.resolve()}/catalog.db", warehouse=str(folder))
-    try:
-        rows: list[dict[str, Any]] = catalog.load_table(table.name).scan().to_arrow().to_pylist()
-    finally:
-        catalog.engine.dispose()
-    return rows
 
 
 def plain(value: Any) -> str:

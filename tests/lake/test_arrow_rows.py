@@ -21,6 +21,8 @@ from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark, duc
 from lake.formats import VARIANTS, database, declare
 from servers.machine import lacking
 
+pytestmark = pytest.mark.embedded_only("DuckDB finds tables in SQLite's file")
+
 
 @pytest.fixture(autouse=True)
 def extensions() -> None:

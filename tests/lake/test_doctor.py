@@ -1,3 +1,5 @@
+import pytest
+
 from driftline.errors import SetupError
 from driftline.operations.doctor import checks
 from driftline.runtime import session
@@ -5,6 +7,7 @@ from driftline.runtime import session
 from .conftest import SETTINGS
 
 
+@pytest.mark.embedded_only("of the catalog in a lake's folder")
 def test_all_is_well(spark, folder):
     found = checks(folder, SETTINGS)
     assert [check.name for check in found] == ["python", "spark", "java", "lake", "jars", "catalog"]

@@ -18,6 +18,8 @@ from driftline.runtime.duckdb import database as database_of_process
 from lake.formats import VARIANTS, database
 from servers.machine import lacking
 
+pytestmark = pytest.mark.embedded_only("DuckDB finds tables in SQLite's file")
+
 V3 = "'format-version' = '3', 'write.delete.mode' = 'merge-on-read'"
 V2 = "'format-version' = '2', 'write.delete.mode' = 'merge-on-read'"
 BY_ID = "select * from {t} order by id"

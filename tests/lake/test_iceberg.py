@@ -66,6 +66,7 @@ def test_ids_are_kept_and_marks_are_written(table: Table, tmp_path: Path) -> Non
     assert after["a_string",].doc == "upsolver_evolved_from:a"
 
 
+@pytest.mark.embedded_only("pyiceberg opens SQLite's file")
 def test_pyiceberg_reads_the_same(table: Table, folder: Path, table_name: str, tmp_path: Path) -> None:
     table.ingest(lines(tmp_path, '{"a": 1, "o": {"x": [1, 2]}}'))
     table.ingest(lines(tmp_path, '{"a": "x", "o": {"x": "s"}}', '{"a": 2}'))

@@ -114,9 +114,7 @@ def test_rows_that_are_not_the_latest_are_found(lake: Lake, table_name: str, tmp
     assert (wrong.missing, wrong.extra) == (3, 1)
 
 
-def test_undo_of_a_batch_brings_the_old_rows_back(
-    lake: Lake, table_name: str, tmp_path: Path, folder: Path
-) -> None:
+def test_undo_of_a_batch_brings_the_old_rows_back(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     first = put(tmp_path / "1.jsonl", [{"id": i, "seq": 1, "v": "a"} for i in range(4)])
     second = put(tmp_path / "2.jsonl", [{"id": 0, "seq": 2, "v": "b"}])
@@ -132,7 +130,7 @@ def test_undo_of_a_batch_brings_the_old_rows_back(
 
     assert undone.to_dict()["rows"]["id"] == taken.batch
     assert {row.id: row.asDict() for row in table.read().collect()} == before
-    assert held_by_others(table, folder) == {0: "b", 1: "a", 2: "a", 3: "a"}
+    assert held_by_others(table) == {0: "b", 1: "a", 2: "a", 3: "a"}
     assert table.verify([first, second], exactly=True).ok
 
     again = table.ingest(third)
@@ -321,7 +319,7 @@ def test_a_delete_of_nothing_and_a_write_of_the_same_key_do_not_pass_each_other(
 
 
 def test_deletes_are_remembered_as_long_as_it_is_said(
-    lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch, folder: Path
+    lake: Lake, table_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, day = lake.table(table_name), 86_400
     table.ingest(
@@ -411,14 +409,14 @@ def test_an_error_leaves_the_table_and_no_file(
     assert held(table) == {("number", Decimal(i)): 1 for i in range(3)}
 
 
-def test_other_readers_see_the_same(lake: Lake, table_name: str, folder: Path) -> None:
+def test_other_readers_see_the_same(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{"id": i, "v": "a", "seq": 1} for i in range(4)], settings=SETTINGS)
     table.ingest(
         [{"id": 1, "v": "b", "seq": 2}, {"id": 2, "seq": 3, "op": "d"}, {"id": 3, "v": "late", "seq": 0}]
     )
 
-    assert held_by_others(table, folder) == {0: "a", 1: "b", 3: "a"}
+    assert held_by_others(table) == {0: "a", 1: "b", 3: "a"}
 
 
 def test_what_would_lose_track_of_rows_is_refused(lake: Lake, table_name: str) -> None:
@@ -446,7 +444,7 @@ def test_what_would_lose_track_of_rows_is_refused(lake: Lake, table_name: str) -
     assert table.read().count() == 2
 
 
-def test_a_row_that_is_updated_keeps_its_id(iceberg: Lake, table_name: str, folder: Path) -> None:
+def test_a_row_that_is_updated_keeps_its_id(iceberg: Lake, table_name: str) -> None:
     table = iceberg.table(table_name)
 
     def ids() -> dict[int, tuple[int, int]]:
@@ -466,4 +464,4 @@ def test_a_row_that_is_updated_keeps_its_id(iceberg: Lake, table_name: str, fold
 
     assert {key: last[key][0] for key in first} == {key: id_ for key, (id_, _) in first.items()}
     assert {key: number for key, (_, number) in last.items()} == {0: 1, 1: 3, 2: 3, 3: 2, 8: 3, 9: 2}
-    assert held_by_others(table, folder) == {0: "a", 1: "a", 2: "d", 3: "c", 8: "x", 9: "new"}
+    assert held_by_others(table) == {0: "a", 1: "a", 2: "d", 3: "c", 8: "x", 9: "new"}

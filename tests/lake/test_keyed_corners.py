@@ -71,7 +71,7 @@ def test_a_partition_of_the_folder_is_part_of_the_key(
 
 @pytest.mark.parametrize("fmt", ["jsonl", "parquet"])
 def test_a_row_that_moves_to_another_partition_of_the_folder(
-    lake: Lake, table_name: str, tmp_path: Path, folder: Path, fmt: str
+    lake: Lake, table_name: str, tmp_path: Path, fmt: str
 ) -> None:
     """Partitions order the changes, and say which delete; those of the table are others."""
     table = lake.table(table_name)
@@ -86,11 +86,11 @@ def test_a_row_that_moves_to_another_partition_of_the_folder(
     result = table.ingest(more).to_dict()
 
     assert [result[name] for name in ("updated", "deleted", "late")] == [2, 1, 1]
-    assert held_by_others(table, folder) == {0: "a", 1: "b", 3: "c"}
+    assert held_by_others(table) == {0: "a", 1: "b", 3: "c"}
 
 
 def test_deletes_that_are_remembered_from_later_on(
-    versioned: tuple[Lake, dict[str, str]], table_name: str, folder: Path
+    versioned: tuple[Lake, dict[str, str]], table_name: str
 ) -> None:
     lake, layout = versioned
     table = lake.table(table_name)
@@ -105,14 +105,12 @@ def test_deletes_that_are_remembered_from_later_on(
 
     assert (deleted["deleted"], deleted["ignored"], late["late"], late["updated"]) == (1, 1, 2, 1)
     assert len(remembered(table)) == 2
-    assert held_by_others(table, folder) == {1: "a", 2: "a", 3: "b", 4: "a", 5: "b"}
+    assert held_by_others(table) == {1: "a", 2: "a", 3: "b", 4: "a", 5: "b"}
     table.undo(yes=True)
     assert held(table)[("number", Decimal(1))] == 1
 
 
-def test_rows_of_old_partition_specs(
-    versioned: tuple[Lake, dict[str, str]], table_name: str, folder: Path
-) -> None:
+def test_rows_of_old_partition_specs(versioned: tuple[Lake, dict[str, str]], table_name: str) -> None:
     """No key is a column of any spec, and each batch finds rows of all of them."""
     lake, layout = versioned
     table, peer = lake.table(table_name), database(lake)
@@ -129,13 +127,13 @@ def test_rows_of_old_partition_specs(
             {"id": 3 + number, "seq": seq, "op": "d"}, {"id": 7, "seq": seq, "v": str(number)},
         ])  # fmt: skip
     expected = {0: "3", 1: "3", 2: "3", 3: "b", 4: "a", 7: "3"}
-    assert held_by_others(table, folder) == expected
+    assert held_by_others(table) == expected
     compact(table)
     assert table.ingest([{"id": i, "seq": 5, "v": "late"} for i in (5, 6, 7)]).to_dict()["late"] == 3
-    assert held_by_others(table, folder) == expected
+    assert held_by_others(table) == expected
 
 
-def test_a_default_is_the_key_of_rows_before_it(lake: Lake, table_name: str, folder: Path) -> None:
+def test_a_default_is_the_key_of_rows_before_it(lake: Lake, table_name: str) -> None:
     table, on_ducklake = lake.table(table_name), database(lake) is not None
     table.ingest([{"id": i, "tenant": "eu", "v": "a"} for i in range(3)], settings={"key": "id, tenant"})
     tamper(table, "alter table {t} drop column tenant")
@@ -205,7 +203,7 @@ def test_upkeep_by_others_leaves_what_is_remembered(lake: Lake, table_name: str,
     result = table.ingest([{"id": i, "seq": 8, "n": 8, "v": "b"} for i in (1, 2, 3)]).to_dict()
 
     assert (result["late"], result["updated"]) == (2, 1)
-    assert held_by_others(table, folder) == {0: "a", 3: "b"}
+    assert held_by_others(table) == {0: "a", 3: "b"}
 
 
 def test_a_table_of_which_only_the_newest_snapshot_is_left(ducklake: Lake, table_name: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,7 +54,7 @@ def test_a_batch_that_goes_to_quarantine_as_a_whole_has_all_counts(
     assert (found["rows_read"], found["rows_quarantined"]) == (2, 2)
 
 
-def test_a_table_that_widens(lake: Lake, table_name: str, folder: Path) -> None:
+def test_a_table_that_widens(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     spark = lake.spark
     table.ingest(
@@ -66,10 +65,10 @@ def test_a_table_that_widens(lake: Lake, table_name: str, folder: Path) -> None:
     table.ingest(spark.sql("select cast(1 as smallint) as id, 4L as n, 'd' as v"))
 
     assert rows(table, "id", "n", "v") == [(1, 4, "d"), (2, 2, "b")]
-    assert held_by_others(table, folder) == {1: "d", 2: "b"}
+    assert held_by_others(table) == {1: "d", 2: "b"}
 
 
-def test_partitions_and_orders_that_change(lake: Lake, table_name: str, folder: Path) -> None:
+def test_partitions_and_orders_that_change(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     layout = {"partition_by": "v", "sort_by": "seq"}
     table.ingest([{"id": i, "seq": 1, "v": "ab"[i % 2]} for i in range(6)], settings={**SETTINGS, **layout})
@@ -78,5 +77,5 @@ def test_partitions_and_orders_that_change(lake: Lake, table_name: str, folder: 
     lake.alter(f"ALTER TABLE {table_name} {changed}")
     table.ingest([{"id": i, "seq": 3, "v": "c"} for i in (0, 2, 7)] + [{"id": 3, "seq": 3, "op": "d"}])
 
-    assert held_by_others(table, folder) == {0: "c", 2: "c", 4: "a", 5: "b", 7: "c"}
-    assert rows(table, "id", "v") == sorted(held_by_others(table, folder).items())
+    assert held_by_others(table) == {0: "c", 2: "c", 4: "a", 5: "b", 7: "c"}
+    assert rows(table, "id", "v") == sorted(held_by_others(table).items())

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from driftline.core.schema.types import Map, leaves, peel
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
-from lake.formats import database
+from lake.formats import by_pyiceberg, database
 from lake.proof import proven
 
 TELEMETRY = Path(__file__).parents[3] / "shared" / "data" / "telemetry.jsonl"
@@ -28,14 +27,11 @@ def types(table: Table) -> dict[str, str]:
     return {column.name: str(column.type) for column in table.state().schema.struct.fields}
 
 
-def maps_by_another_reader(table: Table, folder: Path) -> dict[int, dict[str, Any] | None]:
+def maps_by_another_reader(table: Table) -> dict[int, dict[str, Any] | None]:
     """The maps ``m`` by ``id``, as pyiceberg reads them, or DuckDB."""
     if (ducklake := database(table.lake)) is not None:
         return dict(run(ducklake, f"SELECT id, m FROM lk.{table.name}"))
-    place = str(folder.resolve())
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{place}/catalog.db", warehouse=place)
-    rows = catalog.load_table(table.name).scan().to_arrow().to_pylist(maps_as_pydicts="strict")
-    catalog.engine.dispose()
+    rows = by_pyiceberg(table).to_pylist(maps_as_pydicts="strict")
     return {row["id"]: row["m"] for row in rows}
 
 
@@ -115,9 +111,7 @@ def test_a_struct_is_folded_into_the_map_beside_it(lake: Lake, table_name: str, 
     assert set(types(table)) == {"id", "m", "m_map_long", "m_map_string"}
 
 
-def test_a_struct_is_folded_into_a_map_of_records(
-    lake: Lake, table_name: str, folder: Path, tmp_path: Path
-) -> None:
+def test_a_struct_is_folded_into_a_map_of_records(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """Which has all fields that either has, those that drifted in their columns as they are."""
     table, first, second = lake.table(table_name), tmp_path / "1.jsonl", tmp_path / "2.jsonl"
     put(table, first, {"id": 1, "m": {"7": {"a": 1, "old": True}}})
@@ -140,7 +134,7 @@ def test_a_struct_is_folded_into_a_map_of_records(
         3: None,
     }
     assert table.verify([str(first), str(second)], "json", exactly=True).ok
-    assert maps_by_another_reader(table, folder)[1] == rows[1]
+    assert maps_by_another_reader(table)[1] == rows[1]
 
     table.undo()
     assert types(table) == before

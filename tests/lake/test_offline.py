@@ -15,7 +15,10 @@ from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
 from driftline.stats.offline import stats, waiting_alone
 
-pytestmark = pytest.mark.iceberg_only("reads Iceberg's metadata files")
+pytestmark = [
+    pytest.mark.iceberg_only("reads Iceberg's metadata files"),
+    pytest.mark.embedded_only("finds tables in SQLite's file"),
+]
 
 
 def ingested(lake: Lake, name: str, file: Path) -> Table:

@@ -6,13 +6,11 @@ import json
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from driftline.convert import arrow_schema
 from driftline.core.changelog.record import MOVED
@@ -27,7 +25,7 @@ from driftline.lake import Lake, Table
 from driftline.write import PartTasks, Reported, SetAside, folder_of_batch
 from driftline.write.positions import CHANGED, ROW_ID
 from lake.ducklake_peer import run
-from lake.formats import database, declare
+from lake.formats import by_pyiceberg, database, declare
 from lake.test_task_files import files_of
 
 Batch = dict[Any, str | None]  # None deletes
@@ -88,14 +86,12 @@ def held(table: Table, at: int | None = None) -> dict[Any, str]:
     return held
 
 
-def held_by_others(table: Table, folder: Path) -> dict[Any, str]:
+def held_by_others(table: Table) -> dict[Any, str]:
     """The rows that pyiceberg reads, or DuckDB."""
     if (ducklake := database(table.lake)) is not None:
         rows = run(ducklake, f"SELECT id, v FROM lk.{table.name}")
     else:
-        catalog = SqlCatalog("lake", uri=f"sqlite:///{folder.resolve()}/catalog.db", warehouse=str(folder))
-        read = catalog.load_table(table.name).scan(selected_fields=("id", "v")).to_arrow()
-        catalog.engine.dispose()
+        read = by_pyiceberg(table, "id", "v")
         rows = list(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True))
     assert len(dict(rows)) == len(rows), sorted(rows)
     return dict(rows)
@@ -139,7 +135,7 @@ def made(lake: Lake, name: str, properties: str, type_: str = "bigint", layout: 
     return table
 
 
-def test_rows_are_what_a_dictionary_says(table: Table, folder: Path) -> None:
+def test_rows_are_what_a_dictionary_says(table: Table) -> None:
     chance, oracle, snapshots = random.Random(7), {}, {}
     for number in range(8):
         batch: Batch = {
@@ -150,19 +146,19 @@ def test_rows_are_what_a_dictionary_says(table: Table, folder: Path) -> None:
         oracle = {key: value for key, value in oracle.items() if value is not None}
         snapshots[upsert(table, batch).snapshot] = dict(oracle)
 
-    assert held(table) == oracle == held_by_others(table, folder)
+    assert held(table) == oracle == held_by_others(table)
     for snapshot, then in list(snapshots.items())[2::3]:
         assert held(table, snapshot) == then
 
 
-def test_a_batch_of_nothing_but_deletes_commits(table: Table, folder: Path) -> None:
+def test_a_batch_of_nothing_but_deletes_commits(table: Table) -> None:
     upsert(table, {1: "a", 2: "b"})
     upsert(table, {1: None, 7: None})
 
-    assert held(table) == {2: "b"} == held_by_others(table, folder)
+    assert held(table) == {2: "b"} == held_by_others(table)
 
 
-def test_rows_of_files_that_others_wrote_are_found(table: Table, folder: Path) -> None:
+def test_rows_of_files_that_others_wrote_are_found(table: Table) -> None:
     if (ducklake := database(table.lake)) is not None:
         run(ducklake, f"INSERT INTO lk.{table.name} SELECT i, 'x' FROM range(100) r(i)")
         run(ducklake, f"DELETE FROM lk.{table.name} WHERE id > 4")
@@ -179,10 +175,10 @@ def test_rows_of_files_that_others_wrote_are_found(table: Table, folder: Path) -
     upsert(table, {2: None, 51: None, 9: "newer"})
 
     expected = {0: "x", 1: "x", 3: "new", 50: "new", 9: "newer"}
-    assert held(table) == expected == held_by_others(table, folder)
+    assert held(table) == expected == held_by_others(table)
 
 
-def test_columns_that_came_and_keys_that_widened(lake: Lake, table_name: str, folder: Path) -> None:
+def test_columns_that_came_and_keys_that_widened(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     declare(table, "id int, v string")
     upsert(table, {1: "a", 2: "b"})
@@ -192,7 +188,7 @@ def test_columns_that_came_and_keys_that_widened(lake: Lake, table_name: str, fo
     transaction.commit()
     upsert(table, {1: None, 2**40: "e"})
 
-    assert held(table) == {2: "c", 2**40: "e"} == held_by_others(table, folder)
+    assert held(table) == {2: "c", 2**40: "e"} == held_by_others(table)
 
 
 def append(table: Table) -> None:
@@ -215,7 +211,7 @@ def compact(table: Table) -> None:
 
 @pytest.mark.parametrize("others", [append, upserted, compact], ids=lambda act: act.__name__)
 def test_whoever_commits_in_between_makes_it_a_conflict(
-    table: Table, folder: Path, others: Callable[[Table], None]
+    table: Table, others: Callable[[Table], None]
 ) -> None:
     unchanged = dict.fromkeys(range(10, 13), "x")
     upsert(table, {1: "a", 2: "b", 3: "c", **unchanged})
@@ -233,7 +229,7 @@ def test_whoever_commits_in_between_makes_it_a_conflict(
     assert held(table) == theirs
     assert files_of(table.lake, table) < files
     upsert(table, {1: "ours", 3: None, 5: "ours"})
-    assert held(table) == {1: "ours", 5: "ours", **unchanged} == held_by_others(table, folder)
+    assert held(table) == {1: "ours", 5: "ours", **unchanged} == held_by_others(table)
 
 
 def test_what_is_abandoned_leaves_no_file(table: Table) -> None:
@@ -245,14 +241,14 @@ def test_what_is_abandoned_leaves_no_file(table: Table) -> None:
     assert held(table) == {1: "a", 2: "b"}
 
 
-def test_compaction_keeps_what_is_deleted_away(table: Table, folder: Path) -> None:
+def test_compaction_keeps_what_is_deleted_away(table: Table) -> None:
     upsert(table, dict.fromkeys(range(10), "a"))
     upsert(table, dict.fromkeys(range(8)) | {9: "b"})
     compact(table)
 
-    assert held(table) == {8: "a", 9: "b"} == held_by_others(table, folder)
+    assert held(table) == {8: "a", 9: "b"} == held_by_others(table)
     upsert(table, {8: "c", 9: None})
-    assert held(table) == {8: "c"} == held_by_others(table, folder)
+    assert held(table) == {8: "c"} == held_by_others(table)
 
 
 def test_a_cleaner_takes_no_delete_file(table: Table) -> None:
@@ -263,12 +259,12 @@ def test_a_cleaner_takes_no_delete_file(table: Table) -> None:
     assert held(table) == {2: "b"}
 
 
-def test_a_partitioned_table(iceberg: Lake, table_name: str, folder: Path) -> None:
+def test_a_partitioned_table(iceberg: Lake, table_name: str) -> None:
     table = made(iceberg, table_name, "'format-version' = '3'", layout="partitioned by (v)")
     upsert(table, {1: "a", 2: "b", 3: "b"})
     upsert(table, {1: "b", 2: None})
 
-    assert held(table) == {1: "b", 3: "b"} == held_by_others(table, folder)
+    assert held(table) == {1: "b", 3: "b"} == held_by_others(table)
 
 
 @pytest.mark.parametrize(
@@ -288,13 +284,13 @@ def test_tables_in_which_rows_are_not_found_say_so(
         begun(table, {1: "b"})
 
 
-def test_rows_that_sparks_own_writer_writes(iceberg: Lake, table_name: str, folder: Path) -> None:
+def test_rows_that_sparks_own_writer_writes(iceberg: Lake, table_name: str) -> None:
     bloom = "'format-version' = '3', 'write.parquet.bloom-filter-enabled.column.id' = 'true'"
     table = made(iceberg, table_name, bloom)
     upsert(table, {1: "a", 2: "b"})
     upsert(table, {1: "c", 3: "d"})
 
-    assert held(table) == {1: "c", 2: "b", 3: "d"} == held_by_others(table, folder)
+    assert held(table) == {1: "c", 2: "b", 3: "d"} == held_by_others(table)
     snapshots = iceberg.sql(
         f"select operation from lake.{table_name}.snapshots order by committed_at"
     ).collect()
@@ -310,9 +306,7 @@ DUCKDBS = {
 
 
 @pytest.mark.parametrize("act", DUCKDBS)
-def test_whatever_duckdb_does_between_look_up_and_commit(
-    ducklake: Lake, table_name: str, folder: Path, act: str
-) -> None:
+def test_whatever_duckdb_does_between_look_up_and_commit(ducklake: Lake, table_name: str, act: str) -> None:
     table, catalog = made(ducklake, table_name, ""), database(ducklake)
     upsert(table, {1: "a", 2: "b"})
     upsert(table, {3: "c", 4: "d"})
@@ -326,4 +320,4 @@ def test_whatever_duckdb_does_between_look_up_and_commit(
         transaction.abandon()
         upsert(table, changes)
 
-    assert held(table) == {1: "ours", 2: "b", 4: "d", 50: "ours", 60: "ours"} == held_by_others(table, folder)
+    assert held(table) == {1: "ours", 2: "b", 4: "d", 50: "ours", 60: "ours"} == held_by_others(table)

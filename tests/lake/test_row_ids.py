@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.lake import Lake, Table
+from lake.formats import by_pyiceberg
 from lake.proof import proven
-from lake.test_alter_rules import by_pyiceberg
 
 pytestmark = pytest.mark.iceberg_only("a DuckLake tells rows apart by their files")
 
@@ -27,7 +27,7 @@ def put(folder: Path, name: str, *records: str) -> Path:
     return file
 
 
-def test_a_resolve_and_a_promotion(lake: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
+def test_a_resolve_and_a_promotion(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     settings = {"format_version": "3", "partition_by": "bucket(4, id)"}
     files = [
@@ -49,7 +49,7 @@ def test_a_resolve_and_a_promotion(lake: Lake, folder: Path, table_name: str, tm
     last = ids(table)
     assert {n for n in after if last[n] == after[n]} == {1, 2, 3, 5} and last[4][0] == before[4][0]
     proven(table, files)
-    assert sorted(row["id"] for row in by_pyiceberg(table, folder)) == [1, 2, 3, 4, 5]
+    assert sorted(row["id"] for row in by_pyiceberg(table).to_pylist()) == [1, 2, 3, 4, 5]
 
     table.ingest(put(tmp_path, "2.jsonl", '{"id": 6, "new": "x"}'))
     assert len({row_id for row_id, _ in ids(table).values()}) == 6
@@ -58,7 +58,7 @@ def test_a_resolve_and_a_promotion(lake: Lake, folder: Path, table_name: str, tm
     assert ids(table) == {}
 
 
-def test_a_rewrite(lake: Lake, folder: Path, table_name: str, tmp_path: Path) -> None:
+def test_a_rewrite(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     settings = {"format_version": "3", "policy": "widen", "allow_rewrite": "true"}
     first = put(tmp_path, "0.jsonl", '{"id": 1, "n": 4}', '{"id": 2}', '{"id": 3, "n": 5}')
@@ -73,7 +73,7 @@ def test_a_rewrite(lake: Lake, folder: Path, table_name: str, tmp_path: Path) ->
     assert len({row_id for row_id, _ in after.values()}) == 5
     assert after[4][1] == after[5][1] == after[1][1]
     proven(table, [first, second])
-    rows = sorted((row["id"], row["n"]) for row in by_pyiceberg(table, folder))
+    rows = sorted((row["id"], row["n"]) for row in by_pyiceberg(table).to_pylist())
     assert rows == [(1, 4.0), (2, None), (3, 5.0), (4, 1.5), (5, None)]
 
     # As the format has it: columns of these ids in the data files.

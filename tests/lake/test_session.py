@@ -16,6 +16,8 @@ from driftline.runtime.spark_version import from_arrow
 
 from .conftest import SETTINGS
 
+pytestmark = pytest.mark.embedded_only("of the session that driftline opens")
+
 
 @pytest.fixture
 def db(spark):

@@ -211,6 +211,7 @@ def test_to_dict_is_json(shop):
 
 
 @pytest.mark.iceberg_only("of Iceberg's metadata files")
+@pytest.mark.embedded_only("finds the table in SQLite's file")
 def test_files_alone_tell_what_needs_no_look_at_rows(lake, folder, table_name, tmp_path, alike, monkeypatch):
     ingest(lake, tmp_path, table_name, DAY_1, [{"id": "x-4", "price": 4.5}])
     assert lake.table(table_name).stats().drifted
@@ -228,6 +229,7 @@ def test_files_alone_tell_what_needs_no_look_at_rows(lake, folder, table_name, t
 
 
 @pytest.mark.iceberg_only("of Iceberg's metadata files")
+@pytest.mark.embedded_only("finds the table in SQLite's file")
 def test_manifests_that_are_gone_or_broken_are_left_to_spark(lake, folder, table_name, tmp_path):
     ingest(lake, tmp_path, table_name, DAY_1)
     found = OfflineIcebergTable.of(folder, "lake", table_name)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from driftline.errors import DataError, UsageError
 from driftline.formats.iceberg.alterable import IcebergDraft
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
-from lake.formats import database
+from lake.formats import by_pyiceberg, database
 
 START = """
     select 1 as id, 'a' as name, struct(2 as x, 'b' as y) as s, array(struct(3 as p, 'c' as q)) as l,
@@ -45,15 +43,13 @@ def rows(table: Table) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in table.read().orderBy("id").collect()]
 
 
-def by_another(table: Table, folder: Path) -> list[dict[str, Any]]:
+def by_another(table: Table) -> list[dict[str, Any]]:
     """The rows, as pyiceberg reads them, or DuckDB."""
     if (ducklake := database(table.lake)) is not None:
         place = ".".join(["lk", *table.name.split(".")])
         (texts,) = zip(*run(ducklake, f"SELECT to_json(t) FROM {place} t ORDER BY id"), strict=True)
         return [json.loads(text) for text in texts]
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder.resolve()}/catalog.db", warehouse=str(folder))
-    found: list[dict[str, Any]] = catalog.load_table(table.name).scan().to_arrow().to_pylist()
-    catalog.engine.dispose()
+    found: list[dict[str, Any]] = by_pyiceberg(table).to_pylist()
     for row in found:  # null lists and maps of structs come as empty ones
         row["m"] = dict(row["m"]) if row.get("m") else None
         row["l"] = row.get("l") or None
@@ -78,13 +74,13 @@ def by_another(table: Table, folder: Path) -> list[dict[str, Any]]:
     ],
     ids="; ".join,
 )
-def test_back_and_forth(table: Table, folder: Path, actions: list[str]) -> None:
+def test_back_and_forth(table: Table, actions: list[str]) -> None:
     before = table.state()
     alter(table, *actions)
     after = table.state()
     table.undo()
     assert table.state().schema.struct == before.schema.struct
-    assert rows(table) == by_another(table, folder) == [ROW]
+    assert rows(table) == by_another(table) == [ROW]
     assert table.layout().to_dict()["sort"] == []
     assert [g["by"] for g in table.layout().to_dict()["partitions"] if g["current"]] == [[]]
     table.undo(yes=True)
@@ -131,7 +127,7 @@ def test_a_batch_that_evolved_the_table(table: Table, spark: SparkSession) -> No
 # What does not go back ------------------------------------------------------------------------------------------
 
 
-def test_across_a_widening(table: Table, spark: SparkSession, folder: Path) -> None:
+def test_across_a_widening(table: Table, spark: SparkSession) -> None:
     alter(table, "DROP COLUMN name", "ALTER id TYPE bigint", "ALTER s.x TYPE bigint", "ALTER f TYPE double")
     table.ingest(spark.sql("select 5000000000 as id, struct(5000000000 as x) as s, 1e300 as f"))
     told = table.undo()
@@ -141,7 +137,7 @@ def test_across_a_widening(table: Table, spark: SparkSession, folder: Path) -> N
         "f stays double: files may hold values that float cannot",
     )
     found = rows(table)
-    assert found == by_another(table, folder)
+    assert found == by_another(table)
     assert [(row["id"], row["name"], row["s"]["x"], row["f"]) for row in found] == [
         (1, "a", 2, 0.5),
         (5000000000, None, 5000000000, 1e300),
@@ -158,7 +154,7 @@ def test_nothing_but_a_widening(table: Table) -> None:
 
 
 @pytest.mark.iceberg_only("Spark's SQL changes Iceberg alone")
-def test_to_a_required_column(lake: Lake, table_name: str, folder: Path) -> None:
+def test_to_a_required_column(lake: Lake, table_name: str) -> None:
     lake.sql("create namespace if not exists lake.t")
     lake.sql(
         f"create table lake.{table_name} (id int not null, k int not null, m map<string, int>) using iceberg"
@@ -169,7 +165,7 @@ def test_to_a_required_column(lake: Lake, table_name: str, folder: Path) -> None
     lake.sql(f"insert into lake.{table_name} values (2, null, null)")
     told = table.undo()
     assert told.stays == ("k stays optional: existing rows may be null",)
-    assert [row["k"] for row in rows(table)] == [row["k"] for row in by_another(table, folder)] == [10, None]
+    assert [row["k"] for row in rows(table)] == [row["k"] for row in by_another(table)] == [10, None]
     alter(table, "DROP COLUMN id")
     lake.sql(f"insert into lake.{table_name} values (30, null)")
     assert table.undo().stays == ("id stays optional: existing rows may be null",)

@@ -29,7 +29,7 @@ def live_files(table: Table) -> int:
 
 @pytest.mark.parametrize("layout", [{}, {"partition_by": "v", "sort_by": "seq"}], ids=["", "laid out"])
 def test_a_file_is_written_anew_when_a_third_is_gone(
-    lake: Lake, table_name: str, folder: Path, tmp_path: Path, layout: dict[str, str]
+    lake: Lake, table_name: str, tmp_path: Path, layout: dict[str, str]
 ) -> None:
     table, files = lake.table(table_name), [tmp_path / f"{n}.jsonl" for n in range(4)]
     table.ingest(put(files[0], rows(range(9), 1, "a")), settings={**SETTINGS, **layout})
@@ -39,14 +39,14 @@ def test_a_file_is_written_anew_when_a_third_is_gone(
 
     assert (moved(table), result.rows_written, result.to_dict()["updated"]) == ([6], 2, 1)
     expected = {**dict.fromkeys(range(3, 9), "a"), **dict.fromkeys(range(3), "b"), 20: "c"}
-    assert held(table) == expected == held_by_others(table, folder)
+    assert held(table) == expected == held_by_others(table)
     assert table.stats().records == 10
     table.ingest(put(files[3], [{"id": i, "seq": 9, "op": "d"} for i in expected]))
     assert (moved(table), live_files(table)) == ([6, 0], 0)
     assert table.verify(files, exactly=True).ok
     undone = table.undo(yes=True)
     assert (undone.batch.added, undone.batch.removed) == (0, 10)
-    assert held(table) == expected == held_by_others(table, folder)
+    assert held(table) == expected == held_by_others(table)
     undone = table.undo(yes=True) if database(lake) is None else None
     assert undone is None or (undone.batch.added, undone.batch.removed) == (2, 1)
     before = files_of(lake, table)
@@ -85,7 +85,7 @@ def test_rows_that_only_move_keep_their_ids_and_the_commit_that_changed_them(
 
 @pytest.mark.ducklake_only("deletes that the catalog keeps")
 def test_deletes_that_duckdb_keeps_in_the_catalog_come_back_with_their_file(
-    lake: Lake, table_name: str, folder: Path
+    lake: Lake, table_name: str
 ) -> None:
     table, ducklake = lake.table(table_name), database(lake)
     table.ingest(rows(range(9), 1, "a"), settings=SETTINGS)
@@ -93,7 +93,7 @@ def test_deletes_that_duckdb_keeps_in_the_catalog_come_back_with_their_file(
     table.ingest(rows(range(3), 2, "b"))
     assert moved(table) == [4]
     table.undo(yes=True)
-    assert held(table) == dict.fromkeys(range(7), "a") == held_by_others(table, folder)
+    assert held(table) == dict.fromkeys(range(7), "a") == held_by_others(table)
     table.ingest(rows(range(3), 2, "b"))
     before = table.format.load().snapshot - 1
     run(ducklake, f"CALL ducklake_expire_snapshots('lk', versions => [{before}])")
@@ -101,10 +101,10 @@ def test_deletes_that_duckdb_keeps_in_the_catalog_come_back_with_their_file(
         table.undo(yes=True)
     run(ducklake, "CALL ducklake_cleanup_old_files('lk', cleanup_all => true)")
     expected = {**dict.fromkeys(range(3), "b"), **dict.fromkeys(range(3, 7), "a")}
-    assert held(table) == expected == held_by_others(table, folder)
+    assert held(table) == expected == held_by_others(table)
 
 
-def test_files_of_others_and_rows_in_the_catalog(lake: Lake, table_name: str, folder: Path) -> None:
+def test_files_of_others_and_rows_in_the_catalog(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest(rows(range(1), 1, "a"), settings=SETTINGS)
     more = ", ".join(f"({i}, 1, 'a', '+')" for i in range(1, 7))
@@ -112,6 +112,6 @@ def test_files_of_others_and_rows_in_the_catalog(lake: Lake, table_name: str, fo
     changed = rows(range(4), 2, "b")
     table.ingest(changed)
     expected = {**dict.fromkeys(range(4), "b"), **dict.fromkeys(range(4, 7), "a")}
-    assert held(table) == expected == held_by_others(table, folder)
+    assert held(table) == expected == held_by_others(table)
     table.undo(yes=True)
-    assert held(table) == dict.fromkeys(range(7), "a") == held_by_others(table, folder)
+    assert held(table) == dict.fromkeys(range(7), "a") == held_by_others(table)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import re
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from servers.jars import java
@@ -27,10 +29,11 @@ appender.out.layout.pattern = %p %c: %m%n
 
 
 class HiveMetastore(Server):
-    """A metastore over Thrift on 127.0.0.1, whose files are in ``folder``."""
+    """A metastore over Thrift on 127.0.0.1, whose files are in ``folder``; ``settings`` of Hive's go over its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder.absolute()
+        self._settings = {**_SETTINGS, **(settings or {})}
         self.port = free_port()
         self._process: Process | None = None
 
@@ -45,12 +48,11 @@ class HiveMetastore(Server):
         runner = java()
         settings = "".join(
             f"<property><name>{name}</name><value>{value.format(folder=self.folder)}</value></property>"
-            for name, value in _SETTINGS.items()
+            for name, value in self._settings.items()
         )
         (self.folder / "hive-site.xml").write_text(f"<configuration>{settings}</configuration>")
-        jars = Path(os.environ["SPARK_HOME"], "jars", "*")
         self._process = Process(
-            [runner, "-Xmx512m", "-cp", f"{self.folder}:{jars}",
+            [runner, "-Xmx512m", "-cp", f"{self.folder}:{_jars()}/*",
              "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(self.port)],
             self.folder / "hive.log",
             "Started the new metaserver",
@@ -61,3 +63,11 @@ class HiveMetastore(Server):
         if self._process is not None:
             self._process.stop()
             self._process = None
+
+
+def _jars() -> Path:
+    """The jars of the Spark with the newest Hive of those that this Python finds: from 2.3.10 on a metastore refuses a
+    commit that would overwrite another one, and Spark 3.5 brings an earlier one.
+    """
+    found = [jar for place in sys.path for jar in Path(place).glob("pyspark/jars/hive-metastore-*.jar")]
+    return max(found, key=lambda jar: [int(digits) for digits in re.findall(r"\d+", jar.name)]).parent
