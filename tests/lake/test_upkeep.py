@@ -17,6 +17,8 @@ from driftline.formats.iceberg import upkeep
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.formats.iceberg.upkeep import Dispensable, dispensable
 from driftline.lake import Lake, Table
+from lake.test_outcome import attached
+from servers.rest import Rest
 
 pytestmark = pytest.mark.iceberg_only("of Iceberg's snapshots and metadata files")
 
@@ -92,6 +94,11 @@ def test_the_widest_type_of_a_column_stays() -> None:
 
 @pytest.fixture
 def table(lake: Lake, table_name: str) -> Table:
+    return upkept(lake, table_name)
+
+
+def upkept(lake: Lake, table_name: str) -> Table:
+    """A table that keeps three snapshots."""
     table = lake.table(table_name)
     batches(table, 0, 1)
     lake.alter(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{MIN_SNAPSHOTS}' = '3', '{MAX_AGE}' = '1')")
@@ -269,12 +276,25 @@ def test_what_others_hold_is_left_alone(table: Table, lake: Lake) -> None:
     assert numbers(table) == [0, 1, 2, 3, 4, 5, 6, 8, *range(9, 25), 101]
 
 
-def test_somebody_is_faster(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_somebody_is_faster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    others_are_faster(table, monkeypatch)
+
+
+def test_somebody_is_faster_in_a_rest_catalog(
+    spark: SparkSession, rest: Rest, table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a catalog would remove snapshots from a table that others have changed meanwhile."""
+    others_are_faster(
+        upkept(attached(spark, "upkeep", {"type": "rest", "uri": rest.uri}), table_name), monkeypatch
+    )
+
+
+def others_are_faster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     look, others = upkeep.dispensable, [100]
 
     def slow(metadata: Any, now: int) -> Dispensable:
         if others:
-            lake.sql(f"insert into {table.format.full_name} values ({others.pop()}, 'x')")
+            table.lake.sql(f"insert into {table.format.full_name} values ({others.pop()}, 'x')")
         return look(metadata, now)
 
     monkeypatch.setattr(upkeep, "dispensable", slow)
@@ -317,6 +337,7 @@ def test_two_do_it(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) ->
     assert numbers(table) == list(range(13))
 
 
+@pytest.mark.embedded_only("finds the table in SQLite's file")
 def test_history_and_undo_go_on(
     table: Table, lake: Lake, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.errors import SetupError
 from driftline.formats.base import CommitConflict, UnknownError
-from driftline.formats.iceberg.gateway import failure, items, java_class, short
+from driftline.formats.iceberg.gateway import failure, hives_refusal, items, java_class, short
 from driftline.formats.iceberg.unread import telling
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def replace_metadata(
 ) -> None:
     """Commit ``metadata`` in place of ``base``, as `commit` does; ``base`` None: the table is created."""
     if base is not None:
-        _check_unchanged(table, operations, base)
+        check_unchanged(table, operations, base)
     try:
         operations.commit(base, metadata)
     except Py4JJavaError as error:
@@ -61,7 +61,7 @@ def replace_metadata(
             raise failure(error, table.name) from error
 
 
-def _check_unchanged(table: IcebergLoader, operations: Any, base: Any) -> None:
+def check_unchanged(table: IcebergLoader, operations: Any, base: Any) -> None:
     """Raise CommitConflict if the table is no longer ``base``: a REST catalog compares only parts of it."""
     try:
         now = operations.refresh()
@@ -104,7 +104,7 @@ def _may_land(error: Py4JJavaError) -> bool:
     """
     if java_class(error).endswith("UncheckedSQLException"):
         return "SQLite" not in str(error.java_exception.getCause())
-    return java_class(error).endswith(_UNKNOWN)
+    return java_class(error).endswith(_UNKNOWN) and not hives_refusal(error)
 
 
 def _merged_away(java: Any) -> list[str]:

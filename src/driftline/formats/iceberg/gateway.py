@@ -26,6 +26,13 @@ _CONFLICTS = (
     "ValidationException",
     "NoSuchTableException",
 )
+# A Hive Metastore's refusal of a change, and its words for one of types.
+_REFUSAL = "org.apache.hadoop.hive.metastore.api.InvalidOperationException"
+_TYPES = "types incompatible with the existing columns"
+_ANY_TYPE = (
+    "set hive.metastore.disallow.incompatible.col.type.changes to false in its hive-site.xml: "
+    "a struct that gets a field is a new type to it, and Iceberg checks types by itself"
+)
 
 
 def schema_of(jvm: Any, table: Any) -> Schema:
@@ -89,4 +96,15 @@ def failure(error: Py4JJavaError, name: str) -> Exception:
         return CommitConflict(f"{name}: {short(error)}")
     if is_away(java_class(error)):
         return SetupError(f"the catalog does not respond for table {name}: {short(error)}", ASK_DOCTOR)
+    if refusal := hives_refusal(error):
+        hint = _ANY_TYPE if _TYPES in refusal else None
+        return DataError(f"table {name}: its Hive Metastore refuses the change: {refusal}", hint)
     return DataError(f"table {name} refused the batch: {short(error)}")
+
+
+def hives_refusal(error: Py4JJavaError) -> str | None:
+    """Return how a Hive Metastore refused a change; Iceberg calls that an unknown outcome, too."""
+    cause = error.java_exception.getCause()
+    if cause is None or str(cause.getClass().getName()) != _REFUSAL:
+        return None
+    return " ".join(str(cause.getMessage()).split())

@@ -18,6 +18,7 @@ from driftline.core.changelog import last_changes, retention
 from driftline.core.changelog.record import EXPIRED
 from driftline.core.changelog.retention import BEHIND, FEW, MIN_SNAPSHOTS
 from driftline.core.schema.schema_json import from_json
+from driftline.formats.iceberg.committing import check_unchanged
 from driftline.formats.iceberg.gateway import items
 from driftline.runtime.java_types import java_type
 
@@ -127,7 +128,9 @@ def _let_go(table: IcebergLoader) -> None:
     if spare.schemas:
         ids = java_type(jvm, "java.util.HashSet")(_list(jvm, spare.schemas))
         java_type(jvm, "org.apache.iceberg.MetadataUpdate$RemoveSchemas")(ids).applyTo(builder)
-    operations.commit(base, builder.build())
+    removed = builder.build()
+    check_unchanged(table, operations, base)
+    operations.commit(base, removed)
     if gone:
         _delete_manifests(jvm, operations, gone, _far(metadata, spare.snapshots))
 

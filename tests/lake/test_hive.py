@@ -1,0 +1,45 @@
+"""Refusals of a Hive Metastore, by its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline.errors import DataError
+from driftline.lake import Lake
+from lake.test_outcome import attached
+from servers.catalogs import NO_LOCKS
+from servers.hive import HiveMetastore
+
+
+@pytest.fixture(scope="module")
+def strict(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """A lake in a metastore as it is without settings: it refuses most changes of a column's type."""
+    folder = tmp_path_factory.mktemp("hive")
+    with HiveMetastore(folder) as server:
+        properties = {"type": "hive", "uri": server.uri, "warehouse": str(folder / "tables")}
+        session = spark.newSession()
+        for key, value in NO_LOCKS.items():
+            spark.sparkContext._jsc.hadoopConfiguration().set(key.removeprefix("spark.hadoop."), value)
+        yield attached(session, "hive", properties)
+
+
+def test_a_change_that_the_metastore_refuses_is_no_unknown_outcome(strict: Lake, tmp_path: Path) -> None:
+    table = strict.table("t.strict")
+    first, drifted = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    first.write_text('{"id": 1, "o": {"a": 1}}\n')
+    drifted.write_text('{"id": 2, "o": {"a": 1, "b": 2}}\n')
+    table.ingest(first)
+    before = table.state()
+    with pytest.raises(DataError) as error:
+        table.ingest(drifted)
+    assert error.value.message.startswith("table t.strict: its Hive Metastore refuses the change: ")
+    assert error.value.message.endswith(" : o")
+    assert str(error.value.hint).startswith(
+        "set hive.metastore.disallow.incompatible.col.type.changes to false"
+    )
+    assert table.state() == before
+    assert not strict.clean(0), "the files of a refused commit stayed"
