@@ -15,7 +15,7 @@ from driftline.lake import Lake
 from driftline.runtime.duckdb import database as duckdb
 from driftline.runtime.hadoop import settings as to_store
 from driftline.runtime.jars import find_jars
-from driftline.runtime.session import open_session, prepare_environment, stop_session
+from driftline.runtime.session import catalog_settings, open_session, prepare_environment, stop_session
 from driftline.runtime.spark_conf import FEW_ROWS
 from driftline.runtime.stores import configure
 from lake.formats import FORMATS, ducklake_at
@@ -90,20 +90,18 @@ def spark(request: pytest.FixtureRequest, folder: Path, lake_bucket: str | None)
 
 @contextmanager
 def users_session(folder: Path, properties: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Start a session as a user of `Lake.attach` does: nothing of it is driftline's but the class path."""
+    """Start a session as a user of `Lake.attach` does: only its class path is driftline's, and the catalog's settings.
+
+    These have it ask the catalog each time: tests look at once at what other sessions have done.
+    """
     prepare_environment()
-    prefix = "spark.sql.catalog.lake"
     settings = {
         **driver_settings(find_jars()),
         **SETTINGS,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        prefix: "org.apache.iceberg.spark.SparkCatalog",
-        f"{prefix}.warehouse": str(folder),  # where captures keep checkpoints, too
-        "spark.sql.defaultCatalog": "lake",
-        **{
-            key if key.startswith("spark.") else f"{prefix}.{key}": value for key, value in properties.items()
-        },
+        # A REST catalog names no warehouse, where captures keep checkpoints.
+        **catalog_settings(folder, "lake", {"warehouse": str(folder), **properties}),
     }
     session = SparkSession.builder.config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")

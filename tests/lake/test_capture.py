@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
-from driftline.capture.query import Batch
+from driftline.capture.query import Batch, _Runner
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
@@ -246,6 +247,35 @@ def test_stop_waits_for_the_batch(table: Table, source: Path) -> None:
     assert 1 <= len(done) < 5
     assert len(captured(table, source, max_files=1)) in (5 - len(done), 6 - len(done))
     assert ids(table) == [0, 1, 2, 3, 4]
+
+
+def test_stop_as_a_batch_begins(table: Table, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither waits for the other: Spark's `stop` waits for the batch that it has just begun."""
+    begun, held = threading.Event(), threading.Event()
+    run, end = _Runner.__call__, StreamingQuery.stop
+
+    def late(self: _Runner, frame: DataFrame, epoch: int) -> None:
+        begun.set()
+        held.wait(60)
+        run(self, frame, epoch)
+
+    def stop(self: StreamingQuery) -> None:
+        held.set()
+        end(self)
+
+    monkeypatch.setattr(_Runner, "__call__", late)
+    monkeypatch.setattr(StreamingQuery, "stop", stop)
+    put(source / "a.json", 1)
+    query = table.capture(source, name="orders", every=60)
+    assert begun.wait(60)
+    stopping = threading.Thread(target=query.stop, daemon=True)
+    stopping.start()
+    stopping.join(60)
+    assert not stopping.is_alive()
+    assert query.awaitTermination(60)
+    monkeypatch.undo()
+    captured(table, source)
+    assert ids(table) == [1]
 
 
 @pytest.mark.parametrize("fmt", ["csv", "parquet", "avro", "orc"])

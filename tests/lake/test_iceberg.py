@@ -82,6 +82,19 @@ def test_pyiceberg_reads_the_same(table: Table, folder: Path, table_name: str, t
     ]
 
 
+def test_rows_are_read_as_they_are_now_where_a_catalog_caches(
+    table: Table, spark: SparkSession, tmp_path: Path
+) -> None:
+    """As each catalog of Spark's does that nobody has told otherwise."""
+    caching = spark.newSession()
+    caching.conf.set("spark.sql.catalog.lake.cache-enabled", "true")
+    reader = Lake.attach(caching, "lake").table(table.name)
+    for count in (1, 2):
+        table.ingest(lines(tmp_path, f'{{"a": {count}}}'))
+        assert reader.read().count() == count
+        assert reader.format.read(table.state().snapshot).count() == count
+
+
 def test_a_failing_write_leaves_no_column_and_no_file(
     table: Table, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

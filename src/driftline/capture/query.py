@@ -264,15 +264,19 @@ class _Runner:
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         self.started.wait()
-        with self.busy:
+        try:
+            if not self.busy.acquire(blocking=False):  # `CaptureQuery.stop` has it, and waits for this to end
+                raise _Stopped
             try:
                 if self.stopping:
                     raise _Stopped
                 for number in self.flow.batches(epoch):
                     self._bring(frame, number)
-            except BaseException as error:  # Spark would make text of it
-                self.error = self.error or self.in_words(error)
-                raise
+            finally:
+                self.busy.release()
+        except BaseException as error:  # Spark would make text of it
+            self.error = self.error or self.in_words(error)
+            raise
 
     def _bring(self, frame: DataFrame, number: int) -> None:
         capture, flow = self.capture, self.flow

@@ -78,6 +78,7 @@ class IcebergReader(AlterableIcebergTable):
 
         Raises UsageError if there is no such table, DataError where Spark cannot read a column's type.
         """
+        self.java_catalog.invalidateTable(self.identifier)  # a catalog may cache what others have changed
         try:
             if snapshot is not None:
                 return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")
