@@ -42,6 +42,11 @@ def database(lake: Lake) -> Any:
     return lake.format.catalog if isinstance(lake.format, DuckLake) else None
 
 
+def is_embedded(lake: Lake) -> bool:
+    """False for a lake with `--in-catalog`, which only Spark finds tables in."""
+    return database(lake) is not None or lake.spark.conf.get("spark.sql.catalog.lake.type") == "jdbc"
+
+
 def declare(table: Table, columns: str) -> None:
     """Makes the table with these columns, as Spark's DDL, before any data."""
     if isinstance(table.lake.format, IcebergCatalog):
