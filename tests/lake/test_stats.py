@@ -15,7 +15,7 @@ from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
 from driftline.stats.model import Stats
 from driftline.stats.offline import stats as still_stats
-from lake.formats import database
+from lake.formats import database, is_embedded
 
 DAY_1 = [
     {"id": 1, "price": 1.5, "who": {"id": 7}, "tags": ["a"], "at": "2026-03-02T08:00:00.25Z"},
@@ -132,7 +132,7 @@ def test_bytes_have_no_bounds_that_could_be_shown(lake, alike):
     lake.sql("insert into lake.t.raw values (1, X'00FF'), (2, X'41')")
     raw = of(lake.table("t.raw").stats())["raw"]
     assert (raw.values, raw.low, raw.high) == (2, None, None)
-    assert "t.raw" in alike
+    assert not is_embedded(lake) or "t.raw" in alike
 
 
 @pytest.mark.iceberg_only("its table is of Iceberg")
