@@ -195,10 +195,7 @@ def verify(
         check = _Finding(Comparison.by(terms), reads, quarantined)
         verdict = None
         columns = check.comparison.meeting.record.columns
-        by_columns = (
-            fmt == "json" and tasks and _bytes(tasks) > SMALL and not in_paths and not tasks[0][0].records
-        )
-        if by_columns and columns and columns.keys() <= set(stored.columns):
+        if _is_much_json(fmt, tasks) and not in_paths and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
         return verdict or check.verdict(reads, rows(stored))
 
@@ -218,9 +215,11 @@ def _tasks(
     return grouped(_parts(sources, fmt, properties), cores) if fmt in TEXTS else []
 
 
-def _bytes(tasks: Sequence[Sequence[FilePart]]) -> int:
-    """The bytes of the parts, as they lie on the disk."""
-    return sum(part.size for task in tasks for part in task)
+def _is_much_json(fmt: str, tasks: Sequence[Sequence[FilePart]]) -> bool:
+    """True for lines of JSON of which enough are there to compare their columns first."""
+    pieces = [part for task in tasks for part in task]
+    much = sum(piece.size for piece in pieces) > SMALL
+    return fmt == "json" and bool(pieces) and much and not pieces[0].records
 
 
 def _parts(sources: Sequence[str], fmt: str, properties: Mapping[str, str]) -> list[FilePart]:
