@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import driftline.ingest.pipeline as road
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
+from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.lake import Lake, Table
@@ -380,3 +381,15 @@ def test_a_folder_that_cannot_be_written(lake: Lake, table: Table, tmp_path: Pat
     (tmp_path / "elsewhere").rename(folder)
     table.ingest(lines(tmp_path, {"b": 2}))
     assert len(same(table.format, tmp_path)) == 2
+
+
+def test_a_lake_that_was_made_anew_is_another_one(lake: Lake, table: Table, tmp_path: Path) -> None:
+    """It counts its snapshots from 0 again: the number alone does not say that nothing has changed."""
+    table.ingest([str(lines(tmp_path, {"id": 1}))])
+    state = table.format.load()
+    Path(database(lake).target).unlink()
+    database(lake).make()
+    table.ingest([str(lines(tmp_path, {"id": 1}))])
+    assert table.format.load().snapshot == state.snapshot
+    with pytest.raises(CommitConflict, match="changed by another writer"):
+        table.format.transaction(state)

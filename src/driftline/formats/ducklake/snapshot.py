@@ -114,7 +114,7 @@ def state_of(connection: Connection, table: TableRow, snapshot: int) -> LakeStat
         True,
         table.uuid,
         int(last[0] or 0) if last else 0,
-        str(snapshot),
+        f"{table.uuid}:{snapshot}",  # a lake that is made anew counts its snapshots from 0 again
         table,
         tuple(columns),
     )
