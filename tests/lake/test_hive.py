@@ -43,3 +43,15 @@ def test_a_change_that_the_metastore_refuses_is_no_unknown_outcome(strict: Lake,
     )
     assert table.state() == before
     assert not strict.clean(0), "the files of a refused commit stayed"
+
+
+def test_a_name_that_the_metastore_refuses_is_no_conflict(strict: Lake, tmp_path: Path) -> None:
+    """A conflict would be tried again, for minutes."""
+    file = tmp_path / "1.jsonl"
+    file.write_text('{"id": 1}\n')
+    with pytest.raises(DataError) as error:
+        strict.table('t.say "no"').ingest(file)
+    assert error.value.message == (
+        'table t.say "no": its Hive Metastore refuses the change: say "no" is not a valid object name'
+    )
+    assert not strict.clean(0), "the files of a refused commit stayed"

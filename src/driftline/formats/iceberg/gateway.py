@@ -26,8 +26,11 @@ _CONFLICTS = (
     "ValidationException",
     "NoSuchTableException",
 )
-# A Hive Metastore's refusal of a change, and its words for one of types.
-_REFUSAL = "org.apache.hadoop.hive.metastore.api.InvalidOperationException"
+# How a Hive Metastore refuses a change, or what does not fit it, such as a name; its words for types.
+_REFUSALS = (
+    "org.apache.hadoop.hive.metastore.api.InvalidOperationException",
+    "org.apache.hadoop.hive.metastore.api.InvalidObjectException",
+)
 _TYPES = "types incompatible with the existing columns"
 _ANY_TYPE = (
     "set hive.metastore.disallow.incompatible.col.type.changes to false in its hive-site.xml: "
@@ -92,19 +95,19 @@ def short(error: BaseException) -> str:
 
 def failure(error: Py4JJavaError, name: str) -> Exception:
     """The error as ours: a conflict, a catalog that does not answer, or the table's refusal."""
+    if refusal := hives_refusal(error):
+        hint = _ANY_TYPE if _TYPES in refusal else None
+        return DataError(f"table {name}: its Hive Metastore refuses the change: {refusal}", hint)
     if any(conflict in java_class(error) for conflict in _CONFLICTS):
         return CommitConflict(f"{name}: {short(error)}")
     if is_away(java_class(error)):
         return SetupError(f"the catalog does not respond for table {name}: {short(error)}", ASK_DOCTOR)
-    if refusal := hives_refusal(error):
-        hint = _ANY_TYPE if _TYPES in refusal else None
-        return DataError(f"table {name}: its Hive Metastore refuses the change: {refusal}", hint)
     return DataError(f"table {name} refused the batch: {short(error)}")
 
 
 def hives_refusal(error: Py4JJavaError) -> str | None:
-    """Return how a Hive Metastore refused a change; Iceberg calls that an unknown outcome, too."""
+    """Return how a Hive Metastore refused a change; Iceberg calls that an unknown outcome, or a conflict."""
     cause = error.java_exception.getCause()
-    if cause is None or str(cause.getClass().getName()) != _REFUSAL:
+    if cause is None or str(cause.getClass().getName()) not in _REFUSALS:
         return None
     return " ".join(str(cause.getMessage()).split())
