@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from core.shapes import batch, drift
+from core.shapes import batch, drift, schema
 from driftline.convert import Converter
 from driftline.core.planning.contract import contract, parse_path
 from driftline.core.planning.maps import as_map, entries_of
@@ -78,6 +78,22 @@ def test_a_plan_tells_why_and_how_to_say_no() -> None:
         ),
     )
     assert drift(text, text, settings=MAPS["auto"]).hints == ()
+
+
+def test_a_map_that_waits_in_the_rest_is_not_told_yet() -> None:
+    text = f"id: long, by_day: {{{struct(DATES, 'long')}}}"
+    waits = Settings(contract=contract(maps="auto", new_fields="hold"))
+
+    assert drift("id: long", text, settings=waits).hints == ()
+    assert drift("id: long", text, settings=MAPS["auto"]).hints != ()
+
+
+def test_a_map_beside_a_column_has_a_name_of_its_own() -> None:
+    """The key's own name stays free if the column does not have it."""
+    text = f"by_day: {{{struct(DATES, 'long')}}}"
+    for column in ("by_day: string", "by_day_string@by_day: string"):
+        planned = plan(schema(column), batch(text), MAPS["auto"])
+        assert planned.schema.struct.fields[1].name == "by_day_map_long"
 
 
 def test_of_very_many_keys_a_shape_keeps_none() -> None:
