@@ -18,6 +18,7 @@ from driftline.runtime.jars import find_jars
 from driftline.runtime.session import catalog_settings, open_session, prepare_environment, stop_session
 from driftline.runtime.spark_conf import FEW_ROWS
 from driftline.runtime.stores import configure
+from driftline.verify import job
 from lake.formats import FORMATS, ducklake_at
 from servers.catalogs import CATALOGS
 from servers.cluster import driver_settings
@@ -140,6 +141,12 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
         lacking("PostgreSQL", "apt-get install postgresql")
     with Postgres(tmp_path_factory.mktemp("postgres")) as running:
         yield running
+
+
+@pytest.fixture
+def columns_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small sources, too, are compared by columns first, as large ones are."""
+    monkeypatch.setattr(job, "SMALL", 0)
 
 
 @pytest.fixture

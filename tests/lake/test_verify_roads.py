@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from driftline.lake import Lake
-from driftline.verify import job
+
+pytestmark = pytest.mark.usefixtures("columns_first")
 
 BATCHES = [
     # A list column is younger than the first lists; -0.0 keeps its sign.
@@ -20,12 +21,6 @@ BATCHES = [
     # An instant, by rule, and a text: the number itself has no column of its own.
     ['{"id": 4, "f": 9223372036854775807, "z": [-0.0, 1.5]}', '{"id": 5, "f": 1767225600, "tags": [[], ["b"]]}'],
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def columns_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small sources, too, are compared by columns first, as large ones are."""
-    monkeypatch.setattr(job, "SMALL", -1)
 
 
 def test_nothing_lawful_is_taken_for_a_loss(lake: Lake, tmp_path: Path, table_name: str) -> None:

@@ -14,9 +14,10 @@ import pytest
 from core.shapes import schema
 from driftline.core.planning.rest import REST
 from driftline.core.schema.types import Field, Schema, Struct
-from driftline.verify import Mismatch, Stored, Verdict, frames, job, verify
+from driftline.verify import Mismatch, Stored, Verdict, frames, verify
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
+pytestmark = pytest.mark.usefixtures("columns_first")
 
 TABLE = "lake.verify.t"
 KEPT = f"{TABLE}__quarantine"
@@ -44,12 +45,6 @@ ROWS = """
 """
 
 Check = Callable[..., Verdict]
-
-
-@pytest.fixture(autouse=True)
-def columns_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small sources, too, are compared by columns first, as large ones are."""
-    monkeypatch.setattr(job, "SMALL", -1)
 
 
 def test_few_rows_stay_in_one_task_and_many_are_dealt_to_all(spark):

@@ -217,9 +217,8 @@ def _tasks(
 
 def _is_much_json(fmt: str, tasks: Sequence[Sequence[FilePart]]) -> bool:
     """True for lines of JSON of which enough are there to compare their columns first."""
-    pieces = [part for task in tasks for part in task]
-    much = sum(piece.size for piece in pieces) > SMALL
-    return fmt == "json" and bool(pieces) and much and not pieces[0].records
+    size = sum(part.size for task in tasks for part in task)
+    return fmt == "json" and size > SMALL and not tasks[0][0].records
 
 
 def _parts(sources: Sequence[str], fmt: str, properties: Mapping[str, str]) -> list[FilePart]:
