@@ -11,10 +11,10 @@ from typing import ClassVar
 
 from driftline.runtime.jars import cache_folder
 from servers.machine import lacking
-from servers.process import Process, Server, free_port
+from servers.process import ServerProcess, free_port
 
 
-class GoServer(Server):
+class GoServer(ServerProcess):
     """A server at a port of this machine, with its files in ``folder``; ``title`` is its name in a sentence."""
 
     title: ClassVar[str]
@@ -24,7 +24,6 @@ class GoServer(Server):
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder = folder
         self.port = port or free_port()
-        self._process: Process | None = None
 
     @property
     def endpoint(self) -> str:
@@ -40,11 +39,6 @@ class GoServer(Server):
         """Skip the test where there is no Go; in CI it fails."""
         if cls.program() is None:
             lacking(f"Go, which builds {cls.title}", "apt-get install golang")
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
 
     def _required_program(self) -> str:
         program = self.program()

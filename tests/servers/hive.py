@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from servers.jars import java
-from servers.process import Process, Server, free_port
+from servers.process import Process, ServerProcess, free_port
 
 _SETTINGS = {
     "javax.jdo.option.ConnectionURL": "jdbc:derby:{folder}/metastore;create=true",
@@ -28,14 +28,13 @@ appender.out.layout.pattern = %p %c: %m%n
 """
 
 
-class HiveMetastore(Server):
+class HiveMetastore(ServerProcess):
     """A metastore over Thrift on 127.0.0.1, whose files are in ``folder``; ``settings`` of Hive's go over its own."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder.absolute()
         self._settings = {**_SETTINGS, **(settings or {})}
         self.port = free_port()
-        self._process: Process | None = None
 
     @property
     def uri(self) -> str:
@@ -58,11 +57,6 @@ class HiveMetastore(Server):
             "Started the new metaserver",
             cwd=self.folder,
         )  # fmt: skip
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
 
 
 def _jars() -> Path:

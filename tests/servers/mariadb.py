@@ -10,19 +10,18 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from servers.process import Process, Server, free_port
+from servers.process import Process, ServerProcess, free_port
 
 DATABASE, USER, PASSWORD = "lake", "driftline", "of-the-tests"
 
 
-class MariaDb(Server):
+class MariaDb(ServerProcess):
     """A server on 127.0.0.1, whose files are in ``folder``. ``options``: settings of its own, `log-bin=log`."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder.absolute()
         self.options = options
         self.port = free_port()
-        self._process: Process | None = None
 
     @staticmethod
     def programs() -> tuple[str, str] | None:
@@ -81,8 +80,3 @@ class MariaDb(Server):
         if done.returncode:
             raise RuntimeError(done.stderr)
         return done.stdout.splitlines()
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None

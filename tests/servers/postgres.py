@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from servers.process import Process, Server, free_port
+from servers.process import Process, ServerProcess, free_port
 
 USER = "postgres"  # of the databases
 SYSTEM_USER = "nobody"  # runs it where we are root, as it refuses that
@@ -18,7 +18,7 @@ PACKAGES = Path("/usr/lib/postgresql")
 PROGRAMS = ("initdb", "postgres", "createdb")
 
 
-class Postgres(Server):
+class Postgres(ServerProcess):
     """A server on 127.0.0.1. ``conninfo`` is what libpq takes, for a new database at each call of `database`.
 
     ``options``: settings of its own, `wal_level=logical`.
@@ -28,7 +28,6 @@ class Postgres(Server):
         self.folder = folder
         self.options = options
         self.port = free_port()
-        self._process: Process | None = None
         self._count = 0
 
     @staticmethod
@@ -96,11 +95,6 @@ class Postgres(Server):
         if done.returncode:
             raise RuntimeError(done.stderr)
         return done.stdout.splitlines()
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
 
     def kill(self) -> None:
         """Ends it at once, as a crash would."""

@@ -86,6 +86,17 @@ class Process:
             time.sleep(0.05)
 
 
+class ServerProcess(Server):
+    """A server in a process of its own, which `start` sets."""
+
+    _process: Process | None = None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+
 def free_port() -> int:
     """A port of this machine that nobody listens on."""
     with socket.socket() as probe:
