@@ -55,3 +55,16 @@ def test_a_name_that_the_metastore_refuses_is_no_conflict(strict: Lake, tmp_path
         'table t.say "no": its Hive Metastore refuses the change: say "no" is not a valid object name'
     )
     assert not strict.clean(0), "the files of a refused commit stayed"
+
+
+def test_a_struct_whose_keys_the_metastore_does_not_know_may_be_a_map(strict: Lake, tmp_path: Path) -> None:
+    table, file = strict.table("t.reactions"), tmp_path / "1.jsonl"
+    file.write_text('{"id": 1, "issue": {"reactions": {"+1": 2, "laugh": 1}}}\n')
+    with pytest.raises(DataError) as error:
+        table.ingest(file)
+    assert error.value.message.startswith("table t.reactions refused the batch: Error: name expected at ")
+    assert "but '+' is found" in error.value.message
+    assert '`--hint "PATH=map<string, long>"`' in str(error.value.hint)
+    assert not strict.clean(0), "the files of a refused commit stayed"
+    table.ingest(file, hints={"issue.reactions": "map<string, long>"})
+    assert table.read().first().issue.reactions == {"+1": 2, "laugh": 1}

@@ -22,7 +22,7 @@ from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.column_metrics import metrics_of_all
 from driftline.formats.iceberg.committing import begin, replace_metadata
 from driftline.formats.iceberg.definition import definition, step
-from driftline.formats.iceberg.gateway import java_class, java_schema, short
+from driftline.formats.iceberg.gateway import java_class, java_errors, java_schema, short
 from driftline.formats.iceberg.loader import IcebergLoader
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import check_variants, warnings
@@ -56,7 +56,8 @@ class AlterableIcebergTable(IcebergLoader):
         """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
         renamed, before = self.sibling(name), self.existing()
         try:
-            self.java_catalog.renameTable(self.identifier, renamed.identifier)
+            with java_errors():
+                self.java_catalog.renameTable(self.identifier, renamed.identifier)
         except Py4JJavaError as error:
             now = renamed.java()
             if now is not None and now.uuid() == before.uuid():  # its answer was lost
@@ -235,20 +236,21 @@ class IcebergAlteration:
         check_variants(self.table.name, after.schema, self.before.schema)
         transaction = begin(self.table, self._java)
         try:
-            if set_rows is not None:
-                set_rows(transaction)
-            if forgets_deletes(self.before.properties, after.properties):
-                self._forget_deletes(transaction)
-            if after.format_version != self.before.format_version:
-                transaction.updateProperties().set(VERSION, str(after.format_version)).commit()
-            now = _update_layout(self._jvm, transaction, self.before, after)
-            set_schema(transaction, after)
-            drafted = self._now(transaction)
-            _update_layout(
-                self._jvm, transaction, replace(now, schema=drafted.schema), _by_ids_of(drafted, after)
-            )
-            self._show_variants(transaction, drafted.schema)
-            self._set_properties(transaction, after.properties, record)
+            with java_errors():
+                if set_rows is not None:
+                    set_rows(transaction)
+                if forgets_deletes(self.before.properties, after.properties):
+                    self._forget_deletes(transaction)
+                if after.format_version != self.before.format_version:
+                    transaction.updateProperties().set(VERSION, str(after.format_version)).commit()
+                now = _update_layout(self._jvm, transaction, self.before, after)
+                set_schema(transaction, after)
+                drafted = self._now(transaction)
+                _update_layout(
+                    self._jvm, transaction, replace(now, schema=drafted.schema), _by_ids_of(drafted, after)
+                )
+                self._show_variants(transaction, drafted.schema)
+                self._set_properties(transaction, after.properties, record)
         except Py4JJavaError as error:
             raise DataError(f"table {self.table.name} refused the change: {short(error)}") from error
         return IcebergDraft(self.table, self._java, transaction, self._now(transaction), self.before)

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.errors import SetupError
 from driftline.formats.base import CommitConflict, UnknownError
-from driftline.formats.iceberg.gateway import failure, hives_refusal, items, java_class, short
+from driftline.formats.iceberg.gateway import failure, hives_refusal, items, java_class, java_errors, short
 from driftline.formats.iceberg.unread import telling
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def begin(table: IcebergLoader, java: Any) -> Any:
     Raises CommitConflict if the table is gone, SetupError if its catalog does not answer.
     """
     try:
-        return java.newTransaction()
+        with java_errors():
+            return java.newTransaction()
     except Py4JJavaError as error:
         raise _not_loaded(table, error) from error
 
@@ -43,7 +44,7 @@ def commit(table: IcebergLoader, java: Any, has: Callable[[Any], bool]) -> None:
     someone else was faster, UnknownError if the outcome is unknown.
     """
     replace_metadata(table, java.underlyingOps(), java.startMetadata(), java.currentMetadata(), has)
-    with suppress(Py4JJavaError):
+    with suppress(Py4JJavaError), java_errors():
         if merged := _merged_away(java):
             delete_files(java.table().io(), set(merged) - set(telling(java.table())))
 
@@ -55,7 +56,8 @@ def replace_metadata(
     if base is not None:
         check_unchanged(table, operations, base)
     try:
-        operations.commit(base, metadata)
+        with java_errors():
+            operations.commit(base, metadata)
     except Py4JJavaError as error:
         if not _landed(table, error, has):
             raise failure(error, table.name) from error
@@ -64,7 +66,8 @@ def replace_metadata(
 def check_unchanged(table: IcebergLoader, operations: Any, base: Any) -> None:
     """Raise CommitConflict if the table is no longer ``base``: a REST catalog compares only parts of it."""
     try:
-        now = operations.refresh()
+        with java_errors():
+            now = operations.refresh()
     except Py4JJavaError as error:
         raise _not_loaded(table, error) from error
     if now.metadataFileLocation() != base.metadataFileLocation():
@@ -117,5 +120,5 @@ def _merged_away(java: Any) -> list[str]:
 def delete_files(io: Any, paths: Iterable[str]) -> None:
     """Delete as many of the files as possible: those that remain are orphans."""
     for path in paths:
-        with suppress(Py4JJavaError):
+        with suppress(Py4JJavaError), java_errors():
             io.deleteFile(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_version import settings_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 _CONFLICTS = (
@@ -32,9 +35,14 @@ _REFUSALS = (
     "org.apache.hadoop.hive.metastore.api.InvalidObjectException",
 )
 _TYPES = "types incompatible with the existing columns"
+_NAMES = "Error: name expected at the position"
 _ANY_TYPE = (
     "set hive.metastore.disallow.incompatible.col.type.changes to false in its hive-site.xml: "
     "a struct that gets a field is a new type to it, and Iceberg checks types by itself"
+)
+_WORDS = (
+    "of a struct inside another or a list, a Hive Metastore takes only letters, digits, `_`, `.`, `$` and spaces in "
+    'the names of fields: a map may have any key, `--hint "PATH=map<string, long>"`; `--exclude PATH` leaves it out'
 )
 
 
@@ -80,6 +88,22 @@ def strings(gateway: Any, parts: list[str]) -> Any:
     return array
 
 
+@contextmanager
+def java_errors() -> Iterator[None]:
+    """Raise all errors of Java as Py4JJavaError.
+
+    PySpark makes some its own, such as an IllegalArgumentException, which a catalog's client also raises for
+    an answer that it does not understand: one to a commit that took place, perhaps.
+    """
+    try:
+        yield
+    except Exception as error:
+        java = getattr(error, "_origin", None)  # PySpark's; not imported, as it may not be in use
+        if java is None:
+            raise
+        raise Py4JJavaError("Java:", java) from error
+
+
 def java_class(error: Py4JJavaError) -> str:
     """The full name of the class of Java's error."""
     return str(error.java_exception.getClass().getName())
@@ -102,7 +126,8 @@ def failure(error: Py4JJavaError, name: str) -> Exception:
         return CommitConflict(f"{name}: {short(error)}")
     if is_away(java_class(error)):
         return SetupError(f"the catalog does not respond for table {name}: {short(error)}", ASK_DOCTOR)
-    return DataError(f"table {name} refused the batch: {short(error)}")
+    hint = _WORDS if short(error).startswith(_NAMES) else None
+    return DataError(f"table {name} refused the batch: {short(error)}", hint)
 
 
 def hives_refusal(error: Py4JJavaError) -> str | None:

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JJavaError
 from driftline.core.changelog.retention import rolled_back
 from driftline.errors import SetupError
 from driftline.formats.base import REMEMBERED
-from driftline.formats.iceberg.gateway import java_class, short
+from driftline.formats.iceberg.gateway import java_class, java_errors, short
 from driftline.runtime.java_types import java_type
 from driftline.write import on_disk
 
@@ -35,7 +35,8 @@ def read_ledger(path: str, io: Callable[[], Any]) -> dict[int, int]:
     """
     disk = on_disk(path)
     try:
-        content = disk.read_bytes() if disk is not None and disk.exists() else _read(path, io())
+        with java_errors():
+            content = disk.read_bytes() if disk is not None and disk.exists() else _read(path, io())
     except Py4JJavaError as error:
         if "NotFound" in java_class(error):
             return {}
@@ -65,7 +66,8 @@ def write_ledger(table: Any, entries: Mapping[int, int]) -> str:
         if disk is not None and disk.parent.is_dir():
             disk.write_bytes(content)
         else:
-            _write(path, content, table.io())
+            with java_errors():
+                _write(path, content, table.io())
     except OSError as error:
         raise SetupError(f"{path} cannot be written: {error.strerror}") from error
     except Py4JJavaError as error:

@@ -13,7 +13,7 @@ from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark, SetupError, UsageError, no_table
 from driftline.formats.base import State
-from driftline.formats.iceberg.gateway import java_class, schema_of, short, strings, text_map
+from driftline.formats.iceberg.gateway import java_class, java_errors, schema_of, short, strings, text_map
 from driftline.formats.iceberg.manifest_files import entries_of
 from driftline.formats.iceberg.null_counts import FileNulls, by_entries, null_count
 from driftline.runtime.java_types import java_type
@@ -50,8 +50,9 @@ class IcebergLoader:
     def java(self) -> Any:
         """Iceberg's own table, freshly loaded; None if there is none."""
         try:
-            table = self.java_catalog.loadTable(self.identifier)
-            table.refresh()  # a catalog may cache
+            with java_errors():
+                table = self.java_catalog.loadTable(self.identifier)
+                table.refresh()  # a catalog may cache
         except Py4JJavaError as error:
             if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
                 return None

@@ -26,7 +26,7 @@ from driftline.core.changes import (
 )
 from driftline.core.changes.defaults import default_json
 from driftline.core.schema.types import Field, Path, Schema, Struct, Type, children, dotted
-from driftline.formats.iceberg.gateway import failure, java_schema, schema_of
+from driftline.formats.iceberg.gateway import failure, java_errors, java_schema, schema_of
 
 
 def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], name: str) -> None:
@@ -39,13 +39,16 @@ def update_schema(jvm: Any, transaction: Any, changes: Iterable[ColumnChange], n
     if not pending:
         return
     try:
-        pending = list(_expanded(jvm, transaction, pending))
-        update = transaction.updateSchema()
-        types = dict(_types(jvm, transaction, pending))
-        java_type_of = cache(partial(_java_type, jvm))  # a batch may add thousands of columns of few types
-        for change in pending:
-            _update(jvm, update, change, types, java_type_of)
-        update.commit()
+        with java_errors():
+            pending = list(_expanded(jvm, transaction, pending))
+            update = transaction.updateSchema()
+            types = dict(_types(jvm, transaction, pending))
+            java_type_of = cache(
+                partial(_java_type, jvm)
+            )  # a batch may add thousands of columns of few types
+            for change in pending:
+                _update(jvm, update, change, types, java_type_of)
+            update.commit()
     except Py4JJavaError as error:
         raise failure(error, name) from error
 

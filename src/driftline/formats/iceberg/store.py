@@ -10,7 +10,7 @@ from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
 from driftline.formats import leftovers
-from driftline.formats.iceberg.gateway import items, text_map
+from driftline.formats.iceberg.gateway import items, java_errors, text_map
 from driftline.formats.lakes import Orphan
 from driftline.runtime import file_io
 
@@ -48,7 +48,7 @@ def listed(table: Any, folder: str, before: float) -> Iterator[Orphan]:
 
 def remove_all(io: Any, prefix: str) -> None:
     """Delete all files whose URIs begin so; any that cannot be deleted are orphans."""
-    with suppress(Py4JJavaError):
+    with suppress(Py4JJavaError), java_errors():
         for file in items(io.listPrefix(prefix)):
             io.deleteFile(file.location())
 

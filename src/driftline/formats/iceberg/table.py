@@ -27,6 +27,7 @@ from driftline.formats.iceberg.gateway import (
     failure,
     items,
     java_class,
+    java_errors,
     java_schema,
     short,
     strings,
@@ -87,7 +88,8 @@ class IcebergTable(IcebergReader):
         def read(location: str) -> Any:
             """Read a metadata file; None if it was cleaned away."""
             try:
-                return json.loads(parser.toJson(parser.read(java.io(), location)))
+                with java_errors():
+                    return json.loads(parser.toJson(parser.read(java.io(), location)))
             except Py4JJavaError:  # cleaned away
                 return None
 
@@ -235,7 +237,8 @@ class IcebergTable(IcebergReader):
         self._make_namespace()
         assert made_as is not None
         try:
-            return IcebergTransaction(self, self._made(made_as), None)
+            with java_errors():
+                return IcebergTransaction(self, self._made(made_as), None)
         except Py4JJavaError as error:
             raise failure(error, self.name) from error
 
@@ -267,8 +270,9 @@ class IcebergTable(IcebergReader):
                 raise self._would_lie(f"in the folder of {outer.name}")
         namespace = strings(self.gateway, parts)
         try:
-            if not self.plugin.namespaceExists(namespace):
-                return
+            with java_errors():
+                if not self.plugin.namespaceExists(namespace):
+                    return
         except Py4JJavaError as error:
             # A catalog that has no namespace of several parts, as Glue, refuses to look for one.
             if java_class(error) != "org.apache.iceberg.exceptions.ValidationException":

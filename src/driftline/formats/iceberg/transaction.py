@@ -24,6 +24,7 @@ from driftline.formats.iceberg.gateway import (
     failure,
     items,
     java_class,
+    java_errors,
     schema_of,
     session_conf,
     short,
@@ -459,7 +460,8 @@ class IcebergTransaction:
         folder = new_folder(inside)
         self._folders.append(folder)
         try:
-            staged = staging_transaction(self._jvm, java, inside, schema, folder)
+            with java_errors():
+                staged = staging_transaction(self._jvm, java, inside, schema, folder)
         except Py4JJavaError as error:
             raise DataError(f"{self.table.name}: Spark cannot write it: {short(error)}") from error
         if ROW_ID in rows.columns:
@@ -481,7 +483,7 @@ class IcebergTransaction:
         table = self._java.table()
         own_snapshots = [table.currentSnapshot()] if self._made is not None else []
         own_snapshots += self._deletes.snapshots if self._deletes is not None else []
-        with suppress(Py4JJavaError):
+        with suppress(Py4JJavaError), java_errors():
             for snapshot in own_snapshots:
                 files += telling(table, snapshot)
         return files
@@ -523,7 +525,8 @@ class IcebergTransaction:
         for file in self._written:
             delete.deleteFile(file)
         try:
-            delete.commit()
+            with java_errors():
+                delete.commit()
         except Py4JJavaError as error:
             if "ValidationException" in java_class(error):  # rewritten meanwhile
                 return False
