@@ -49,10 +49,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             return True
         return over is not None and any(over != alone for _, alone in markers)
 
-    if catalog:
-        for item in items:
-            for mark in item.iter_markers("embedded_only"):
-                item.add_marker(pytest.mark.skip(reason=f"not in {catalog}: {mark.args[0]}"))
+    names = ("embedded_only", "hive_refuses") if catalog == "hive" else ("embedded_only",) if catalog else ()
+    for item in items:
+        for mark in (mark for name in names for mark in item.iter_markers(name)):
+            item.add_marker(pytest.mark.skip(reason=f"not in {catalog}: {mark.args[0]}"))
     gone = [item for item in items if left_out(item)]
     items[:] = [item for item in items if item not in set(gone)]
     if gone:

@@ -17,11 +17,15 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.lake import DuckLake
 from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.lake import Lake, Table
-from driftline.runtime.spark_version import has_variants
+from driftline.runtime.spark_version import has_variants, installed_release
 from driftline.sources.frames import core_struct
 from driftline.write import PartTasks, folder_of_batch
 
 FORMATS = ("iceberg", "ducklake")
+KEEPS_STRUCTS = pytest.mark.skipif(
+    installed_release().iceberg == "1.11.0",
+    reason="Iceberg 1.11 reads a struct as null in files that have none of its fields",
+)
 VARIANTS = pytest.mark.skipif(not has_variants(), reason="Spark 3.5 has no variants")
 
 

@@ -17,8 +17,7 @@ from driftline.formats.base import CommitConflict
 from driftline.formats.iceberg.alterable import IcebergDraft
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.runtime.spark_version import installed_release
-from lake.formats import by_pyiceberg, database
+from lake.formats import KEEPS_STRUCTS, by_pyiceberg, database
 
 
 @pytest.fixture
@@ -352,9 +351,7 @@ def test_a_capture_goes_on_across_changes(lake: Lake, table_name: str, tmp_path:
 
 
 @pytest.mark.iceberg_only("of Iceberg's metadata files")
-@pytest.mark.skipif(
-    installed_release().iceberg == "1.11.0", reason="Iceberg 1.11 reads a struct as null without its fields"
-)
+@KEEPS_STRUCTS
 def test_changes_do_not_touch_each_other(table: Table, lake: Lake, tmp_path: Path) -> None:
     """The seed's four promises, over data, before and after a compaction, by two readers."""
     alter(table, "ADD COLUMN s.y string", "ADD COLUMN extra string AFTER id", "ALTER s.y FIRST")

@@ -28,7 +28,7 @@ from driftline.core.schema.types import Path as ColumnPath
 from driftline.errors import DriftlineError
 from driftline.lake import Lake, Table
 from driftline.sql.quoting import name, spark_type
-from lake.formats import by_pyiceberg
+from lake.formats import KEEPS_STRUCTS, by_pyiceberg
 
 RUNS = int(os.environ.get("DRIFTLINE_RUNS", "6"))
 STEPS = 6
@@ -193,6 +193,7 @@ def paths(of: Schema) -> list[tuple[ColumnPath, int]]:
     suppress_health_check=list(HealthCheck),
 )
 @given(data=st.data())
+@KEEPS_STRUCTS
 @pytest.mark.iceberg_only("Spark and pyiceberg read it beside driftline")
 def test_a_table_is_what_its_model_says(data: st.DataObject, lake: Lake, spark: SparkSession) -> None:
     table = lake.table(f"t.r{next(_COUNT)}")

@@ -146,7 +146,11 @@ def read(file: Path) -> list[Case]:
 
 DEFAULTS = pytest.mark.skipif(pyspark.__version__ < "4", reason="Spark 3.5 inserts null for DEFAULT")
 # What a case needs of Spark, by a word in it.
-NEEDS = {"variant": VARIANTS, ", default)": DEFAULTS}
+NEEDS = {
+    "variant": VARIANTS,
+    ", default)": DEFAULTS,
+    "v: unknown": pytest.mark.hive_refuses("it has no columns without a type"),
+}
 
 
 def cases() -> Iterator[Any]:
