@@ -195,6 +195,7 @@ def test_a_location_that_cannot_be_written(lake: Lake, table_name: str, tmp_path
     assert table.ingest(file, again=True).rows_written == 1
 
 
+@pytest.mark.hive_refuses("its namespaces have one part")
 def test_clean_leaves_a_table_alone_that_lies_in_the_folder_of_another(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +215,7 @@ def test_clean_leaves_a_table_alone_that_lies_in_the_folder_of_another(
     assert [lake.table(name).read().count() for name in names] == [1, 1]
 
 
+@pytest.mark.hive_refuses("its namespaces have one part")
 @pytest.mark.iceberg_only("a DuckLake's tables have names of two parts, and a folder each")
 @pytest.mark.parametrize("names", [("in_it.a", "in_it.a.b"), ("round_it.a.b", "round_it.a")])
 def test_no_table_is_made_in_the_folder_of_another(

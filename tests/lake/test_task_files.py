@@ -23,6 +23,7 @@ from driftline.formats.ducklake import transaction as ducklake_transaction
 from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.gateway import items, text_map
 from driftline.formats.iceberg.task_files import data_file, modes_of
+from driftline.formats.leftovers import bare
 from driftline.runtime.spark_conf import configured
 from driftline.runtime.spark_version import as_arrow
 from driftline.write import WRITTEN, FilePlan, FileSettings, NewFile, Reported, SetAside, write_files
@@ -56,10 +57,9 @@ def test_metrics_are_those_of_icebergs_own_writer(lake: Lake, spark: SparkSessio
     table = lake.table(table_name).format
     java, schema, jvm = table.java(), table.load().schema, spark._jvm
     (theirs,) = items(java.currentSnapshot().addedDataFiles(java.io()))
-    path = Path(str(theirs.location()).replace(".parquet", "-other.parquet"))
-    rows = pa.Table.from_pylist(
-        pq.read_table(theirs.location()).to_pylist(), schema=arrow_schema(schema.struct)
-    )
+    original = Path(bare(str(theirs.location())))
+    path = original.with_stem(f"{original.stem}-other")
+    rows = pa.Table.from_pylist(pq.read_table(original).to_pylist(), schema=arrow_schema(schema.struct))
     plan = FilePlan(
         schema, modes_of(jvm, java, schema, text_map(jvm, java.properties())), FileSettings(), 2**30
     )

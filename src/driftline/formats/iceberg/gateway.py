@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ _REFUSALS = (
     "org.apache.hadoop.hive.metastore.api.InvalidObjectException",
 )
 _TYPES = "types incompatible with the existing columns"
-_NAMES = "Error: name expected at the position"
+_NAMES = re.compile(r"Error: .* expected at the position \d+ of '")
 _ANY_TYPE = (
     "set hive.metastore.disallow.incompatible.col.type.changes to false in its hive-site.xml: "
     "a struct that gets a field is a new type to it, and Iceberg checks types by itself"
@@ -126,7 +127,7 @@ def failure(error: Py4JJavaError, name: str) -> Exception:
         return CommitConflict(f"{name}: {short(error)}")
     if is_away(java_class(error)):
         return SetupError(f"the catalog does not respond for table {name}: {short(error)}", ASK_DOCTOR)
-    hint = _WORDS if short(error).startswith(_NAMES) else None
+    hint = _WORDS if _NAMES.match(short(error)) else None
     return DataError(f"table {name} refused the batch: {short(error)}", hint)
 
 
