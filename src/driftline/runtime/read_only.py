@@ -19,7 +19,10 @@ _BEGINS = re.compile(
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 _READERS = ("Show", "Describe")  # commands whose names begin so
 # These write, or may, though Spark has them for no commands.
-_WRITERS = ("InsertIntoStatement", "InsertIntoDir", "Call", "CallStatement", "UnresolvedExecuteImmediate")
+_WRITERS = (
+    *("InsertIntoStatement", "InsertIntoDir", "Call", "CallStatement"),
+    *("UnresolvedExecuteImmediate", "ExecuteImmediateQuery"),  # the latter in Spark 4.0
+)
 _FILLS = "`driftline ingest` fills tables"
 # What does it instead, by how the names of Spark's plans begin.
 _INSTEAD = {
