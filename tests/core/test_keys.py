@@ -52,6 +52,14 @@ def rows(*columns: pa.Array) -> pa.Table:
         ("long", pa.array([0]), "double", pa.array([-0.0])),
         ("double", pa.array([0.5]), "decimal(9,2)", pa.array([Decimal("0.50")], pa.decimal128(9, 2))),
         ("double", pa.array([1e20]), "decimal(38,0)", pa.array([Decimal(10**20)], pa.decimal128(38, 0))),
+        (
+            "long",
+            pa.array([2**63 - 1]),
+            "decimal(38,0)",
+            pa.array([Decimal(2**63 - 1)], pa.decimal128(38, 0)),
+        ),
+        ("long", pa.array([-(2**63)]), "decimal(38,0)", pa.array([Decimal(-(2**63))], pa.decimal128(38, 0))),
+        ("long", pa.array([4611686018427388000]), "double", pa.array([2.0**62])),  # as its text has it
         ("float", pa.array([1.5], pa.float32()), "double", pa.array([1.5])),
         ("date", pa.array([dt.date(2026, 1, 2)]), "string", pa.array(["2026-01-02"])),
         (
@@ -83,6 +91,9 @@ def test_values_are_one_key_whatever_the_width_of_their_columns(type_, column, o
         ("boolean", pa.array([True]), "long", pa.array([1])),
         ("boolean", pa.array([True]), "string", pa.array(["true"])),
         ("long", pa.array([2**53]), "double", pa.array([2.0**53 + 2])),
+        ("long", pa.array([2**62]), "double", pa.array([2.0**62])),
+        ("long", pa.array([2**63 - 1]), "double", pa.array([2.0**63])),
+        ("long", pa.array([2**63 - 1]), "decimal(38,0)", pa.array([Decimal(2**63)], pa.decimal128(38, 0))),
         ("binary", pa.array([b"a"]), "string", pa.array(["a"])),
         ("double", pa.array([float("nan")]), "double", pa.array([float("nan")])),
     ],

@@ -219,3 +219,16 @@ def test_a_table_of_which_only_the_newest_snapshot_is_left(ducklake: Lake, table
     ):
         table.undo(yes=True)
     assert list(held(table).values()) == [2]
+
+
+def test_files_of_earlier_columns_after_their_snapshots_expired(ducklake: Lake, table_name: str) -> None:
+    """Files of a schema with lists are registered with a mapping of names, which a newer schema replaces."""
+    table, peer = ducklake.table(table_name), database(ducklake)
+    table.ingest([{"id": i, "seq": 1, "v": "a", "l": [i]} for i in range(4)], settings=SETTINGS)
+    for number in range(2):
+        table.ingest([{"id": number, "seq": 2, "v": "b", f"m{number}": [{"x": 1}]}])
+        run(peer, "CALL ducklake_expire_snapshots('lk', older_than => now() + interval 1 day)")
+    result = table.ingest([{"id": i, "seq": 3, "v": "c"} for i in (0, 2)]).to_dict()
+
+    assert result["updated"] == 2
+    assert held_by_others(table) == {0: "c", 1: "b", 2: "c", 3: "a"}

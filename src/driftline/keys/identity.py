@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # A column's lowest and highest value; None where they are not known.
 Bounds: TypeAlias = "tuple[Any, Any] | None"
 
-_LONG = 2.0**63
 _WIDTHS = ("boolean", "int", "long", "float", "double", "decimal")  # whatever else there is comes behind
 
 
@@ -98,14 +97,35 @@ def by_kind(values: pa.Array, type_: Primitive) -> list[tuple[str, pa.Array]]:
 def _numbers(values: pa.Array) -> list[tuple[str, pa.Array]]:
     none = pa.scalar(None, values.type)
     is_integer = pc.equal(pc.floor(values), values)
-    size = pc.abs(values.cast(pa.float64()))
-    is_integer = pc.and_(is_integer, pc.less(size, _LONG)).fill_null(False)
-    others = pc.if_else(is_integer, none, values).to_pylist()
-    texts = [None if number is None else key_text(number) for number in others]
-    return [
-        ("whole", pc.if_else(is_integer, values, none).cast(pa.int64())),
-        ("number", pa.array(texts, pa.string())),
+    quick = pc.less(pc.abs(values.cast(pa.float64())), _limit(values.type))
+    is_integer = pc.and_(is_integer, quick).fill_null(False)
+    integers = pc.if_else(is_integer, values, none).cast(pa.int64())
+    if integers.null_count == values.null_count:
+        return [("whole", integers)]
+    texts = [
+        None if number is None else key_text(number)
+        for number in pc.if_else(is_integer, none, values).to_pylist()
     ]
+    whole = [int(text) if text is not None and _is_long(text) else None for text in texts]
+    others = [text if integer is None else None for text, integer in zip(texts, whole, strict=True)]
+    return [
+        ("whole", pc.coalesce(integers, pa.array(whole, pa.int64()))),
+        ("number", pa.array(others, pa.string())),
+    ]
+
+
+def _limit(type_: pa.DataType) -> float:
+    """The number below which whole numbers are told as whole columns.
+
+    A double beyond 2^53 is the number that its shortest text says, as it is to JSON, and not the integer that
+    its bits are. Decimals are compared as doubles, which are too coarse next to 2^63: there all are 2^63.
+    """
+    return 2.0**53 if pa.types.is_floating(type_) else 2.0**63
+
+
+def _is_long(text: str) -> bool:
+    """True for the text of a whole number within 64 bits."""
+    return text.lstrip("-").isdecimal() and -(2**63) <= int(text) < 2**63
 
 
 def key_text(number: float | Decimal) -> str | None:

@@ -7,6 +7,7 @@ files that came from elsewhere; files of a flat one need none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ def mapping_of(
 
     ``snapshot``: that of a new mapping; ``free``: the next free id of the catalog. Returns the mapping's id,
     None for a schema whose files need none, and the next free id after it.
+
+    The table's tag has the ids of all its mappings, the newest first, and the fingerprint of that one: tags
+    of before go with their snapshots, and files stay.
     """
     if not any(isinstance(f.type, List | Map) for _, f in schema.walk()):
         return None, free
@@ -35,45 +39,56 @@ def mapping_of(
         "SELECT value FROM meta.ducklake_tag WHERE object_id = ? AND key = ? AND end_snapshot IS NULL",
         [table, MAPPING],
     ):
-        mapping, _, fingerprint = str(value).partition(":")
+        ids, fingerprint = _read(value)
         if fingerprint == print_:
-            return int(mapping), free
+            return ids[0], free
+    ids = [free, *sorted(own_mappings(connection, table), reverse=True)]
     connection.execute(
         f"UPDATE meta.ducklake_tag SET end_snapshot = {snapshot} "
         f"WHERE object_id = {table} AND key = '{MAPPING}' AND end_snapshot IS NULL"
     )
+    value = f"{','.join(map(str, ids))}:{print_}"
+    tag = {"object_id": table, "begin_snapshot": snapshot, "key": MAPPING, "value": value}
+    connection.insert("ducklake_tag", [tag])
+    _register(connection, table, free, rows)
+    return free, free + 1
+
+
+def _register(connection: Connection, table: int, id_: int, rows: Sequence[Row]) -> None:
     connection.insert(
-        "ducklake_tag",
-        [{"object_id": table, "begin_snapshot": snapshot, "key": MAPPING, "value": f"{free}:{print_}"}],
-    )
-    connection.insert(
-        "ducklake_column_mapping", [{"mapping_id": free, "table_id": table, "type": "map_by_name"}]
+        "ducklake_column_mapping", [{"mapping_id": id_, "table_id": table, "type": "map_by_name"}]
     )
     connection.insert(
         "ducklake_name_mapping",
         [
             {
-                "mapping_id": free,
+                "mapping_id": id_,
                 "column_id": number,
                 "source_name": name,
-                "target_field_id": id_,
+                "target_field_id": field_id,
                 "parent_column": parent,
                 "is_partition": False,
             }
-            for number, name, id_, parent in rows
+            for number, name, field_id, parent in rows
         ],
     )
-    return free, free + 1
 
 
 def own_mappings(connection: Connection, table: int) -> set[int]:
     """The mappings of files that have field ids beside."""
     return {
-        int(str(value).partition(":")[0])
+        id_
         for (value,) in connection.rows(
             "SELECT value FROM meta.ducklake_tag WHERE object_id = ? AND key = ?", [table, MAPPING]
         )
+        for id_ in _read(value)[0]
     }
+
+
+def _read(value: object) -> tuple[list[int], str]:
+    """The ids of mappings and the fingerprint of the newest, as a tag has them."""
+    ids, _, fingerprint = str(value).partition(":")
+    return [int(id_) for id_ in ids.split(",")], fingerprint
 
 
 def _rows(schema: Schema) -> list[Row]:
