@@ -36,7 +36,7 @@ from driftline.core.schema.definition import (
     UNAVAILABLE,
 )
 from driftline.core.schema.naming import MARK
-from driftline.core.schema.types import Path, Primitive
+from driftline.core.schema.types import List, Map, Path, Primitive
 from driftline.core.schema.units import parse_size, parse_span
 from driftline.errors import UsageError
 
@@ -419,9 +419,9 @@ def _check_roles(settings: Settings) -> None:
                     f"{named}: the policy is {contract_.policy}, and fields of the {role} need preserve",
                     f'policies."{named}" = "preserve"',
                 )
-            if contract_.hint is not None and not (
-                isinstance(contract_.hint, Primitive) or depth < len(path)
-            ):
+            if depth < len(path) and isinstance(contract_.hint, List | Map):
+                raise UsageError(f"{named}: no {role} is inside a list or a map")
+            if depth == len(path) and not isinstance(contract_.hint, Primitive | None):
                 raise UsageError(f"{named}: a {role} is not a list, map or struct")
 
 

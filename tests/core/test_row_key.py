@@ -177,6 +177,11 @@ def test_settings_of_a_key() -> None:
         ({"key": "id", "exclude": ["id"]}, "id is excluded, and the key needs it"),
         ({"key": "id", "policy": "strict"}, "id: the policy is strict, and fields of the key need preserve"),
         ({"key": "id", "hints": {"id": "list<long>"}}, "id: a key is not a list"),
+        ({"key": "a.b", "hints": {"a": "map<string, long>"}}, "a: no key is inside a list or a map"),
+        (
+            {"key": "id", "order_by": "s.at", "hints": {"s": "list<struct<at: long>>"}},
+            "s: no order is inside a",
+        ),
         ({"key": "a b."}, "'a b.' is not a path"),
         ({"key": "id", "delete_when": "op ="}, "delete_when: 'op =' is no condition"),
     ],

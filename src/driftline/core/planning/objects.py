@@ -195,7 +195,7 @@ def _verdict(
 ) -> MapVerdict | None:
     """The reason the objects become a map by themselves, if they do."""
     decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
-    if decided or not policy.keeps_all:
+    if decided or contract.needed or not policy.keeps_all:
         return None
     entries = entries_of(profile.record for profile in records if profile.record is not None)
     for key, entry in _entries_of_columns(structs, mark).items():
