@@ -146,7 +146,9 @@ def _decision(
         for facet, profile in field.shape.facets.items()
         if facet in no_room
         for refusal in strict.decide(
-            replace(state, columns=columns, facets={facet: profile}), context.refused[target.data_path, facet]
+            replace(state, columns=columns, facets={facet: profile}),
+            context.refused[target.data_path, facet],
+            field.policy,
         ).refused
     ]
     return replace(decision, refused=(*decision.refused, *refusals))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from driftline.core.planning.policies import preserve
-from driftline.core.planning.policies.policy import Decision, FieldState, Refusal
+from driftline.core.planning.policies.policy import Decision, FieldState, Policy, Refusal
 from driftline.core.planning.shape import Facet, Profile
 
 _FROZEN = "the policy is strict (preserve adds columns)"
@@ -35,13 +35,14 @@ class Strict:
         return f"a required column without a value; {_FROZEN}"
 
 
-def decide(field: FieldState, why: str = _FROZEN) -> Decision:
-    """Add no columns; refuse each facet with values that fit none."""
+def decide(field: FieldState, why: str = _FROZEN, policy: Policy | None = None) -> Decision:
+    """Add no columns; refuse each facet with values that fit none of those that the ``policy`` fills."""
     columns, refused = field.columns, []
     for facet, profile in field.facets.items():
-        if any(preserve.accepts(c, facet, profile, field.unit) for c in columns):
+        filled = [c for c in columns if policy is None or policy.takes(c, facet, profile)]
+        if any(preserve.accepts(c, facet, profile, field.unit) for c in filled):
             continue
-        holder = next((c for c in columns if preserve.takes(c, facet, routing=False)), None)
+        holder = next((c for c in filled if preserve.takes(c, facet, routing=False)), None)
         refusal = why if not columns else f"{preserve.unfit(facet, columns)}; {why}"
         refused.append(Refusal(facet, refusal, holder))
     return Decision([None] * len(columns), refused=tuple(refused))
