@@ -232,3 +232,81 @@ def test_files_of_earlier_columns_after_their_snapshots_expired(ducklake: Lake, 
 
     assert result["updated"] == 2
     assert held_by_others(table) == {0: "c", 1: "b", 2: "c", 3: "a"}
+
+
+def test_rows_that_duckdb_deletes_in_its_catalog(ducklake: Lake, table_name: str) -> None:
+    """Each row is told as deleted once: in the catalog, or in the delete file of its data file."""
+    table, peer = ducklake.table(table_name), database(ducklake)
+    table.ingest([{"id": i, "seq": 1, "v": "a"} for i in range(12)], settings=SETTINGS)
+    expected = dict.fromkeys(range(12), "a")
+    run(peer, f"DELETE FROM lk.{table_name} WHERE id IN (4, 5)")
+    for id_ in (4, 5):
+        del expected[id_]
+    for seq, ids in enumerate([(1,), (2, 8), (0, 4)], 2):
+        table.ingest([{"id": i, "seq": seq, "v": str(seq)} for i in ids])
+        expected |= dict.fromkeys(ids, str(seq))
+        assert held_by_others(table) == expected
+    assert {row["id"]: row["v"] for row in rows_of(table)} == expected
+    assert table.stats().records == len(expected)
+
+
+CELLS = [
+    ["1", "2"], ["1", "x", "007", "2.50"], ["1", "2"], ["007", "x"], ["1.0", "2.50", "1e3"], ["true", "false"],
+    ["TRUE", "1", "1e3"], ["2026-01-01", "2", ""],
+]  # fmt: skip
+
+
+def test_a_cell_is_the_same_key_whatever_stands_beside_it(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    """Columns of CSV have types by all of their texts, keys by their own."""
+    table, files, expected, number = lake.table(table_name), [], {}, 0
+    for cells in CELLS:
+        lines = []
+        for cell in cells:
+            lines.append(f"{cell},{number}")
+            expected[KEYS.get(cell, cell)] = number
+            number += 1
+        files.append(tmp_path / f"{len(files)}.csv")
+        files[-1].write_text("id,n\n" + "\n".join(lines) + "\n")
+        table.ingest(files[-1], settings={"key": "id"})
+
+    del expected[""]  # waits
+    assert by_cell(table) == expected
+    assert table.verify(files, exactly=True).ok
+
+
+@pytest.mark.parametrize("settings", [{}, {"hints": {"id": "string"}}], ids=["first texts", "a hint"])
+def test_a_cell_is_text_where_the_key_has_nothing_but_texts(
+    lake: Lake, table_name: str, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    table, files = lake.table(table_name), []
+    for number, cells in enumerate([["x", "7", "1.10"], ["7", "8"], ["1.10", "1.1"], ["true", "8"]]):
+        files.append(tmp_path / f"{number}.csv")
+        files[-1].write_text("id,n\n" + "".join(f"{cell},{number}\n" for cell in cells))
+        table.ingest(files[-1], key="id", **settings)
+
+    assert by_cell(table) == {"x": 0, "7": 1, "8": 3, "1.10": 2, "1.1": 2, "true": 3}
+    assert table.verify(files, exactly=True).ok
+
+
+KEYS: dict[str, Any] = {
+    "1": 1,
+    "1.0": 1,
+    "2": 2,
+    "2.50": 2.5,
+    "true": "True",
+    "TRUE": "True",
+    "false": "False",
+}
+
+
+def by_cell(table: Any) -> dict[Any, int]:
+    """The rows by key; a truth value by its name."""
+    rows = [row.asDict() for row in table.read().collect()]
+    keys = [next(v for k, v in row.items() if k.startswith("id") and v is not None) for row in rows]
+    found = {
+        str(key) if isinstance(key, bool) else key: row["n"] for key, row in zip(keys, rows, strict=True)
+    }
+    assert len(found) == len(rows), rows
+    return found

@@ -38,6 +38,9 @@ NARROW = (
 )  # types that a column has only if somebody declared it, the narrowest first
 ALL: Types = frozenset(_NARROWEST_FIRST)
 _NUMBERS: Types = frozenset((LONG, DOUBLE))
+KINDS: Types = frozenset((BOOLEAN, LONG, DOUBLE))  # of a cell of a key, beside text
+_PLAIN_LONG = r"^(?:0|-?[1-9][0-9]{0,14})$"  # of a whole number, at a glance
+_NO_TEXT = r"^-?[0-9]|^(?i:true|false)$"  # of what may be no text
 _DATE_LENGTH = len("2024-02-29")
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999
 _DAY = 86_400_000_000  # microseconds
@@ -141,6 +144,60 @@ def _are_instants(texts: pa.Array) -> bool:
     except pa.ArrowInvalid:  # no such day
         return False
     return _all(pc.and_(pc.greater_equal(micros, _FIRST_DAY * _DAY), pc.less(micros, (_LAST_DAY + 1) * _DAY)))
+
+
+def not_met(texts: pa.Array, among: Types, signs: Signs) -> Types:
+    """The types ``among`` these that no text has by itself.
+
+    >>> [str(t) for t in not_met(pa.array(["1", "x", "true"]), KINDS, Signs())]
+    ['double']
+    """
+    if not among:
+        return among
+    return among - {
+        type_ for type_, values in values_of(texts, signs).items() if values.null_count < len(values)
+    }
+
+
+def in_order(types: Types) -> Sequence[Primitive]:
+    """These types, and text, as the fields of a reader."""
+    return [type_ for type_ in (LONG, DOUBLE, BOOLEAN, STRING) if type_ in types or type_ == STRING]
+
+
+def values_of(texts: pa.Array, signs: Signs) -> dict[Primitive, pa.Array]:
+    """The values of texts by type, each null where its text is of another.
+
+    >>> by_type = values_of(pa.array(["7", "2.50", "007"]), Signs())
+    >>> [by_type[type_].to_pylist() for type_ in (LONG, DOUBLE, STRING)]
+    [[7, None, None], [None, 2.5, None], [None, None, '007']]
+    """
+    numbers = as_json(texts, signs)
+    plain = pc.match_substring_regex(numbers, _PLAIN_LONG).fill_null(False)
+    likely = pc.or_(pc.match_substring_regex(numbers, _NO_TEXT).fill_null(False), plain)
+    open_ = pc.and_(likely, pc.invert(plain))
+    types = {
+        text: type_of([types_of(pa.array([text]), KINDS, signs)])
+        for text in pc.unique(texts.filter(open_)).to_pylist()
+    }
+
+    def of(type_: Primitive) -> pa.Array:
+        """Flags the texts of a type."""
+        chosen = pc.is_in(
+            texts, value_set=pa.array([t for t, found in types.items() if found == type_], pa.string())
+        )
+        chosen = pc.and_(chosen, open_)
+        if type_ == LONG:
+            return pc.or_(chosen, plain)
+        return pc.or_(chosen, pc.invert(likely)) if type_ == STRING else chosen
+
+    none = pa.scalar(None, pa.string())
+    longs, doubles = (pc.if_else(of(type_), numbers, none) for type_ in (LONG, DOUBLE))
+    return {
+        LONG: longs.cast(pa.int64()),
+        DOUBLE: doubles.cast(pa.float64()),
+        BOOLEAN: pc.equal(pc.ascii_lower(pc.if_else(of(BOOLEAN), texts, none)), "true"),
+        STRING: pc.if_else(of(STRING), texts, none),
+    }
 
 
 def java_text(number: float) -> str:

@@ -139,8 +139,10 @@ class RowDeletes:
         files = (WornFile(path, scan_.rows[path], scan_.files[path], gone) for path, gone in dead.items())
         self.worn += worn(files, size, lambda path: can_write and stored.can_move(path))
         for path in dead.keys() - {file.path for file in self.worn}:
-            # One by one: after an error those that are written are to be deleted.
-            self.files.append(written_deletes(self._folder, path, dead[path]))
+            # One by one: after an error those that are written are to be deleted. Without the rows that the
+            # catalog keeps as deleted: DuckDB shows dead rows behind one that it is told of twice.
+            gone = dead[path] - BitMap64(scan_.deleted.get(path, ()))
+            self.files.append(written_deletes(self._folder, path, gone))
         return RowsLeft(stored, self.worn, with_ids=False) if self.worn else None
 
 

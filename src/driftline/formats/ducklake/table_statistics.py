@@ -170,8 +170,11 @@ def _deleted(connection: Connection, table: int, snapshot: int) -> int:
     )
     name = f"ducklake_inlined_delete_{table}"
     if name in connection.tables():
+        # Those of a file that is gone stay in the catalog.
         rows += connection.rows(
-            f"SELECT count(*) FROM meta.{quoted(name)} WHERE begin_snapshot <= ?", [snapshot]
+            f"SELECT count(*) FROM meta.{quoted(name)} d JOIN {_FILES} f ON f.data_file_id = d.file_id "
+            "WHERE d.begin_snapshot <= ?",
+            [table, snapshot, snapshot, snapshot],
         )[0][0]
     return int(rows)
 

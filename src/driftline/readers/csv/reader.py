@@ -6,7 +6,7 @@ looked at once, before anything is observed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from driftline.convert import arrow_type
 from driftline.convert.leaf_readings import VOID
 from driftline.core.planning.dialect import Dialect, Signs
+from driftline.core.planning.policies.by_kind import KEY
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -32,13 +33,23 @@ from driftline.core.schema.types import (
     Struct,
 )
 from driftline.errors import DataError
-from driftline.observe.csv_types import ALL, NARROW, Types, declared_of, type_of, types_of
+from driftline.observe.csv_types import (
+    ALL,
+    KINDS,
+    NARROW,
+    Types,
+    declared_of,
+    in_order,
+    not_met,
+    type_of,
+    types_of,
+)
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.readers.columnar.parts import FoundReaders
-from driftline.readers.columnar.rows import Rows
+from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.csv.cells import columns, row_lines
 from driftline.readers.csv.cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
-from driftline.readers.csv.dated import Patterns, dated, hint_lines, patterns_of, with_offsets
+from driftline.readers.csv.dated import Patterns, by_kinds, dated, hint_lines, patterns_of, with_offsets
 from driftline.readers.csv.stretches import (
     ANY,
     CsvColumn,
@@ -257,13 +268,15 @@ class FoundCsv(FoundReaders):
     """The readers of CSV files for a table.
 
     ``written``: those by what the files say, read by the ``dialect``; ``wanted``: the types of their columns,
-    and those that the table or its settings have for them; ``patterns``: those of dates, by column.
+    and those that the table or its settings have for them; ``patterns``: those of dates, by column; ``keys``:
+    columns whose cells count by their own types.
     """
 
     dialect: Dialect = ANY
     written: Sequence[CsvReader] = ()
     wanted: Wanted = ()
     patterns: Patterns = field(default_factory=dict)
+    keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,12 +358,13 @@ def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, sett
     of its field exactly. Where the table has a string column alone, a text stays as it is written.
     """
     patterns, dates = patterns_of(settings.contract), settings.dates
-    readers = [_with_texts(reader, expected, patterns, dates) for reader in current.written]
+    keys = _keys(expected, settings)
+    readers = [_with_texts(reader, expected, patterns, settings) for reader in current.written]
     types = [[_wanted(f, expected, patterns, dates) for f in reader.struct.fields] for reader in readers]
     wanted_types = tuple(
         (reader.struct, column_types) for reader, column_types in zip(readers, types, strict=True)
     )
-    if (wanted_types, patterns) == (current.wanted, current.patterns):
+    if (wanted_types, patterns, keys) == (current.wanted, current.patterns, current.keys):
         return current
     work = [
         (part, column_types)
@@ -364,22 +378,47 @@ def fitted(spark: SparkSession, current: FoundCsv, expected: ExpectedField, sett
         for reader, column_types in zip(readers, types, strict=True)
     ]
     by_pattern = [dated(reader, patterns) for reader in fitting]
-    return replace(current, readers=by_pattern, wanted=wanted_types, patterns=patterns)
+    split = [_split(spark, *both, keys - patterns.keys()) for both in zip(fitting, by_pattern, strict=True)]
+    return replace(current, readers=split, wanted=wanted_types, patterns=patterns, keys=keys)
 
 
-def _with_texts(reader: CsvReader, expected: ExpectedField, patterns: Patterns, dates: str) -> CsvReader:
+def _keys(expected: ExpectedField, settings: Settings) -> frozenset[str]:
+    """The fields of the key for which the table has other columns than one of texts."""
+    keys = (name for name, contract in settings.contract.fields.items() if contract.role == KEY)
+    return frozenset(n for n in keys if not expected.fields.get(n, UNKNOWN).types <= {STRING})
+
+
+def _split(
+    spark: SparkSession, texts: CsvReader, reader: ColumnReader, keys: Collection[str]
+) -> ColumnReader:
+    """The ``reader`` of these ``texts`` with the cells of text columns of ``keys`` by their own types."""
+    fields = texts.struct.fields
+    among = [KINDS if f.name in keys and f.type == STRING else frozenset() for f in fields]
+    if not any(among):
+        return reader
+    looks = looks_at(spark, [(part, among) for part in texts.stretches], not_met)
+    missing = [frozenset.intersection(*types) for types in zip(*(look.types for look in looks), strict=True)]
+    met = zip(fields, among, missing, strict=True)
+    types = {f.name: in_order(possible - without) for f, possible, without in met if possible}
+    return by_kinds(reader, types, texts.stretches[0].form.signs)
+
+
+def _with_texts(
+    reader: CsvReader, expected: ExpectedField, patterns: Patterns, settings: Settings
+) -> CsvReader:
     """The reader for a table that has string columns alone for some fields: what prints otherwise than it is
-    written is text for them. So is all of a column whose dates have a pattern, and without ``dates`` each
-    that has some.
+    written is text for them, and for a key whatever it is. So is all of a column whose dates have a pattern,
+    and without ``dates`` each that has some.
     """
 
     grouped = any(stretch.form.signs.thousands for stretch in reader.stretches)
 
     def fitting(f: Field) -> Field:
         alone = expected.fields.get(f.name, UNKNOWN).types == {STRING}
+        is_key = settings.contract.of(f.name).role == KEY and f.type != VOID
         is_respelled = f.type in _RESPELLED or (f.type == LONG and grouped)
-        is_text = (alone and is_respelled) or (f.name in patterns and f.type != VOID)
-        is_text = is_text or (dates == "off" and f.type in _DATES)
+        is_text = (alone and (is_respelled or is_key)) or (f.name in patterns and f.type != VOID)
+        is_text = is_text or (settings.dates == "off" and f.type in _DATES)
         return replace(f, type=STRING) if is_text else f
 
     return replace(reader, struct=Struct(tuple(map(fitting, reader.struct.fields))))
