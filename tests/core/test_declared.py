@@ -89,6 +89,15 @@ def test_types(array: pa.Array, type_: str, values: list[Any]) -> None:
     assert column(array) == (type_, values)
 
 
+def test_lists_and_maps_that_are_all_null_hold_any_type() -> None:
+    """Arrow flattens no lists of structs with a UUID where all are null, as in a small row group."""
+    record, key = pa.struct([("id", pa.uuid())]), pa.string()
+    for type_ in (pa.list_(record), pa.large_list(record), pa.list_(record, 2), pa.list_view(record)):
+        assert column(pa.nulls(2, type_)) == ("list<struct<id: uuid>>", [None, None]), type_
+    assert column(pa.nulls(2, pa.map_(key, pa.uuid()))) == ("map<string, uuid>", [None, None])
+    assert column(pa.nulls(1, pa.list_(pa.list_(record)))) == ("list<list<struct<id: uuid>>>", [None])
+
+
 def test_a_column_of_nulls_is_none() -> None:
     assert table_of(pa.nulls(2)) == ({}, [])
 

@@ -368,6 +368,15 @@ def test_several_headers_and_delimiters_in_one_batch(table: Table, tmp_path: Pat
     proven(table, *files)
 
 
+@pytest.mark.parametrize("tab", ["tab", r"\t", "\t"])
+def test_a_tab_may_be_said_by_name(tab: str, table: Table, tmp_path: Path) -> None:
+    """Cells may have commas then, which nothing else would tell from delimiters."""
+    file = csv(tmp_path, "a,b\tc\n1,5\tx\n")
+    assert table.ingest(file, settings={"delimiter": tab}).rows_written == 1
+    assert types(table) == {"a,b": "string", "c": "string"}
+    proven(table, file)
+
+
 def test_files_as_spark_writes_them(table: Table, lake: Lake, tmp_path: Path) -> None:
     notes = ['say "hi", x', "C:\\dir", "a\\b, c", '"', "two\nlines \\", None]
     rows = [(i + 0.5, note) for i, note in enumerate(notes)]

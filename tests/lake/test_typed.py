@@ -57,6 +57,22 @@ def test_rows_without_a_required_column_wait(table: Table, spark: SparkSession) 
     ]
 
 
+def test_row_groups_whose_lists_of_uuids_are_all_null(table: Table, tmp_path: Path) -> None:
+    """Arrow flattens no such lists of structs, nor such maps."""
+    record = pa.struct([("x", pa.uuid())])
+    rows = [[{"x": b"0123456789abcdef"}], None]
+    plain = pa.array(rows, pa.list_(pa.struct([("x", pa.binary(16))])))
+    lists = pa.ListArray.from_arrays(
+        plain.offsets, pa.StructArray.from_arrays([plain.values.field(0).cast(pa.uuid())], fields=list(record))
+    )
+    lists = pa.chunked_array([lists.slice(0, 1), pa.nulls(1, pa.list_(record))])
+    maps = pa.nulls(2, pa.map_(pa.string(), pa.uuid()))
+    file = tmp_path / "ids.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "l": lists, "m": maps}), file, row_group_size=1)
+    assert table.ingest(file).rows_written == 2
+    proven(table, file, "parquet")
+
+
 PARQUET = pa.table(
     {
         "n": pa.array([1, 2, 3]),

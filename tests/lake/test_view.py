@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from driftline.errors import DataError, UsageError
@@ -154,3 +156,16 @@ def test_a_ducklake_gets_a_statement(ducklake: Lake, table_name: str, tmp_path: 
     assert not made.in_catalog
     assert "DuckLake" in made.why
     assert [tuple(r) for r in ducklake.sql(f"{made.select} order by id").collect()] == [(1, "4"), (2, "x")]
+
+
+def test_bytes_beside_objects_are_base64(table: Table) -> None:
+    """As those inside the objects are, in JSON: only some bytes are UTF-8, and no value is null in a view."""
+    long = bytes(range(200, 256)) * 2
+    table.ingest(pa.table({"id": [1, 2, 3], "b": [b"\xff\x00", b"ab", long]}))
+    table.ingest(pa.table({"id": [4], "b": [{"in": b"\xff\x00"}]}))
+    assert shown(table, table.view()) == [
+        {"id": 1, "b": "/wA="},
+        {"id": 2, "b": "YWI="},
+        {"id": 3, "b": base64.b64encode(long).decode()},
+        {"id": 4, "b": '{"in":"/wA="}'},
+    ]

@@ -166,8 +166,15 @@ def _is_list(type_: pa.DataType) -> bool:
     return any(is_kind(type_) for is_kind in kinds)
 
 
+def _items(lists: pa.Array) -> pa.Array:
+    """The elements of lists. Where all are null, Arrow's `flatten` makes an array of none, and knows none of
+    structs with a UUID.
+    """
+    return lists.values[:0] if lists.null_count == len(lists) else lists.flatten()
+
+
 def _relisted(lists: pa.Array, read: Read) -> pa.Array:
-    items = read(lists.flatten())
+    items = read(_items(lists))
     offsets = np.zeros(len(lists) + 1, np.int32)
     np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), out=offsets[1:])
     mask = lists.is_null() if lists.null_count else None
@@ -211,7 +218,7 @@ def _of_map(type_: pa.MapType, path: Path, leaves: Leaves) -> Iterator[LeafReadi
 
 def _remapped(maps: pa.Array, key: LeafReading, value: LeafReading) -> pa.Array:
     entries = entries_of(maps)
-    flat = entries.flatten()
+    flat = _items(entries)
     keys, items = key.read(flat.field(0)), value.read(flat.field(1))
     lists = _relisted(entries, lambda _: pa.array(np.arange(len(flat))))
     pairs = pa.StructArray.from_arrays(

@@ -242,7 +242,11 @@ class Fold:
         return f"if({x} is null, null, map_filter(map({', '.join(entries)}), ({k}, {v}) -> {v} is not null))"
 
     def _text(self, type_: Type, x: str) -> str:
-        """The text of a value that shares no type with those beside it; JSON if it is nested."""
+        """The text of a value that shares no type with those beside it; JSON if it is nested, whose bytes are
+        base64, as they are here.
+        """
+        if isinstance(type_, Primitive) and type_.name in ("binary", "fixed"):
+            return f"translate(base64({x}), concat(chr(13), chr(10)), '')"  # Spark 3.5 breaks its lines
         if isinstance(type_, Primitive):
             return exactly(x, type_, STRING, None)
         settled = FieldMerger(self.mark).of([type_], (), ())

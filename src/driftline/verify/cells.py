@@ -54,8 +54,13 @@ class CsvDialect(NamedTuple):
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> CsvDialect:
-        """The dialect in a table's properties."""
-        return cls(*(properties.get(f"driftline.{name.replace('_', '-')}", "") for name in cls._fields))
+        """The dialect in a table's properties; a tab may be there as its name.
+
+        >>> CsvDialect.of({"driftline.delimiter": "tab", "driftline.skip-lines": "2"})[:6]
+        ('\\t', '', '', '', '', '2')
+        """
+        said = cls(*(properties.get(f"driftline.{name.replace('_', '-')}", "") for name in cls._fields))
+        return said._replace(delimiter="\t") if said.delimiter in ("tab", r"\t") else said
 
     @property
     def comma(self) -> bool:

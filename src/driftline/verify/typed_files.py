@@ -171,7 +171,7 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any
     if pa.types.is_map(type_):
         return _maps(array, fine, kinds)
     if any(is_list(type_) for is_list in _LISTS):
-        lists = _cut(_values(array.flatten(), fine.flatten(), kinds), array)
+        lists = _cut(_values(_elements(array), _elements(fine), kinds), array)
         return [None if v is None else Untyped(v) for v in lists] if _is_untyped(type_) else lists
     return _leaves(array, fine, next(kinds))
 
@@ -189,7 +189,7 @@ def _maps(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any]:
     entries, fine_entries = (
         a.cast(pa.list_(pa.struct([a.type.key_field, a.type.item_field]))) for a in (array, fine)
     )
-    flat, fine_flat = entries.flatten(), fine_entries.flatten()
+    flat, fine_flat = _elements(entries), _elements(fine_entries)
     keys = _values(flat.field(0), fine_flat.field(0), kinds)
     values = _values(flat.field(1), fine_flat.field(1), kinds)
     pairs = _cut(list(zip(keys, values, strict=True)), entries)
@@ -199,6 +199,11 @@ def _maps(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any]:
             for items in pairs
         ]
     return [None if items is None else Pairs(items) for items in pairs]
+
+
+def _elements(lists: pa.Array) -> pa.Array:
+    """The elements of lists, of which Arrow cannot flatten some that are all null."""
+    return lists.flatten() if lists.null_count < len(lists) else lists.values.slice(0, 0)
 
 
 def _cut(items: list[Any], lists: pa.Array) -> list[Any]:
