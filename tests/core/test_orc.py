@@ -22,16 +22,15 @@ def written(path: Path, **columns: pa.Array) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    "nested",
-    [
-        lambda a: a,
-        lambda a: pa.StructArray.from_arrays([a], ["x"]),
-        lambda a: pa.ListArray.from_arrays([0, 0, 2], a),
-        lambda a: pa.MapArray.from_arrays([0, 0, 2], ["k", "l"], a),
-    ],
-    ids=["plain", "record", "list", "map"],
-)
+NESTINGS: dict[str, Any] = {
+    "plain": lambda a: a,
+    "record": lambda a: pa.StructArray.from_arrays([a], ["x"]),
+    "list": lambda a: pa.ListArray.from_arrays([0, 0, 2], a),
+    "map": lambda a: pa.MapArray.from_arrays([0, 0, 2], ["k", "l"], a),
+}
+
+
+@pytest.mark.parametrize("nested", NESTINGS.values(), ids=NESTINGS)
 @pytest.mark.parametrize("name", ["at", "a.t"])
 def test_timestamps_finer_than_a_microsecond(tmp_path: Path, nested: Any, name: str) -> None:
     n = pa.array([1, 2])
@@ -46,6 +45,15 @@ def test_the_file_and_the_column_are_named(tmp_path: Path) -> None:
         DataError, match=r"b\.orc: at: timestamps finer than a microsecond, which would be cut"
     ):
         check_timestamps(SPARK, [whole, fine])
+
+
+@pytest.mark.parametrize("nested", NESTINGS.values(), ids=NESTINGS)
+def test_timestamps_with_a_local_time_zone(tmp_path: Path, nested: Any) -> None:
+    """As pyarrow writes each timestamp with a zone; Spark takes their type for an error in its own SQL."""
+    zoned = nested(WHOLE.cast(pa.timestamp("ns", "Europe/Berlin")))
+    file = written(tmp_path / "a.orc", n=pa.array([1, 2]), at=zoned)
+    with pytest.raises(DataError, match=r"a\.orc: at: timestamps with a local time zone, which Spark does not"):
+        check_timestamps(SPARK, [file])
 
 
 def test_years_that_nanoseconds_do_not_reach(tmp_path: Path) -> None:

@@ -73,6 +73,37 @@ def test_row_groups_whose_lists_of_uuids_are_all_null(table: Table, tmp_path: Pa
     proven(table, file, "parquet")
 
 
+EMPTY = {"type": "record", "name": "Empty", "fields": []}
+
+
+@pytest.mark.parametrize(
+    ("values", "value"),
+    [(EMPTY, {}), ("null", None), ({"type": "array", "items": EMPTY}, [{}, {}]), (["null", EMPTY], {})],
+    ids=["record", "null", "list", "union"],
+)
+def test_maps_whose_values_have_no_type_are_no_loss(
+    values: Any, value: Any, table: Table, tmp_path: Path
+) -> None:
+    """They make no column, whatever keys they have; where there is one, their keys are in it."""
+    first, then = tmp_path / "1.avro", tmp_path / "2.avro"
+    for file, of in (first, values), (then, ["null", "long"]):
+        fields = [{"name": "id", "type": "long"}, {"name": "m", "type": {"type": "map", "values": of}}]
+        schema = fastavro.parse_schema({"type": "record", "name": "Row", "fields": fields})
+        with file.open("wb") as out:
+            fastavro.writer(out, schema, [{"id": 1, "m": {"k": value if file == first else 5}}])
+    assert table.ingest(first).untyped == ("m",)
+    proven(table, first, "avro")
+    table.ingest(then)
+    table.ingest(first, again=True)
+    proven(table, [first, first, then], "avro")
+
+
+def test_lists_of_objects_without_fields(table: Table) -> None:
+    rows = pa.table({"id": [1, 2], "l": pa.array([[{}, {}], None], pa.list_(pa.struct([])))})
+    table.ingest(rows)
+    assert table.verify(rows).ok
+
+
 PARQUET = pa.table(
     {
         "n": pa.array([1, 2, 3]),

@@ -13,6 +13,7 @@ import pytest
 from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
 from driftline.operations.view import View
+from driftline.runtime.spark_conf import configured
 from lake.formats import database
 
 STATEMENT = "a DuckLake gets a statement, not a view"
@@ -169,3 +170,14 @@ def test_bytes_beside_objects_are_base64(table: Table) -> None:
         {"id": 3, "b": base64.b64encode(long).decode()},
         {"id": 4, "b": '{"in":"/wA="}'},
     ]
+
+
+def test_moments_in_objects_keep_their_microseconds(table: Table, tmp_path: Path) -> None:
+    """Spark writes milliseconds into JSON, by the session's time zone."""
+    moment = {"at": "2026-01-02T03:04:05.000006Z", "local": "2026-01-02T03:04:05.123456"}
+    put(table, tmp_path, json.dumps({"id": 1, "m": moment}), '{"id": 2, "m": "none"}')
+    put(table, tmp_path, json.dumps({"id": 3, "m": [moment["at"]]}))
+    with configured(table.lake.spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+        rows = shown(table, table.view())
+    assert json.loads(rows[0]["m"]) == moment
+    assert json.loads(rows[2]["m"]) == [moment["at"]]

@@ -39,6 +39,12 @@ _LIKE_DATES = {
     "timestamp": (TIMESTAMP, DATE),
     "timestamp_ntz": (TIMESTAMP_NTZ, DATE),
 }
+# Those of Spark have milliseconds, and the session's time zone.
+_MOMENTS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "timeZone": "UTC",
+}
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 # What has a value of the other type at all, beside what fits by type.
@@ -250,7 +256,8 @@ class Fold:
         if isinstance(type_, Primitive):
             return exactly(x, type_, STRING, None)
         settled = FieldMerger(self.mark).of([type_], (), ())
-        return f"to_json({self.value(type_, x, settled)})"
+        options = ", ".join(f"{literal(key)}, {literal(value)}" for key, value in _MOMENTS.items())
+        return f"to_json({self.value(type_, x, settled)}, map({options}))"
 
 
 def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str:

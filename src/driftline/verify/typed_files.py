@@ -161,7 +161,7 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any
     if pa.types.is_struct(type_):
         names = [f.name for f in type_]
         children = [_values(array.field(i), fine.field(i), kinds) for i in range(len(names))]
-        rows = zip(*children, strict=True)
+        rows = zip(*children, strict=True) if children else repeat((), len(array))
         return [
             {name: value for name, value in zip(names, row, strict=True) if value is not None}
             if valid
@@ -180,6 +180,8 @@ def _is_untyped(type_: pa.DataType) -> bool:
     """True if a type holds nothing but null, so that it makes no column."""
     if pa.types.is_struct(type_):
         return all(_is_untyped(f.type) for f in type_)
+    if pa.types.is_map(type_):
+        return _is_untyped(type_.item_type)
     return pa.types.is_null(type_) or (
         any(is_list(type_) for is_list in _LISTS) and _is_untyped(type_.value_type)
     )
@@ -193,12 +195,13 @@ def _maps(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any]:
     keys = _values(flat.field(0), fine_flat.field(0), kinds)
     values = _values(flat.field(1), fine_flat.field(1), kinds)
     pairs = _cut(list(zip(keys, values, strict=True)), entries)
+    kind = dict if _is_untyped(array.type.item_type) else Pairs
     if pa.types.is_nested(array.type.key_type):
         return [
             None if items is None else [{"key": k, **({} if v is None else {"value": v})} for k, v in items]
             for items in pairs
         ]
-    return [None if items is None else Pairs(items) for items in pairs]
+    return [None if items is None else kind(items) for items in pairs]
 
 
 def _elements(lists: pa.Array) -> pa.Array:
@@ -341,6 +344,7 @@ class AvroSchema:
     def __init__(self, old: OldDays | None = None) -> None:
         self.named: dict[str, Any] = {}
         self._old = old
+        self._untyped: set[str] = set()  # names of records
 
     def plain(self, schema: Any) -> Plain:
         """The function that makes values of the schema plain."""
@@ -353,18 +357,39 @@ class AvroSchema:
         match schema["type"]:
             case "record":
                 self.named[schema["name"]] = plain = self._record(schema["fields"])
+                if self._is_untyped(schema):
+                    self._untyped.add(schema["name"])
                 return plain
             case "array":
                 items = self.plain(schema["items"])
                 return lambda values: [None if v is None else items(v) for v in values]
             case "map":
                 items = self.plain(schema["values"])
-                return lambda pairs: Pairs({k: None if v is None else items(v) for k, v in pairs.items()})
+                kind_of_map = dict if self._is_untyped(schema["values"]) else Pairs
+                return lambda pairs: kind_of_map(
+                    {k: None if v is None else items(v) for k, v in pairs.items()}
+                )
             case "enum" | "fixed":
                 self.named[schema["name"]] = _scalar
                 return _scalar
             case kind:
                 return self.plain(kind)
+
+    def _is_untyped(self, schema: Any) -> bool:
+        """True if a type holds nothing but null, so that it makes no column."""
+        if isinstance(schema, list):
+            return all(map(self._is_untyped, schema))
+        if isinstance(schema, str):
+            return schema == "null" or schema in self._untyped
+        match schema["type"]:
+            case "record":
+                return all(self._is_untyped(f["type"]) for f in schema["fields"])
+            case "array":
+                return self._is_untyped(schema["items"])
+            case "map":
+                return self._is_untyped(schema["values"])
+            case kind:
+                return bool(kind == "null")
 
     def _record(self, fields: Sequence[Any]) -> Plain:
         readers = [(f["name"], self.plain(f["type"])) for f in fields]

@@ -1,4 +1,5 @@
-"""Checks ORC files for timestamps finer than a microsecond, which Spark's reader cuts without a word.
+"""Checks ORC files for timestamps finer than a microsecond, which Spark's reader cuts without a word, and
+for those with a local time zone, which it does not know.
 
 Arrow's reader keeps them, but refuses years before 1678 and after 2262, which files do have (9999-12-31). So
 Spark reads ORC, and Arrow checks that nothing would be lost.
@@ -23,26 +24,43 @@ if TYPE_CHECKING:
 
 
 def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
-    """Raise DataError for the first column with a timestamp that Spark would cut."""
+    """Raise DataError for the first column with a timestamp that Spark would cut, or does not read."""
     sizes, context = [_size(file) for file in files], spark.sparkContext
     if is_small(context, sum(sizes)):
-        finer = dict(enumerate(map(finer_column, files)))
+        faults = dict(enumerate(map(_fault, files)))
     else:
         shares = [[(n, files[n]) for n in share] for share in dealt(sizes, context.defaultParallelism)]
-        finer = dict(context.parallelize(shares, len(shares)).flatMap(_of_share).collect())
+        faults = dict(context.parallelize(shares, len(shares)).flatMap(_of_share).collect())
     for number, file in enumerate(files):
-        if finer[number] is not None:
-            raise DataError(
-                f"{file}: {finer[number]}: timestamps finer than a microsecond, which would be cut",
-                hint="write them in microseconds, or the file as Parquet",
-            )
+        if (fault := faults[number]) is not None:
+            raise DataError(f"{file}: {fault[0]}", hint=fault[1])
+
+
+def _fault(path: str) -> tuple[str, str] | None:
+    """What is wrong with a file's timestamps, and what to do."""
+    if (column := zoned_column(path)) is not None:
+        why = f"{column}: timestamps with a local time zone, which Spark does not read from ORC"
+        return why, "write the file as Parquet"
+    if (column := finer_column(path)) is not None:
+        why = f"{column}: timestamps finer than a microsecond, which would be cut"
+        return why, "write them in microseconds, or the file as Parquet"
+    return None
+
+
+def zoned_column(path: str) -> str | None:
+    """The first column with a timestamp with a local time zone, at any depth; Arrow reads it as one in UTC."""
+    try:
+        schema = orc.ORCFile(path).schema
+    except (pa.ArrowException, OSError):
+        return None  # Spark says what is wrong with the file
+    return next((f.name for f in schema if any(t.tz is not None for t in _timestamp_types(f.type))), None)
 
 
 def finer_column(path: str) -> str | None:
     """The first column with a timestamp finer than a microsecond, if Arrow can read the file that far."""
     try:
         file = orc.ORCFile(path)
-        names: list[str] = [f.name for f in file.schema if _has_timestamps(f.type)]
+        names: list[str] = [f.name for f in file.schema if any(_timestamp_types(f.type))]
     except (pa.ArrowException, OSError):
         return None  # Spark says what is wrong with the file
     for stripe in range(file.nstripes if names else 0):
@@ -56,8 +74,8 @@ def finer_column(path: str) -> str | None:
     return None
 
 
-def _of_share(share: Sequence[tuple[int, str]]) -> list[tuple[int, str | None]]:
-    return [(number, finer_column(path)) for number, path in share]
+def _of_share(share: Sequence[tuple[int, str]]) -> list[tuple[int, tuple[str, str] | None]]:
+    return [(number, _fault(path)) for number, path in share]
 
 
 def _size(path: str) -> int:
@@ -65,9 +83,12 @@ def _size(path: str) -> int:
         return int(file.size())
 
 
-def _has_timestamps(type_: pa.DataType) -> bool:
-    child_types = (type_.field(i).type for i in range(type_.num_fields))
-    return pa.types.is_timestamp(type_) or any(map(_has_timestamps, child_types))
+def _timestamp_types(type_: pa.DataType) -> Iterator[pa.TimestampType]:
+    """The types of timestamps at any depth."""
+    if pa.types.is_timestamp(type_):
+        yield type_
+    for number in range(type_.num_fields):
+        yield from _timestamp_types(type_.field(number).type)
 
 
 def _timestamps(array: pa.Array) -> Iterator[pa.Array]:
