@@ -52,7 +52,9 @@ def test_timestamps_with_a_local_time_zone(tmp_path: Path, nested: Any) -> None:
     """As pyarrow writes each timestamp with a zone; Spark takes their type for an error in its own SQL."""
     zoned = nested(WHOLE.cast(pa.timestamp("ns", "Europe/Berlin")))
     file = written(tmp_path / "a.orc", n=pa.array([1, 2]), at=zoned)
-    with pytest.raises(DataError, match=r"a\.orc: at: timestamps with a local time zone, which Spark does not"):
+    with pytest.raises(
+        DataError, match=r"a\.orc: at: timestamps with a local time zone, which Spark does not"
+    ):
         check_timestamps(SPARK, [file])
 
 

@@ -63,7 +63,8 @@ def test_row_groups_whose_lists_of_uuids_are_all_null(table: Table, tmp_path: Pa
     rows = [[{"x": b"0123456789abcdef"}], None]
     plain = pa.array(rows, pa.list_(pa.struct([("x", pa.binary(16))])))
     lists = pa.ListArray.from_arrays(
-        plain.offsets, pa.StructArray.from_arrays([plain.values.field(0).cast(pa.uuid())], fields=list(record))
+        plain.offsets,
+        pa.StructArray.from_arrays([plain.values.field(0).cast(pa.uuid())], fields=list(record)),
     )
     lists = pa.chunked_array([lists.slice(0, 1), pa.nulls(1, pa.list_(record))])
     maps = pa.nulls(2, pa.map_(pa.string(), pa.uuid()))

@@ -181,3 +181,27 @@ def test_moments_in_objects_keep_their_microseconds(table: Table, tmp_path: Path
         rows = shown(table, table.view())
     assert json.loads(rows[0]["m"]) == moment
     assert json.loads(rows[2]["m"]) == [moment["at"]]
+
+
+def test_lists_of_several_types_beside_objects_are_whole(table: Table, tmp_path: Path) -> None:
+    """What one column of lists has no place for, another one of the field has; the first one alone hid it."""
+    values: list[Any] = [
+        [1, "x"],
+        {"a": 1},
+        [1.5, {"a": 2}, None, "y", True],
+        [],
+        [None],
+        7,
+        [[1], ["x", {"a": 3}], None, [], [None]],
+    ]
+    put(table, tmp_path, *(json.dumps({"id": i, "l": value}) for i, value in enumerate(values)))
+    texts = [row["l"] for row in shown(table, table.view())]
+    assert [json.loads(text) for text in texts] == values
+
+
+def test_numbers_in_lists_beside_instants_and_objects_are_shown(table: Table, tmp_path: Path) -> None:
+    """A number stands in a list of instants too, where the view leaves it out."""
+    put(table, tmp_path, '{"id": 1, "l": ["2026-01-02T03:04:05Z"]}', '{"id": 2, "l": {"a": 1}}')
+    put(table, tmp_path, '{"id": 3, "l": [1767225600000, 5]}')
+    texts = [row["l"] for row in shown(table, table.view())]
+    assert json.loads(texts[2]) == [1767225600000, 5]

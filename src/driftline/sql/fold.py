@@ -45,6 +45,7 @@ _MOMENTS = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "timeZone": "UTC",
 }
+_INSIDE = r"(?s)\A.(.*).\z"
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 # What has a value of the other type at all, beside what fits by type.
@@ -192,6 +193,8 @@ class Fold:
         if to.signs != JSON_SIGNS:
             expressions |= {id(c): _as_written(x, columns) for c, x in columns if peel(c.type)[1] == STRING}
         order = most_exact([column for column, _ in columns], to.type)
+        if to.text:
+            return first_of(self._texts([(column.type, expressions[id(column)]) for column in order]), STRING)
         parts = [self.value(column.type, expressions[id(column)], to) for column in order]
         parts = [part for part in parts if part != null(to.type)]
         if to.dim and to.base is not None and len(parts) > 1:
@@ -246,6 +249,28 @@ class Fold:
         ]
         k, v = variable("k"), variable("v")
         return f"if({x} is null, null, map_filter(map({', '.join(entries)}), ({k}, {v}) -> {v} is not null))"
+
+    def _texts(self, columns: Sequence[tuple[Type, str]]) -> list[str]:
+        """The texts of columns that share no type. Lists of one depth are one text: each element from the
+        first that has it, as a list's values may stand in several of them. Of a value that stands alone and
+        in a list, the former was sent.
+        """
+        texts = []
+        for dim in sorted({peel(type_)[0] for type_, _ in columns}):
+            alike = [(type_, x) for type_, x in columns if peel(type_)[0] == dim]
+            if dim and len(alike) > 1:
+                elements = [self._elements(type_, x) for type_, x in alike]
+                texts.append(_as_array(_all_merged(elements, dim), dim))
+            else:
+                texts += [self._text(type_, x) for type_, x in alike]
+        return texts
+
+    def _elements(self, type_: Type, x: str) -> str:
+        """A list with the JSON of each element in its place."""
+        if isinstance(type_, List):
+            return each(x, lambda e: self._elements(type_.element, e))
+        array = self._text(List(type_), f"array({x})")
+        return f"if({x} is null, null, regexp_extract({array}, {literal(_INSIDE)}, 1))"
 
     def _text(self, type_: Type, x: str) -> str:
         """The text of a value that shares no type with those beside it; JSON if it is nested, whose bytes are
@@ -328,6 +353,12 @@ def _wrapped(x: str, lists: int) -> str:
     if not lists:
         return x
     return bind(x, lambda v: f"if({v} is null, null, {'array(' * lists}{v}{')' * lists})")
+
+
+def _as_array(x: str, dim: int) -> str:
+    """The JSON of a list whose elements are JSON; ``dim``: how many lists are around them."""
+    inner = x if dim == 1 else each(x, lambda e: _as_array(e, dim - 1))
+    return f"concat('[', array_join({inner}, ',', 'null'), ']')"
 
 
 def _joined(a: str, b: str) -> str:

@@ -37,7 +37,7 @@ def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
 
 
 def _fault(path: str) -> tuple[str, str] | None:
-    """What is wrong with a file's timestamps, and what to do."""
+    """The fault of a file's timestamps, and what to do."""
     if (column := zoned_column(path)) is not None:
         why = f"{column}: timestamps with a local time zone, which Spark does not read from ORC"
         return why, "write the file as Parquet"
@@ -48,7 +48,7 @@ def _fault(path: str) -> tuple[str, str] | None:
 
 
 def zoned_column(path: str) -> str | None:
-    """The first column with a timestamp with a local time zone, at any depth; Arrow reads it as one in UTC."""
+    """The first column with timestamps with a local time zone, at any depth; Arrow reads them in UTC."""
     try:
         schema = orc.ORCFile(path).schema
     except (pa.ArrowException, OSError):
