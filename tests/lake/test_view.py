@@ -184,7 +184,7 @@ def test_moments_in_objects_keep_their_microseconds(table: Table, tmp_path: Path
 
 
 def test_lists_of_several_types_beside_objects_are_whole(table: Table, tmp_path: Path) -> None:
-    """What one column of lists has no place for, another one of the field has; the first one alone hid it."""
+    """A list's values stand in several columns of the field; the first of these alone hid the others."""
     values: list[Any] = [
         [1, "x"],
         {"a": 1},
