@@ -25,7 +25,7 @@ from driftline.formats.iceberg.gateway import items, text_map
 from driftline.formats.iceberg.task_files import data_file, modes_of
 from driftline.formats.leftovers import bare
 from driftline.runtime.spark_conf import configured
-from driftline.runtime.spark_version import as_arrow
+from driftline.runtime.spark_version import as_arrow, installed_release
 from driftline.write import WRITTEN, FilePlan, FileSettings, NewFile, Reported, SetAside, write_files
 from lake.formats import database, declare, written
 
@@ -44,6 +44,9 @@ ROWS = """(1, 2, true, float('nan'), -0.0d, repeat('é', 30), X'ffffffffffffffff
       named_struct('a', null, 't', null, 'l', null, 'n', null), array(), map(), null, null)"""
 
 
+@pytest.mark.skipif(
+    installed_release().iceberg == "1.11.0", reason="Iceberg 1.11 counts no nulls of a double inside a struct"
+)
 @pytest.mark.iceberg_only("of what Iceberg's own writer does")
 def test_metrics_are_those_of_icebergs_own_writer(lake: Lake, spark: SparkSession, table_name: str) -> None:
     modes = ", ".join(
