@@ -20,10 +20,10 @@ from driftline.core.planning.contract import (
 from driftline.core.planning.conversions import EPOCH_DIGITS
 from driftline.core.planning.creation import Creation
 from driftline.core.planning.dialect import Dialect
+from driftline.core.planning.metadata import parse_metadata
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import ENVELOPES, RECONCILE, RowKey, parse_condition
-from driftline.core.planning.source_column import parse_metadata
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import (
     CHANGE,

@@ -14,8 +14,7 @@ from pyspark.sql.types import VariantVal
 from driftline.convert import Converter
 from driftline.convert.declared import Declared
 from driftline.convert.variants import variants
-from driftline.core.planning.contract import OfPaths, contract
-from driftline.core.planning.exclude import without_excluded
+from driftline.core.planning.contract import OfPaths, contract, without_excluded
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import VARIANT, Field, List, Schema, Struct

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from core.table_in_memory import by_whole_columns
 from driftline.convert import Converter
-from driftline.core.planning.contract import OfPaths, contract
-from driftline.core.planning.exclude import without_excluded
+from driftline.core.planning.contract import OfPaths, contract, without_excluded
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import LONG, Field, Primitive, Schema, Struct

@@ -22,8 +22,7 @@ from driftline.convert.objects import JsonRecords
 from driftline.convert.rest import Collector
 from driftline.convert.types import DEEPEST, arrow_schema
 from driftline.convert.values import Records
-from driftline.core.planning.contract import Contract
-from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.contract import Contract, excluded_paths
 from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import RecordRoute, Settings

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.exclude import without_excluded
+from driftline.core.planning.contract import without_excluded
 from driftline.core.planning.limits import schema_before, without_limits
 from driftline.core.planning.plan import plan
 from driftline.core.planning.policies import policy_of

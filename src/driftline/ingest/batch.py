@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from driftline.core.changelog.token import Token
 from driftline.core.changes.refit import refits
+from driftline.core.planning.contract import without_excluded
 from driftline.core.planning.creation import Creation
-from driftline.core.planning.exclude import without_excluded
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings

@@ -18,7 +18,7 @@ from driftline.core.changelog.rest_since import first_seen
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.core.changelog.truncated import by_batch, place_of
 from driftline.core.changes import AddColumn
-from driftline.core.planning.exclude import excluded_paths, without_excluded
+from driftline.core.planning.contract import excluded_paths, without_excluded
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import Plan, same_rows
 from driftline.core.schema.types import Path

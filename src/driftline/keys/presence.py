@@ -18,8 +18,7 @@ from msgspec import Raw, json
 from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.schema.naming import data_key
 from driftline.core.schema.types import STRING, Field, Map, Struct, Type
-from driftline.core.values.members import raw_members
-from driftline.core.values.parse import parse
+from driftline.core.values.parse import parse, raw_members
 from driftline.keys.merge import NULL, VALUE, Presence
 from driftline.observe.decoder import REFUSED
 

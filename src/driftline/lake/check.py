@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from driftline.core.planning.contract import epoch_units
-from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.contract import epoch_units, excluded_paths
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import Settings

@@ -27,9 +27,8 @@ from driftline.core.schema.types import (
     Primitive,
 )
 from driftline.core.values.dates import DATELIKE, DECLARED, known_pattern, other_patterns
-from driftline.core.values.members import raw_members
 from driftline.core.values.numbers import EXACT, simple_fractions
-from driftline.core.values.parse import Number
+from driftline.core.values.parse import Number, raw_members
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.observe.screen import HUGE
 from driftline.observe.walk import ShapeChanged, Walker

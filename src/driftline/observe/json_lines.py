@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec import DecodeError, json
 
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.contract import excluded_paths
 from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import FieldShape, RecordShape

@@ -21,7 +21,7 @@ from driftline.convert.rest_records import Chosen, Selection, parts_of, typed_ba
 from driftline.convert.spark import from_spark
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, Change, ChangeJson, diff, to_dict
-from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.contract import excluded_paths
 from driftline.core.planning.limits import without_limits
 from driftline.core.planning.plan import plan
 from driftline.core.planning.rest import REST, keys_of, rest_column, spelled_field, steps

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from driftline.convert.types import arrow_field, arrow_type
-from driftline.core.planning.metadata import own_column
-from driftline.core.planning.source_column import PLACE, SOURCE_KIND
+from driftline.core.planning.metadata import PLACE, SOURCE_KIND, own_column
 from driftline.core.schema.types import Field, Struct
 from driftline.readers.rejects import Origin
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from driftline.core.columns.folding import kind
 from driftline.core.columns.siblings import FieldMerger, MergedField, families, most_exact
-from driftline.core.columns.union import kind
 from driftline.core.planning.conversions import NUMBERS, ROUTES_TOO, fits
 from driftline.core.planning.dialect import JSON_SIGNS
 from driftline.core.schema.naming import MARK

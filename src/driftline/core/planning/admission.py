@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from driftline.core.planning.exclude import without_excluded
+from driftline.core.planning.contract import without_excluded
 from driftline.core.planning.limits import without_limits
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Conflict, Settings, facet_of

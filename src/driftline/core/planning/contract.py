@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.policies import policy_of
+from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
 
@@ -261,3 +262,36 @@ def _quoted(text: str) -> str:
 
 def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def excluded_paths(contract: Contract, path: Path = ()) -> Iterator[Path]:
+    """The excluded paths, as they were written."""
+    for key, child in contract.fields.items():
+        if child.excluded:
+            yield (*path, key)
+        else:
+            yield from excluded_paths(child, (*path, key))
+
+
+def without_excluded(shape: RecordShape, contract: Contract) -> RecordShape:
+    """The shape without its excluded fields."""
+    if contract.empty:
+        return shape
+    fields = {}
+    for key, field_shape in shape.fields.items():
+        child = contract.of(key)
+        if not child.excluded:
+            fields[key] = _without(field_shape, child)
+    return RecordShape(fields)
+
+
+def _without(shape: FieldShape, contract: Contract) -> FieldShape:
+    if contract.empty:
+        return shape
+    out = replace(shape, facets={})
+    for facet, profile in shape.facets.items():
+        child = contract.inside(facet.dim)
+        record = None if profile.record is None else without_excluded(profile.record, child)
+        value = None if profile.value is None else _without(profile.value, child.of("value"))
+        out.facets[facet] = replace(profile, record=record, value=value)
+    return out

@@ -25,7 +25,7 @@ from driftline.core.planning.field_plan import (
 from driftline.core.planning.findings import NOTHING, Findings, gathered
 from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.limits import Exceeding, beyond_limits, in_rest
-from driftline.core.planning.metadata import with_own
+from driftline.core.planning.metadata import source_column, with_own
 from driftline.core.planning.objects import FixedKeys, fixed_contract, fixed_route
 from driftline.core.planning.policies import policy_of
 from driftline.core.planning.policies.by_kind import KEY, ORDER
@@ -41,7 +41,6 @@ from driftline.core.planning.routes import (
 )
 from driftline.core.planning.row_key import ORDERS_COLUMN, ORDERS_KIND, RowKey
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, merge_all
-from driftline.core.planning.source_column import source_column
 from driftline.core.planning.stubs import hollow, inside, value_of, with_base, with_value
 from driftline.core.schema.definition import CHANGE, UNAVAILABLE
 from driftline.core.schema.naming import by_key, is_metadata

@@ -1,5 +1,5 @@
-"""Parses one line of JSON into Python objects that keep the text of numbers, or states why it is no
-record.
+"""Parses one line of JSON into Python objects that keep the text of numbers, or states why it is no record;
+splits an object by its keys, where the values may wait.
 """
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import Final, NoReturn
 
-from msgspec import MsgspecError
+from msgspec import MsgspecError, Raw
 from msgspec import json as msgspec_json
 
 MAX_DEPTH = (
@@ -155,6 +155,15 @@ def parse_values(texts: Iterable[bytes]) -> list[object]:
     """
     values: list[object] = _decode((b"[%b]" % b",".join(texts)).decode())
     return values
+
+
+raw_members: Final = msgspec_json.Decoder(dict[str, Raw]).decode
+"""Split an object's text, by key; of a key that stands twice, the last value. Raises DecodeError, or
+RecursionError where it is nested too deeply.
+
+>>> {key: bytes(value) for key, value in raw_members('{"id": 1.50, "tags": ["a"]}').items()}
+{'id': b'1.50', 'tags': b'["a"]'}
+"""
 
 
 def _constant(name: str) -> NoReturn:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from driftline.convert import Lost
 from driftline.convert.row_text import row_texts
-from driftline.core.planning.exclude import excluded_paths
+from driftline.core.planning.contract import excluded_paths
+from driftline.core.planning.metadata import asks_for_place
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
-from driftline.core.planning.source_column import asks_for_place
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import Path, Schema, Struct, dotted
 from driftline.keys.presence import PRESENCE, presence_of_rows

@@ -12,8 +12,7 @@ from driftline.convert import DriftedValues
 from driftline.convert.usual import Drifting
 from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.schema.types import Path
-from driftline.core.values.members import raw_members
-from driftline.core.values.parse import parse_values
+from driftline.core.values.parse import parse_values, raw_members
 from driftline.observe.decoder import REFUSED, FieldDecoders
 from driftline.observe.json_lines import Looked
 from driftline.observe.screen import doubtful

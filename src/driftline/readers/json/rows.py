@@ -29,10 +29,10 @@ from driftline.convert.usual import (
 )
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.gc_pause import gc_paused
+from driftline.core.planning.metadata import asks_for_place
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
-from driftline.core.planning.source_column import asks_for_place
 from driftline.core.schema.types import Struct
 from driftline.core.values.parse import parse
 from driftline.keys.presence import PRESENCE, presence_of_lines

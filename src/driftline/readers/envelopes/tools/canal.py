@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Raw, ValidationError, json
 
-from driftline.core.values.members import raw_members
+from driftline.core.values.parse import raw_members
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable, is_null
 from driftline.readers.envelopes.log_positions import Digits
 from driftline.readers.envelopes.mysql_types import Decode, decoder
