@@ -16,7 +16,7 @@ from driftline.core.changes import AddColumn, Reason
 from driftline.core.schema.types import STRING, Field
 from driftline.ingest.listener import Listeners
 from driftline.ingest.result import Result
-from driftline.report.log import Log
+from driftline.report.listeners import Log
 
 SIBLING = AddColumn((), Field("a_string", STRING, doc="upsolver_evolved_from:a"), Reason("sibling"))
 RESULT = Result("shop.orders", "b", 6, 5, 1, (SIBLING,), snapshot=7)

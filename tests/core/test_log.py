@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.formats.iceberg.metadata_log import changes_in_log
+from driftline.formats.iceberg.versions import changes_in_log
 
 
 def versions(schemas: list[int]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from driftline.runtime.notebook import progress
+from driftline.runtime.shown import notebook_progress
 
 
 class ZMQInteractiveShell:
@@ -25,14 +25,14 @@ def test_a_notebook_has_one_line_that_is_replaced(monkeypatch: pytest.MonkeyPatc
     display_module = SimpleNamespace(display=display)
     ipython = SimpleNamespace(get_ipython=ZMQInteractiveShell, display=display_module)
     monkeypatch.setitem(sys.modules, "IPython", ipython)
-    show = progress("shop.<b>")
+    show = notebook_progress("shop.<b>")
     show("writing")
     assert shown == ["<small>shop.&lt;b&gt;</small>", "<small>shop.&lt;b&gt;: writing</small>"]
 
 
 def test_there_is_none_elsewhere(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
-    progress("shop.orders")("writing")
+    notebook_progress("shop.orders")("writing")
     monkeypatch.delitem(sys.modules, "IPython")
-    progress("shop.orders")("writing")
+    notebook_progress("shop.orders")("writing")
     assert capsys.readouterr() == ("", "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from driftline.runtime.query_errors import failure
+from driftline.runtime.failure import query_error
 
 
 @pytest.mark.parametrize(
@@ -18,5 +18,5 @@ from driftline.runtime.query_errors import failure
     ],
 )
 def test_one_sentence(text: str, message: str, hint: str | None) -> None:
-    error = failure(RuntimeError(text))
+    error = query_error(RuntimeError(text))
     assert (error.message, error.hint) == (message, hint)

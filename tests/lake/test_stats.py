@@ -10,7 +10,7 @@ import pytest
 
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import dotted
-from driftline.formats.iceberg import manifest_files
+from driftline.formats.iceberg import manifests
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
 from driftline.stats.model import Stats
@@ -219,7 +219,7 @@ def test_files_alone_tell_what_needs_no_look_at_rows(lake, folder, table_name, t
     found = OfflineIcebergTable.of(folder, "lake", table_name)
     assert found is not None
     with monkeypatch.context() as patch:
-        patch.setattr(manifest_files, "_MANIFESTS", 0)  # then Spark makes shorter work of them
+        patch.setattr(manifests, "_MANIFESTS", 0)  # then Spark makes shorter work of them
         assert still_stats(found) is None
     ingest(lake, tmp_path, table_name, ["no JSON"])
     assert lake.table(table_name).stats().quarantined == 1

@@ -149,7 +149,7 @@ def query(
     """Run a SELECT statement; with --json one object per row."""
     from driftline.cli import rows
     from driftline.cli.terminal import Progress, out
-    from driftline.runtime.query_errors import query_errors  # late: the other commands do without
+    from driftline.runtime.failure import query_errors  # late: the other commands do without
     from driftline.runtime.read_only import must_begin_to_read  # late: the same
 
     shown = (limit or 0) if json or limit is not None else rows.LIMIT

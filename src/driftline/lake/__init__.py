@@ -18,10 +18,10 @@ from driftline.formats.lakes import Catalog, Orphan
 from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located
 from driftline.ingest.recent import RecentBatches
 from driftline.lake.table import Table, TableSchema
-from driftline.lake.view_follows import altered
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
+from driftline.operations.view import altered
 from driftline.runtime.connect import must_be_classic
-from driftline.runtime.query_errors import query_errors
+from driftline.runtime.failure import query_errors
 from driftline.runtime.read_only import must_read
 from driftline.runtime.session import in_store, is_embedded, make_lake, open_session, stop_session
 from driftline.runtime.shown import Shown, shows

@@ -25,7 +25,6 @@ from driftline.formats.lakes import OfflineTable
 from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake.check import checked
-from driftline.lake.view_follows import view_note
 from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
 from driftline.operations.discard import Discarded, discard
@@ -35,13 +34,12 @@ from driftline.operations.promote import Promoted, promote
 from driftline.operations.replay import Quarantine, Replay, export, listed, replay
 from driftline.operations.resolve import Resolved, resolve
 from driftline.operations.undo import Undone, undo
-from driftline.operations.view import View, view
+from driftline.operations.view import View, view, view_note
 from driftline.report import schema_text
 from driftline.report.listeners import listeners
 from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
-from driftline.runtime import notebook
-from driftline.runtime.shown import Shown, shows
+from driftline.runtime.shown import Shown, notebook_progress, shows
 from driftline.settings import SettingArguments
 from driftline.sources.data import Data
 from driftline.sources.frames import core_struct
@@ -139,7 +137,7 @@ class Table(Shown):
             strings=strings,
             shared=shared,
         ) as source:
-            shown = progress or notebook.progress(self.name)
+            shown = progress or notebook_progress(self.name)
             run = pipeline.Options(
                 chosen, again=again, progress=shown, listener=listeners(data), recent=self.lake.recent
             )

@@ -1,4 +1,6 @@
-"""`view`: each drifted field as one column, over the table as it is; nothing is written but the view."""
+"""`view`: each drifted field as one column, over the table as it is; nothing is written but the view.
+It follows where the table changes its name or its columns.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.table_name import VIEW_SUFFIX
 from driftline.core.schema.type_text import parse_type
 from driftline.core.schema.types import Path, Schema, Type, dotted
-from driftline.errors import DataError, UsageError, no_table
+from driftline.errors import DataError, DriftlineError, UsageError, no_table
+from driftline.operations.alter import Altered, AlterRequest, alter
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.settings import from_properties
@@ -262,3 +265,29 @@ def _properties(spark: SparkSession, full: str) -> dict[str, str]:
 
 def _not_made(view: View, why: str) -> View:
     return replace(view, why=why)
+
+
+def altered(
+    lake: Catalog, catalog: str, table: CatalogTable, request: AlterRequest, *, upgrade: bool
+) -> Altered:
+    """Alter a table of the lake; its view follows if the table gets another name.
+
+    ``catalog``: the name that statements may give the lake.
+    """
+    result = alter(table, request, catalog=catalog, upgrade=upgrade)
+    if result.table == table.name:
+        return result
+    try:
+        view = moved(lake, table, lake.table(result.table))
+    except DriftlineError as error:
+        return replace(result, notes=(*result.notes, f"its view is to be made again: {error.message}"))
+    return replace(result, notes=(*result.notes, f"its view is {view.name} now")) if view else result
+
+
+def view_note(lake: Catalog, table: CatalogTable) -> tuple[str, ...]:
+    """Make the table's view follow it, if there is one; returns a note on that."""
+    try:
+        view = remade(lake, table)
+    except DriftlineError as error:
+        return (f"the view of {table.name} is to be made again: {error.message}",)
+    return (f"view {view.name} was made again",) if view else ()

@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from subprocess import TimeoutExpired
 from typing import Any
 from urllib.parse import unquote
 
-from driftline.errors import SetupError
+from driftline.errors import DataError, SetupError, UsageError
 
 _CLOSING = 1.0  # seconds from the end of Java's connections to its own
 _MEMORY = "set DRIFTLINE_DRIVER_MEMORY=8g to give Java more; on a cluster, raise spark.executor.memory"
@@ -41,6 +41,7 @@ _AWAY = (
     "org.apache.iceberg.exceptions.ServiceUnavailableException",
     "org.apache.iceberg.jdbc.UncheckedSQLException",
 )
+_NOT_REACHED = ("java.net.", "org.apache.iceberg.exceptions.NotAuthorized")  # in a query
 ASK_DOCTOR = "run `driftline doctor` to find the cause"
 
 # Signs of a cause, anywhere in an error's text: the
@@ -182,4 +183,40 @@ def text_of(error: BaseException) -> str:
 def _caused(java: Any) -> Iterator[str]:
     while java is not None:
         yield f"Caused by: {java.toString()}"
+        java = java.getCause()
+
+
+@contextmanager
+def query_errors() -> Iterator[None]:
+    """Raise errors of Spark as errors of the query."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise query_error(error) from error
+        raise
+
+
+def query_error(error: Exception) -> DataError | UsageError | SetupError:
+    """The error of a query in Spark, in one line."""
+    from pyspark.errors import ParseException
+
+    text, hint = explained(error)
+    if any(is_away(name) or name.startswith(_NOT_REACHED) for name in _causes(error)):
+        return SetupError(f"the catalog does not respond: {text}", ASK_DOCTOR)
+    position = re.search(r"\bline (\d+),? pos(?:ition)? (\d+)", str(error))
+    where = f" (line {position[1]}, column {int(position[2]) + 1})" if position else ""
+    kind = UsageError if isinstance(error, ParseException) else DataError
+    if text == "Namespace does not exist:":  # Iceberg's, of SHOW VIEWS without one
+        text, hint = "no namespace is named", "write `show views in NAMESPACE`"
+    if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
+        hint = "`driftline tables` lists what is there"
+    return kind(f"SQL: {text}{where}", hint)
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """The classes of a Java error and of its causes."""
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while java is not None:
+        yield java.getClass().getName()
         java = java.getCause()

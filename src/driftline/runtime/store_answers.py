@@ -1,4 +1,4 @@
-"""Errors of stores as one sentence, and what to do."""
+"""Errors of stores as one sentence, and what to do; which answers of a server may change soon."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ _ELSEWHERE: dict[str | None, str] = {
     _KEYS: "check the keys: those of the environment, or of [store.gs] or [store.abfss] in driftline.toml",
     _AWAY: "look at the network, and at the endpoint, if driftline.toml names one",
 }
+_BUSY = (408, 425, 429)  # by HTTP
 _LONGEST = 300  # characters
 _SECRET = re.compile("key|token|secret")
 _SIGNED = re.compile(r"([?&;](?:sig|X-Amz-[\w-]+)=)[^&\s]+")
@@ -95,3 +96,12 @@ def without_secrets(text: str, options: Mapping[str, str]) -> str:
         if value and _SECRET.search(key):
             text = text.replace(value, "***")
     return " ".join(_SIGNED.sub(r"\1***", text).split())[:_LONGEST]
+
+
+def passes(code: int) -> bool:
+    """True if a server that answers with this HTTP status may answer otherwise soon.
+
+    >>> passes(503), passes(429), passes(404)
+    (True, True, False)
+    """
+    return code in _BUSY or code >= 500

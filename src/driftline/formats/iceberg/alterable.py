@@ -19,9 +19,8 @@ from driftline.core.schema.partitioning import TIMES, PartitionField, SortField,
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
 from driftline.formats.base import CommitConflict
-from driftline.formats.iceberg.column_metrics import metrics_of_all
 from driftline.formats.iceberg.committing import begin, replace_metadata
-from driftline.formats.iceberg.definition import definition, step
+from driftline.formats.iceberg.definition import definition, metrics_of_all, step
 from driftline.formats.iceberg.gateway import java_class, java_errors, java_schema, short
 from driftline.formats.iceberg.loader import IcebergLoader
 from driftline.formats.iceberg.schema_update import update_schema

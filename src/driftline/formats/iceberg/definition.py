@@ -1,8 +1,7 @@
-"""The definition of an Iceberg table, read from a version of its metadata."""
+"""The definition of an Iceberg table, read from a version of its metadata; the properties of a new one."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,14 +9,20 @@ from driftline.core.changelog.last_changes import Ids, Step
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import VOID, PartitionField, SortField, Transform
 from driftline.core.schema.schema_json import from_json
-from driftline.runtime.java_types import java_type
+from driftline.core.schema.types import Schema
+from driftline.formats.iceberg.gateway import metadata_json
 
 _FIRST_FIELD = 1000  # Iceberg's id of a partition field
+# By default Iceberg writes the metrics of 100 columns, driftline those of all.
+PREFIX = "write.metadata.metrics."
+LIMIT = PREFIX + "max-inferred-column-defaults"
+_BY_DEFAULT = 100  # columns that have metrics unless a property says otherwise
+_ALL = "1000000"
 
 
 def definition(jvm: Any, metadata: Any) -> Definition:
     """The definition that a Java ``TableMetadata`` holds."""
-    return of_json(json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(metadata)))
+    return of_json(metadata_json(jvm, metadata))
 
 
 def step(before: Any, after: Any) -> Step:
@@ -108,3 +113,12 @@ def sort_fields(order: Any) -> tuple[SortField, ...]:
         )
         for f in order["fields"]
     )
+
+
+def metrics_of_all(schema: Schema, properties: Mapping[str, str]) -> dict[str, str]:
+    """The property with which files have metrics of all columns of ``schema``; none where Iceberg's default
+    does, or where ``properties`` of the table say anything of metrics.
+    """
+    owner_decides = any(key.startswith(PREFIX) for key in properties)
+    wide = sum(1 for _ in schema.walk()) > _BY_DEFAULT  # with what is nested, as Iceberg counts
+    return {LIMIT: _ALL} if wide and not owner_decides else {}

@@ -47,9 +47,14 @@ _WORDS = (
 )
 
 
-def schema_of(jvm: Any, table: Any) -> Schema:
-    """The current schema of a Java table."""
-    return from_json(json.loads(java_type(jvm, "org.apache.iceberg.SchemaParser").toJson(table.schema())))
+def schema_of(jvm: Any, schema: Any) -> Schema:
+    """A schema of Java's."""
+    return from_json(json.loads(java_type(jvm, "org.apache.iceberg.SchemaParser").toJson(schema)))
+
+
+def metadata_json(jvm: Any, metadata: Any) -> Any:
+    """A Java `TableMetadata` in JSON form (Iceberg spec, "Table Metadata")."""
+    return json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(metadata))
 
 
 def java_schema(jvm: Any, schema: Schema) -> Any:

@@ -8,7 +8,6 @@ A table whose ledger is gone begins a new one.
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from collections.abc import Callable, Mapping
@@ -20,8 +19,7 @@ from py4j.protocol import Py4JJavaError
 from driftline.core.changelog.retention import rolled_back
 from driftline.errors import SetupError
 from driftline.formats.base import REMEMBERED
-from driftline.formats.iceberg.gateway import java_class, java_errors, short
-from driftline.runtime.java_types import java_type
+from driftline.formats.iceberg.gateway import java_class, java_errors, metadata_json, short
 from driftline.write import on_disk
 
 _PREFIX, _SUFFIX = "_driftline-files-", ".bin"
@@ -85,7 +83,6 @@ def _write(path: str, content: bytes, io: Any) -> None:
 
 def undone(jvm: Any, table: Any, entries: Mapping[int, int]) -> set[int]:
     """The files, of those in ``entries``, whose snapshots were rolled back."""
-    current = table.operations().current()
-    metadata = json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(current))
+    metadata = metadata_json(jvm, table.operations().current())
     gone = rolled_back(metadata, set(entries.values()))
     return {file for file, snapshot in entries.items() if snapshot in gone}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,16 @@ from driftline.core.schema.table_name import table_parts
 from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark, SetupError, UsageError, no_table
 from driftline.formats.base import State
-from driftline.formats.iceberg.gateway import java_class, java_errors, schema_of, short, strings, text_map
-from driftline.formats.iceberg.manifest_files import entries_of
+from driftline.formats.iceberg.gateway import (
+    java_class,
+    java_errors,
+    metadata_json,
+    schema_of,
+    short,
+    strings,
+    text_map,
+)
+from driftline.formats.iceberg.manifests import entries_of
 from driftline.formats.iceberg.null_counts import FileNulls, by_entries, null_count
 from driftline.runtime.java_types import java_type
 
@@ -83,7 +90,7 @@ class IcebergLoader:
         snapshot = metadata.currentSnapshot()
         uuid, schema = str(metadata.uuid()), int(metadata.currentSchemaId())
         if self._parsed is None or self._parsed[0] != (uuid, schema):  # a wide one takes its time
-            self._parsed = (uuid, schema), schema_of(self.jvm, metadata)
+            self._parsed = (uuid, schema), schema_of(self.jvm, metadata.schema())
         return State(
             self._parsed[1],
             text_map(self.jvm, metadata.properties()),
@@ -96,8 +103,7 @@ class IcebergLoader:
 
     def metadata(self, java: Any) -> Any:
         """The metadata of a loaded Java table, in JSON form."""
-        parser = java_type(self.jvm, "org.apache.iceberg.TableMetadataParser")
-        return json.loads(parser.toJson(java.operations().current()))
+        return metadata_json(self.jvm, java.operations().current())
 
     def nulls(self, java: Any, column: Field) -> NullCount:
         """The number of nulls in a column of the loaded table, over main and every other branch."""

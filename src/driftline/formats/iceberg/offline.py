@@ -16,11 +16,9 @@ from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
-from driftline.formats.iceberg.manifest_files import entries_of, local_path
-from driftline.formats.iceberg.manifests import ManifestEntry
-from driftline.formats.iceberg.metadata_log import Metadata
+from driftline.formats.iceberg.manifests import ManifestEntry, entries_of, local_path
 from driftline.formats.iceberg.table_statistics import table_statistics
-from driftline.formats.iceberg.versions import current_snapshot, past
+from driftline.formats.iceberg.versions import Metadata, current_snapshot, past
 
 _TABLE = """
 select metadata_location from iceberg_tables

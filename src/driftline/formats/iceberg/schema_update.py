@@ -60,7 +60,7 @@ def _expanded(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> It
         if not isinstance(change, RewriteColumn):
             yield change
             continue
-        schema = schema or schema_of(jvm, transaction.table())
+        schema = schema or schema_of(jvm, transaction.table().schema())
         *parent_path, last = change.path
         parent = schema.find(tuple(parent_path)) if parent_path else None
         siblings = [f.name for f in children(parent.type if parent else schema.struct)]
@@ -75,7 +75,7 @@ def _expanded(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> It
 def _types(jvm: Any, transaction: Any, changes: Iterable[ColumnChange]) -> Iterator[tuple[Path, Type]]:
     """The types of present and added columns, if a change sets a default, which needs them."""
     if any(isinstance(c, SetDefault) for c in changes):
-        yield from ((path, f.type) for path, f in schema_of(jvm, transaction.table()).walk())
+        yield from ((path, f.type) for path, f in schema_of(jvm, transaction.table().schema()).walk())
         yield from ((c.path, c.type) for c in changes if isinstance(c, AddColumn))
 
 

@@ -17,18 +17,18 @@ from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.partitioning import Laid
-from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import LastBatch, State
-from driftline.formats.iceberg.column_metrics import metrics_of_all
-from driftline.formats.iceberg.definition import order_json, partition_fields, spec_json
+from driftline.formats.iceberg.definition import metrics_of_all, order_json, partition_fields, spec_json
 from driftline.formats.iceberg.gateway import (
     failure,
     items,
     java_class,
     java_errors,
     java_schema,
+    metadata_json,
+    schema_of,
     short,
     strings,
     text_map,
@@ -89,11 +89,11 @@ class IcebergTable(IcebergReader):
             """Read a metadata file; None if it was cleaned away."""
             try:
                 with java_errors():
-                    return json.loads(parser.toJson(parser.read(java.io(), location)))
+                    return metadata_json(self.jvm, parser.read(java.io(), location))
             except Py4JJavaError:  # cleaned away
                 return None
 
-        return past(json.loads(parser.toJson(java.operations().current())), read)
+        return past(self.metadata(java), read)
 
     def last_batch(self) -> LastBatch | None:
         """The batch that made the current snapshot; None if it wrote rows anew, or another did."""
@@ -126,8 +126,7 @@ class IcebergTable(IcebergReader):
 
     def statistics(self, schema: Schema) -> TableStatistics:
         """The statistics of the columns of ``schema``, by metadata. Raises UsageError without a table."""
-        parser = java_type(self.jvm, "org.apache.iceberg.TableMetadataParser")
-        metadata = json.loads(parser.toJson(self.existing().operations().current()))
+        metadata = self.metadata(self.existing())
         with configured(self.spark, SMALL):
             entries = self.metadata_table("entries")
             return table_statistics(metadata, schema, partial(sums_by_spark, entries=entries))
@@ -147,10 +146,7 @@ class IcebergTable(IcebergReader):
             ref = java.refs().get(ref_name)
             if ref.isBranch() and ref_name not in ("main", DELETES_BRANCH):
                 schema = java.schemas().get(java.snapshot(ref.snapshotId()).schemaId()) or java.schema()
-                parsed = from_json(
-                    json.loads(java_type(self.jvm, "org.apache.iceberg.SchemaParser").toJson(schema))
-                )
-                out[str(ref_name)] = {f.id for _, f in parsed.walk()}
+                out[str(ref_name)] = {f.id for _, f in schema_of(self.jvm, schema).walk()}
         return out
 
     def laid(self) -> list[Laid]:

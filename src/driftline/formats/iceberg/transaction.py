@@ -16,9 +16,8 @@ from driftline.core.changes.refit import refits
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
-from driftline.formats.iceberg.column_metrics import metrics_of_all
 from driftline.formats.iceberg.committing import begin, commit, delete_files
-from driftline.formats.iceberg.definition import step
+from driftline.formats.iceberg.definition import metrics_of_all, step
 from driftline.formats.iceberg.deletes_branch import REMEMBERED, DeletesBranch
 from driftline.formats.iceberg.gateway import (
     failure,
@@ -122,7 +121,7 @@ class IcebergTransaction:
         """The schema inside the transaction, once it is evolved."""
         if self.base is not None and not any(changes for changes, _ in self._evolved):
             return self.base.schema
-        return schema_of(self._jvm, self._java.table())
+        return schema_of(self._jvm, self._java.table().schema())
 
     @property
     def row(self) -> Struct:

@@ -7,7 +7,6 @@ it, and none is ever deleted here.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -19,7 +18,7 @@ from driftline.core.changelog.record import EXPIRED
 from driftline.core.changelog.retention import BEHIND, FEW, MIN_SNAPSHOTS
 from driftline.core.schema.schema_json import from_json
 from driftline.formats.iceberg.committing import check_unchanged
-from driftline.formats.iceberg.gateway import items
+from driftline.formats.iceberg.gateway import items, metadata_json
 from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def _let_go(table: IcebergLoader) -> None:
     jvm = table.jvm
     operations = table.java().operations()
     base = operations.current()
-    metadata = json.loads(java_type(jvm, "org.apache.iceberg.TableMetadataParser").toJson(base))
+    metadata = metadata_json(jvm, base)
     spare = dispensable(metadata, time.time_ns() // 1_000_000)
     if spare == Dispensable():
         return
