@@ -25,7 +25,7 @@ from driftline.core.schema.types import (
     Type,
 )
 from driftline.core.values.parse import Number, parse
-from driftline.readers.json.columns import Unparsed, parsed
+from driftline.readers.json.rows import Unparsed, parsed
 
 # Read otherwise, or the end of the process.
 MISREAD = re.compile(rb"\\u(0000|d8[4-9a-f]|d[9ab])")

@@ -24,7 +24,6 @@ from driftline.core.schema.types import Path, Schema, Struct
 from driftline.core.values.parse import Malformed, parse
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
-from driftline.ingest.rewrite import rewrites
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.settings import as_properties, from_properties
@@ -101,7 +100,7 @@ class Table:
 
     def lossy(self, planned: Plan) -> list[Path]:
         out = []
-        for change in rewrites(planned.changes):
+        for change in planned.rewrites:
             try:
                 for rows in self.rows:
                     self.rewritten(rows, planned, Settings())

@@ -21,7 +21,6 @@ from driftline.core.values.parse import parse, parse_values
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
-from driftline.readers.json import drifted
 from driftline.readers.json import rows as json_rows
 from driftline.readers.json.rows import JsonRows
 from driftline.readers.terms import AdmissionTerms
@@ -134,7 +133,7 @@ def test_of_records_in_records_only_the_value_that_drifted_is_read_by_itself(
     ]
     read: list[bytes] = []
     monkeypatch.setattr(
-        drifted, "parse_values", lambda texts: read.extend(map(bytes, texts)) or parse_values(texts)
+        json_rows, "parse_values", lambda texts: read.extend(map(bytes, texts)) or parse_values(texts)
     )
     by_field, alone = rows_of(lines, Settings())
     assert by_field == alone

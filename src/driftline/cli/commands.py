@@ -11,12 +11,12 @@ import typer
 
 from driftline import __version__
 from driftline.cli import complete, log
-from driftline.cli.alter import alter
 from driftline.cli.capture import capture
 from driftline.cli.clean import clean
 from driftline.cli.contract import contract
+from driftline.cli.drift import promote, resolve, view
+from driftline.cli.evolution import alter, history, show_layout, undo
 from driftline.cli.grouped import CommandWithExamples, GroupedCommands
-from driftline.cli.history import history, show_layout, undo
 from driftline.cli.ingest import ingest, plan
 from driftline.cli.json_schema import json_schema
 from driftline.cli.options import (
@@ -28,14 +28,11 @@ from driftline.cli.options import (
     TableName,
     named,
 )
-from driftline.cli.promote import promote
 from driftline.cli.quarantine import quarantine
-from driftline.cli.resolve import resolve
 from driftline.cli.scope import Invocation
 from driftline.cli.start import init
 from driftline.cli.stats import stats
 from driftline.cli.tables import tables
-from driftline.cli.view import view
 from driftline.core.schema.schema_json import to_json
 from driftline.settings import from_properties
 

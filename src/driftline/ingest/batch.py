@@ -22,7 +22,6 @@ from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Progress, Retry
 from driftline.ingest.once import Once
 from driftline.ingest.recent import RecentBatches
-from driftline.ingest.rewrite import rewrites
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
 from driftline.observe.offsets import offset_notes
@@ -171,7 +170,8 @@ class Planned:
         row_key, notes = self.settings.row_key, self.observed.scan.notes(self.observation)
         if row_key is not None and row_key.envelope:
             return [*notes, *encoded_notes(self.observation.shape, row_key, self._is_settled)]
-        notes = [*notes, *offset_notes(self.observation.shape, self.plan.changes, self.settings.dates)]
+        if self.plan.changes:
+            notes = [*notes, *offset_notes(self.observation.shape, self.plan.changes, self.settings.dates)]
         if self.state.exists:
             return notes
         return [*notes, *envelope_note(self.observation.shape)]
@@ -198,6 +198,6 @@ class Planned:
             # What a column demands of values was looked for only where one
             # of them did when the batch was observed.
             same = same and refits(self.state.schema, now.schema)
-            if same and not (planned.conflicts or rewrites(planned.changes)):
+            if same and not (planned.conflicts or planned.rewrites):
                 return replace(self, state=now, plan=planned)
         raise Moved(f"{self.batch.table.name} has changed since the batch was planned")

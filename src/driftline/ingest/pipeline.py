@@ -32,7 +32,7 @@ from driftline.ingest.once import Once
 from driftline.ingest.outcome import outcome, paths_of_rest, rest_of
 from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result, result
-from driftline.ingest.rewrite import beside, check_readable, lossy_rewrites, rewrites, rows_anew
+from driftline.ingest.rewrite import beside, check_readable, lossy_rewrites, rows_anew
 from driftline.ingest.upsert import Changes, check_possible
 from driftline.keys.settle import KeyCounts
 from driftline.keys.slices import Slices
@@ -154,7 +154,8 @@ class _Attempts:
         self.observed = observed
         planned = Planned(batch, state, observed, batch.with_own(plan, observed.observation))
         batch.made_as(state, planned.plan)  # that it can be
-        check_possible(planned)
+        if planned.settings.row_key is not None:
+            check_possible(planned, planned.settings.row_key)
         if self.dry_run:
             ended = outcome(planned, 0, 0, None, paths_of_rest(planned.plan))
             return replace(ended, dry_run=True, hints=(*ended.hints, *batch.once.notes(table, state)))
@@ -185,7 +186,7 @@ def _speculated(batch: BatchRequest, state: State, scan: BatchScan) -> Planned |
         return None
     batch.progress("planning")
     planned = _plan_of(batch, observed)
-    if planned.conflicts or rewrites(planned.changes) or not planned.schema.struct.fields:
+    if planned.conflicts or planned.rewrites or not planned.schema.struct.fields:
         return None
     try:
         batch.made_as(state, planned)
@@ -217,7 +218,8 @@ def _confirmed(guessed: Planned, written: Written) -> Planned:
     if written.rows != tally.records:  # a file has changed meanwhile
         raise SpeculationFailed(observed)
     confirmed = replace(guessed, observed=observed, plan=planned)
-    check_possible(confirmed)
+    if confirmed.settings.row_key is not None:
+        check_possible(confirmed, confirmed.settings.row_key)
     return confirmed
 
 
@@ -286,9 +288,9 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
     if records and rejects is not None:
         records["quarantined"] = rejects.rows
     author = of_batch(batch.id, planned.plan.changes, records)
-    truncate = _truncate(planned)
-    place = truncate.epoch, truncate.position
-    truncated = by_batch(planned.state.properties, place, batch.id) if truncate.new else {}
+    truncated: Mapping[str, str] = {}
+    if planned.observation.tally.truncated and (truncate := _truncate(planned)).new:
+        truncated = by_batch(planned.state.properties, (truncate.epoch, truncate.position), batch.id)
     transaction.set({**batch.marks(planned.state), **author, **truncated, **_since(planned)})
     # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
     if rejects is not None and not transaction.include(rejects.transaction):
@@ -386,7 +388,7 @@ def _ids_after(planned: Planned) -> int:
 def _written(transaction: Transaction, planned: Planned, folder: BatchFolder | None) -> Written:
     """Have the source's tasks write the batch's rows, through the ``folder``."""
     plan, tally = planned.plan, planned.observation.tally
-    if rewrites(plan.changes):
+    if plan.rewrites:
         return Written(_rewritten(transaction, planned))
     if not tally.records + tally.malformed and not tally.truncated:
         return Written(0)
@@ -427,7 +429,7 @@ def _rewritten(transaction: Transaction, planned: Planned) -> int:
 
     def carry(appended: DataFrame) -> DataFrame:
         """Rewrite rows that others appended meanwhile. Raises Moved if they do not fit the new types."""
-        if lossy_rewrites(appended, before, planned.plan.changes):
+        if lossy_rewrites(appended, planned.plan):
             raise Moved("what others have appended meanwhile does not fit the new types")
         return anew(appended)
 
@@ -437,13 +439,12 @@ def _rewritten(transaction: Transaction, planned: Planned) -> int:
 
 def _lossy(table: CatalogTable, planned: Plan) -> list[Path]:
     """The columns that cannot be rewritten: a value would change, or the table's layout is made of them."""
-    to_rewrite = rewrites(planned.changes)
-    if not to_rewrite:
+    if not planned.rewrites:
         return []
     definition = table.definition()
-    columns = {change.path: planned.before.find(change.path) for change in to_rewrite}
+    columns = {change.path: planned.before.find(change.path) for change in planned.rewrites}
     needed = [path for path, column in columns.items() if column and definition.use_of(column)]
-    return needed + lossy_rewrites(table.read(), planned.before, planned.changes)
+    return needed + lossy_rewrites(table.read(), planned)
 
 
 def _no_columns(planned: Planned) -> Result:

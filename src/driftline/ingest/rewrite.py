@@ -15,7 +15,7 @@ import pyarrow as pa
 from driftline.convert import Converter
 from driftline.convert.defaults import without_defaults
 from driftline.convert.spark import from_spark
-from driftline.core.changes import Change, RewriteColumn
+from driftline.core.changes import RewriteColumn
 from driftline.core.planning.routes import Conflict, Plan, Settings, by_name, facet_of
 from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, dotted, peel
 from driftline.errors import DataError
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.formats.base import CatalogTable
-
-
-def rewrites(changes: Iterable[Change]) -> list[RewriteColumn]:
-    """The changes that need the table's rows to be rewritten."""
-    return [change for change in changes if isinstance(change, RewriteColumn)]
 
 
 def check_readable(table: CatalogTable, schema: Schema) -> None:
@@ -56,7 +51,7 @@ def rows_anew(
     """
     before = planned.before.struct
     converter = Converter(without_defaults(after), by_name(before, after), settings)
-    ids = table.row_ids(any_value(change.path for change in rewrites(planned.changes)))
+    ids = table.row_ids(any_value(change.path for change in planned.rewrites))
     return converted(old.selectExpr("*", *ids), before, partial(_rewritten, before, converter), after)
 
 
@@ -71,9 +66,9 @@ def _rewritten(before: Struct, converter: Converter, rows: pa.RecordBatch) -> pa
     return converter.of_arrow(rows, before, json=False)
 
 
-def lossy_rewrites(table: DataFrame, before: Schema, changes: Iterable[Change]) -> list[Path]:
+def lossy_rewrites(table: DataFrame, planned: Plan) -> list[Path]:
     """The columns with a value that the rewrite would change."""
-    requested = rewrites(changes)
+    before, requested = planned.before, planned.rewrites
     if not requested:
         return []
     conflicts = [_inexact(before, change) for change in requested]

@@ -29,7 +29,6 @@ from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
-from driftline.ingest.rewrite import rewrites
 from driftline.keys.cache import KeyCache
 from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
 from driftline.keys.filling import RowFiller
@@ -51,12 +50,10 @@ if TYPE_CHECKING:
 _FAULT = "nothing was committed; this is a bug in driftline, please report it"
 
 
-def check_possible(planned: Planned) -> None:
+def check_possible(planned: Planned, row_key: RowKey) -> None:
     """Raise DataError for changes by key that cannot be settled."""
-    row_key, table = planned.settings.row_key, planned.batch.table.name
-    if row_key is None:
-        return
-    if rewritten := rewrites(planned.plan.changes):
+    table = planned.batch.table.name
+    if rewritten := planned.plan.rewrites:
         raise DataError(
             f"{table}: {dotted(rewritten[0].path)} would have to be rewritten, which is not possible in a table with a key",
             'set allow_rewrite = "false": the column then stays as it is',

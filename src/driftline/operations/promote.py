@@ -32,7 +32,7 @@ from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Retry
 from driftline.formats.rewriting import Rewrite, rewriting
-from driftline.ingest.rewrite import check_readable, rewrites
+from driftline.ingest.rewrite import check_readable
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, merge_observations
@@ -216,8 +216,8 @@ def _planned(schema: Schema, selected: Observation, settings: Settings) -> Plan:
     planned = plan(schema, selected.shape, settings)
     if planned.conflicts:
         raise DataError(str(planned.conflicts[0]), "promote it under the policy preserve")
-    if rewrites(planned.changes):
-        path = dotted(rewrites(planned.changes)[0].path)
+    if planned.rewrites:
+        path = dotted(planned.rewrites[0].path)
         raise DataError(f"{path} would be rewritten", "promote it under the policy preserve")
     return planned
 

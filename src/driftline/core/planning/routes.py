@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from driftline.core.changes import Change
+from driftline.core.changes import Change, RewriteColumn
 from driftline.core.planning.contract import Contract
 from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.row_key import RowKey
@@ -218,6 +218,11 @@ class Plan:
     untyped: tuple[Path, ...]
     hints: tuple[str, ...]
     conflicts: tuple[Conflict, ...] = ()
+
+    @property
+    def rewrites(self) -> list[RewriteColumn]:
+        """The changes that need the table's rows to be rewritten."""
+        return [change for change in self.changes if isinstance(change, RewriteColumn)]
 
 
 def facet_of(type_: Type) -> Facet:

@@ -146,6 +146,8 @@ class IcebergTransaction:
         """Apply the changes as one schema update; new columns get ids beyond ``after``."""
         changes = tuple(changes)
         self._evolved.append((changes, after))
+        if not changes:
+            return
         operations = self._java.table().operations()
         now = operations.current()
         if now.lastColumnId() < after:
@@ -153,7 +155,7 @@ class IcebergTransaction:
             operations.commit(now, builder.setCurrentSchema(now.schema(), after).build())
         update_schema(self._jvm, self._java, changes, self.table.name)
         self.__dict__.pop("schema", None)
-        if changes and self.base is not None:
+        if self.base is not None:
             self.set(metrics_of_all(self.schema, self.base.properties))
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:

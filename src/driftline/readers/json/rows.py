@@ -1,22 +1,29 @@
 """Lines of JSON as rows of a table, in tasks.
 
 A task decodes its lines as observing does. Lines with only usual types are parsed as whole columns, others
-too, after their unusual values were taken out.
+too, after their unusual values were taken out, at any depth.
+
+The parser of columns accepts more than the rules allow, so it gets only lines that a decoder has found to
+have the columns' types.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from io import BytesIO
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import MsgspecError, Raw, json
 from numpy.typing import NDArray
 
-from driftline.convert import Converter
+from driftline.convert import Converter, DriftedValues, arrow_schema
 from driftline.convert.deep_pickle import pickled
 from driftline.convert.types import DEEPEST
 from driftline.convert.usual import (
@@ -33,27 +40,162 @@ from driftline.core.planning.metadata import asks_for_place
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.types import Struct
-from driftline.core.values.parse import parse
+from driftline.core.schema.types import Path, Struct
+from driftline.core.values.parse import parse, parse_values, raw_members
 from driftline.keys.presence import PRESENCE, presence_of_lines
-from driftline.observe.decoder import FieldDecoders
+from driftline.observe.decoder import REFUSED, FieldDecoders
 from driftline.observe.expect import ExpectedField, foreseen
 from driftline.observe.json_lines import JsonObserver, LineNumbers, Looked, Why
 from driftline.observe.observation import Observation
+from driftline.observe.screen import doubtful
 from driftline.observe.walk import MANY_KEYS
 from driftline.readers.deletes import DeleteFilter, flagged
 from driftline.readers.envelopes.change import unavailable_of
 from driftline.readers.envelopes.unwrap import Unwrapper, rejecting
-from driftline.readers.json.columns import Unparsed, parsed
-from driftline.readers.json.drifted import UsualRecords, taken_apart
 from driftline.readers.origins import ORIGIN, Origins, origin_array
 from driftline.readers.rejects import Origin, Reject, reject_batch
 from driftline.readers.task import Diverged
 from driftline.readers.terms import AdmissionTerms
 
 _FEW = 64  # lines that are no longer halved in search of one that the parser refuses
+_OBJECT, _NULL = b"{n"
+# The parser puts what it does not take into its message, and a NUL there ends the process. Of surrogates from
+# U+20000 on it makes other characters.
+_BACKSLASH, _ESCAPE = b"\\", rb"\u"
+_MISREAD = re.compile(rb"\\u(?:0000|[dD](?:8[4-9a-fA-F]|[9abAB]))")
 
 Rows = tuple["pa.RecordBatch", Sequence[int]]  # rows of the table, and the places of their lines
+Unusual: TypeAlias = "list[tuple[Path, bytes | Raw]]"  # values as text, each with the path that it stands at
+
+
+class Unparsed(Exception):
+    """The parser refuses the lines, or would read them otherwise than one by one."""
+
+
+def parsed(lines: Sequence[bytes], struct: Struct) -> pa.RecordBatch:
+    """The records among the lines, as the fields of ``struct``. Raises Unparsed.
+
+    Of a key that a record has twice, the last value counts.
+    """
+    from arro3.io import read_json
+
+    text = b"\n".join(lines)
+    # Python finds one byte ten times as fast as two.
+    if b"\0" in text or (_BACKSLASH in text and _ESCAPE in text and _MISREAD.search(text)):
+        raise Unparsed
+    try:
+        batches = [
+            *map(pa.record_batch, read_json(BytesIO(text), arrow_schema(struct), batch_size=len(lines)))
+        ]
+    except Exception as error:  # the parser has no error of its own
+        raise Unparsed from error
+    if len(batches) != 1 or batches[0].num_rows != len(lines) or any(map(_repeats, batches[0].columns)):
+        raise Unparsed
+    return batches[0]
+
+
+def _repeats(array: pa.Array) -> bool:
+    """True if a map in the array has a key twice, at any depth."""
+    if isinstance(array, pa.StructArray):
+        return any(_repeats(array.field(i)) for i in range(array.type.num_fields))
+    if isinstance(array, pa.MapArray):
+        return _key_twice(array) or _repeats(array.items)
+    if isinstance(array, pa.ListArray):
+        return _repeats(array.values)
+    return False
+
+
+def _key_twice(maps: pa.MapArray) -> bool:
+    keys = maps.keys.dictionary_encode()
+    distinct = len(keys.dictionary)
+    if distinct == len(keys):
+        return False
+    owners = np.repeat(np.arange(len(maps)), np.diff(maps.offsets.to_numpy()))
+    pairs = owners * distinct + keys.indices.to_numpy()
+    return bool(pc.count_distinct(pa.array(pairs)).as_py() < len(pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class UsualRecords:
+    """Records as ``texts`` of JSON that hold usual values alone, with the ``places`` of their lines.
+    ``unusual``: the other values, by the number of their record.
+    """
+
+    texts: Sequence[bytes]
+    places: Sequence[int]
+    unusual: Mapping[int, Unusual]
+
+    def part(self, start: int, stop: int) -> UsualRecords:
+        """Some of the records."""
+        unusual = {
+            number - start: values for number, values in self.unusual.items() if start <= number < stop
+        }
+        return UsualRecords(self.texts[start:stop], self.places[start:stop], unusual)
+
+    @gc_paused()
+    def apart(self) -> dict[Path, DriftedValues]:
+        """The unusual values by path, parsed."""
+        rows: dict[Path, list[int]] = {}
+        texts: dict[Path, list[bytes | Raw]] = {}
+        for row, unusual in self.unusual.items():
+            for path, text in unusual:
+                rows.setdefault(path, []).append(row)
+                texts.setdefault(path, []).append(text)
+        return {path: DriftedValues(rows[path], parse_values(texts[path])) for path in rows}
+
+
+@gc_paused()
+def taken_apart(
+    lines: Sequence[bytes], looked: Sequence[Looked], drifting: Drifting, takes: FieldDecoders
+) -> tuple[UsualRecords, list[int]]:
+    """The records of the lines without unusual values, and the places of lines to be read one by one.
+
+    ``looked``: the lines that the observer's decoder did not take; ``drifting``: the paths of unusual values;
+    ``takes``: decoders of usual values alone, except numbers that a double cannot tell apart.
+    """
+    if not looked:
+        return UsualRecords(lines, range(len(lines)), {}), []
+    drifted = [place for place, why in looked if why is None and lines[place].strip()]
+    alone = {drifted[number] for number in doubtful([lines[place] for place in drifted])}
+    passed_over = {place for place, _ in looked}.difference(drifted)
+    texts, unusual = list(lines), dict[int, Unusual]()
+    for place in drifted:
+        if place not in alone:
+            try:
+                texts[place], unusual[place] = _without_unusual(lines[place], drifting, takes)
+            except MsgspecError:
+                alone.add(place)
+    missing = alone | passed_over
+    if not missing:
+        return UsualRecords(texts, range(len(lines)), unusual), []
+    places = [place for place in range(len(lines)) if place not in missing]
+    by_number = {number: unusual[place] for number, place in enumerate(places) if place in unusual}
+    return UsualRecords([texts[place] for place in places], places, by_number), sorted(alone)
+
+
+def _without_unusual(line: bytes, drifting: Drifting, takes: FieldDecoders) -> tuple[bytes, Unusual]:
+    """A record without its unusual values, and these. Of a key that occurs twice, the last counts."""
+    unusual: Unusual = []
+    return _without(line, drifting, takes, (), unusual), unusual
+
+
+def _without(
+    text: bytes | Raw, drifting: Drifting, takes: FieldDecoders, path: Path, unusual: Unusual
+) -> bytes:
+    """The text of a record without the values that are not usual, which are added to ``unusual``."""
+    record = raw_members(text)
+    for key in [key for key in record if key in drifting]:
+        value = record[key]
+        try:
+            takes[key](value)
+        except REFUSED:
+            begins, inside = memoryview(value)[0], drifting[key]
+            if begins == _OBJECT and inside is not None:
+                record[key] = Raw(_without(value, inside, takes.below(key), (*path, key), unusual))
+            elif begins != _NULL:
+                del record[key]
+                unusual.append(((*path, key), value))
+    return json.encode(record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +348,9 @@ class LineTask:
 
     def __init__(self, observer: JsonObserver, make: JsonRows | None, terms: AdmissionTerms) -> None:
         self._observer, self._make, self._terms = observer, make, terms
-        self._unwrapper = Unwrapper.of(terms.settings.row_key)
-        self._deletes = DeleteFilter.of(terms)
+        row_key = terms.settings.row_key
+        self._unwrapper = None if row_key is None else Unwrapper.of(row_key)
+        self._deletes = None if row_key is None else DeleteFilter.of(terms)
         self._learnt = -1
 
     def observe(
