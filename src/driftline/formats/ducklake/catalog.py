@@ -316,6 +316,13 @@ class Connection:
         batch = pa.table(dict(zip(rows[0], columns, strict=True)))  # noqa: F841
         self._raw.execute(f"INSERT INTO meta.{table} ({listed}) SELECT {listed} FROM batch")
 
+    def end(self, table: str, snapshot: int, where: str, parameters: Sequence[Any] = ()) -> None:
+        """End rows of one of the catalog's tables with a snapshot: those that have no end yet."""
+        self.execute(
+            f"UPDATE meta.{table} SET end_snapshot = {snapshot} WHERE end_snapshot IS NULL AND {where}",
+            parameters,
+        )
+
     def tables(self) -> set[str]:
         """Names of the catalog's tables."""
         return {

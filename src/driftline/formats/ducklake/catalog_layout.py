@@ -173,7 +173,7 @@ def set_layout(connection: Connection, change: LayoutUpdate, catalog_id: int) ->
 
 
 def _set_partition(connection: Connection, change: LayoutUpdate, catalog_id: int) -> int:
-    _end(connection, "ducklake_partition_info", change.table, change.snapshot)
+    connection.end("ducklake_partition_info", change.snapshot, f"table_id = {change.table}")
     if not change.after.partition:
         return catalog_id
     row = {"partition_id": catalog_id, "table_id": change.table, "begin_snapshot": change.snapshot}
@@ -193,7 +193,7 @@ def _set_partition(connection: Connection, change: LayoutUpdate, catalog_id: int
 
 
 def _set_sort(connection: Connection, change: LayoutUpdate, catalog_id: int) -> int:
-    _end(connection, "ducklake_sort_info", change.table, change.snapshot)
+    connection.end("ducklake_sort_info", change.snapshot, f"table_id = {change.table}")
     if not change.after.sort:
         return catalog_id
     row = {"sort_id": catalog_id, "table_id": change.table, "begin_snapshot": change.snapshot}
@@ -212,9 +212,3 @@ def _set_sort(connection: Connection, change: LayoutUpdate, catalog_id: int) -> 
     ]
     connection.insert("ducklake_sort_expression", keys)
     return catalog_id + 1
-
-
-def _end(connection: Connection, place: str, table: int, snapshot: int) -> None:
-    connection.execute(
-        f"UPDATE meta.{place} SET end_snapshot = {snapshot} WHERE table_id = {table} AND end_snapshot IS NULL"
-    )

@@ -19,7 +19,7 @@ from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.catalog_layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.deletes import add_deletes, drop_worn
-from driftline.formats.ducklake.inlined import renew_inlined_table
+from driftline.formats.ducklake.inlined import inlined_tables, renew_inlined_table
 from driftline.formats.ducklake.ledger import remember
 from driftline.formats.ducklake.reverting import forget_deletes, take_back
 from driftline.formats.ducklake.rows import (
@@ -104,10 +104,7 @@ def _rename(connection: Connection, head: LatestSnapshot, table: TableRow, to: s
         [table.id],
     )
     assert row is not None
-    connection.execute(
-        f"UPDATE meta.ducklake_table SET end_snapshot = {head.snapshot} "
-        f"WHERE table_id = {table.id} AND end_snapshot IS NULL"
-    )
+    connection.end("ducklake_table", head.snapshot, f"table_id = {table.id}")
     namespace, short = split(to)
     connection.execute(
         "INSERT INTO meta.ducklake_table (table_id, table_uuid, begin_snapshot, schema_id, table_name, path, path_is_relative) "
@@ -190,11 +187,8 @@ def _table(
     remember(connection, table.id, head.snapshot, intent.sources)
     if intent.dropped:
         listed = ", ".join("?" * len(intent.dropped))
-        connection.execute(
-            f"UPDATE meta.ducklake_data_file SET end_snapshot = {head.snapshot} "
-            f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND path IN ({listed})",
-            intent.dropped,
-        )
+        where = f"table_id = {table.id} AND path IN ({listed})"
+        connection.end("ducklake_data_file", head.snapshot, where, intent.dropped)
         head.changes_made.append(f"deleted_from_table:{table.id}")
     if intent.replaces:
         _emptied(connection, head.snapshot, table.id)
@@ -218,17 +212,10 @@ def _table(
 
 def _emptied(connection: Connection, snapshot: int, table: int) -> None:
     """Take all rows out of the table."""
-    places = ["ducklake_data_file", "ducklake_delete_file"]
-    for place in places:
-        connection.execute(
-            f"UPDATE meta.{place} SET end_snapshot = {snapshot} WHERE table_id = {table} AND end_snapshot IS NULL"
-        )
-    for (place,) in connection.rows(
-        "SELECT table_name FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
-    ):
-        connection.execute(
-            f"UPDATE meta.{quoted(place)} SET end_snapshot = {snapshot} WHERE end_snapshot IS NULL"
-        )
+    for place in ("ducklake_data_file", "ducklake_delete_file"):
+        connection.end(place, snapshot, f"table_id = {table}")
+    for place in inlined_tables(connection, table):
+        connection.end(quoted(place), snapshot, "true")
     connection.execute(
         f"UPDATE meta.ducklake_table_stats SET record_count = 0, file_size_bytes = 0 WHERE table_id = {table}"
     )

@@ -222,10 +222,7 @@ def add_deletes(
     head.file_id += len(files)
     for gone in ended:
         listed = ", ".join(map(str, gone.rows))
-        connection.execute(
-            f"UPDATE meta.{quoted(gone.table)} SET end_snapshot = {head.snapshot} "
-            f"WHERE end_snapshot IS NULL AND row_id IN ({listed})"
-        )
+        connection.end(quoted(gone.table), head.snapshot, f"row_id IN ({listed})")
     head.changes_made.append(f"deleted_from_table:{table.id}")
 
 
@@ -245,10 +242,7 @@ def drop_worn(
 
 
 def _end(connection: Connection, head: LatestSnapshot, table: TableRow, place: str, data_file: int) -> None:
-    connection.execute(
-        f"UPDATE meta.{place} SET end_snapshot = {head.snapshot} "
-        f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND data_file_id = {data_file}"
-    )
+    connection.end(place, head.snapshot, f"table_id = {table.id} AND data_file_id = {data_file}")
 
 
 def _id(connection: Connection, table: TableRow, path: str) -> int:

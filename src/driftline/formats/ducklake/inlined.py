@@ -44,12 +44,18 @@ class EndedRows:
     rows: tuple[int, ...]
 
 
+def inlined_tables(connection: Connection, table: int) -> dict[str, int]:
+    """The catalog's tables of rows that it keeps of a table, by name, with their schema versions."""
+    rows = connection.rows(
+        "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
+    )
+    return {str(name): int(version) for name, version in rows}
+
+
 def inlined_rows(connection: Connection, table: int, snapshot: int) -> list[InlinedRows]:
     """The rows that the catalog itself keeps of a table, at a snapshot."""
     out = []
-    for name, version in connection.rows(
-        "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
-    ):
+    for name, version in inlined_tables(connection, table).items():
         live = f"begin_snapshot <= {snapshot} AND (end_snapshot IS NULL OR end_snapshot > {snapshot})"
         if not connection.rows(f"SELECT 1 FROM meta.{quoted(name)} WHERE {live} LIMIT 1"):
             continue
@@ -129,9 +135,7 @@ def renew_inlined_table(
     connection: Connection, table: int, schema: int, version: int, columns: Sequence[ColumnRow]
 ) -> None:
     """Create the inlined table for the new columns, and drop those without rows, as DuckDB does."""
-    for name, old in connection.rows(
-        "SELECT table_name, schema_version FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
-    ):
+    for name, old in inlined_tables(connection, table).items():
         if not connection.rows(f"SELECT 1 FROM meta.{quoted(name)} LIMIT 1"):
             connection.execute(
                 "DELETE FROM meta.ducklake_inlined_data_tables WHERE table_id = ? AND schema_version = ?",

@@ -43,10 +43,7 @@ def mapping_of(
         if fingerprint == print_:
             return ids[0], free
     ids = [free, *sorted(own_mappings(connection, table), reverse=True)]
-    connection.execute(
-        f"UPDATE meta.ducklake_tag SET end_snapshot = {snapshot} "
-        f"WHERE object_id = {table} AND key = '{MAPPING}' AND end_snapshot IS NULL"
-    )
+    connection.end("ducklake_tag", snapshot, f"object_id = {table} AND key = '{MAPPING}'")
     value = f"{','.join(map(str, ids))}:{print_}"
     tag = {"object_id": table, "begin_snapshot": snapshot, "key": MAPPING, "value": value}
     connection.insert("ducklake_tag", [tag])

@@ -22,6 +22,7 @@ from driftline.errors import DataError, no_table
 from driftline.formats.base import LastBatch, UnknownError
 from driftline.formats.ducklake.deletes import written_deletes
 from driftline.formats.ducklake.files import DeleteFile, ReturningFile
+from driftline.formats.ducklake.inlined import inlined_tables
 from driftline.formats.ducklake.ledger import forget
 from driftline.formats.ducklake.scan import inlined_deletes
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, TableRow, find, latest, state_of
@@ -58,7 +59,7 @@ def last_batch(connection: Connection, name: str) -> LastBatch | None:
         return None
     ended = sum(
         connection.rows(f"SELECT count(*) FROM meta.{quoted(place)} WHERE end_snapshot = {snapshot}")[0][0]
-        for place in _inlined(connection, table.id)
+        for place in inlined_tables(connection, table.id)
     )
     only_moved = moved or 0
     return LastBatch(batch, snapshot, added - only_moved, deleted - before + ended + gone - only_moved)
@@ -89,14 +90,6 @@ def told(extra: str | None) -> Mapping[str, Any]:
         if isinstance(message, dict):
             return message
     return {}
-
-
-def _inlined(connection: Connection, table: int) -> list[str]:
-    """The catalog's tables of rows that it keeps itself."""
-    rows = connection.rows(
-        "SELECT table_name FROM meta.ducklake_inlined_data_tables WHERE table_id = ?", [table]
-    )
-    return [str(name) for (name,) in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +189,11 @@ def take_back(
     anew. Its source files count as not taken.
     """
     for place in ("ducklake_data_file", "ducklake_delete_file"):
-        connection.execute(
-            f"UPDATE meta.{place} SET end_snapshot = {head.snapshot} "
-            f"WHERE table_id = {table.id} AND begin_snapshot = {snapshot} AND end_snapshot IS NULL"
-        )
+        connection.end(place, head.snapshot, f"table_id = {table.id} AND begin_snapshot = {snapshot}")
     for id_, file in enumerate(returning, head.file_id):
         _return(connection, head, file, id_)
     head.file_id += len(returning)
-    for place in map(quoted, _inlined(connection, table.id)):
+    for place in map(quoted, inlined_tables(connection, table.id)):
         connection.execute(
             f"INSERT INTO meta.{place} SELECT * REPLACE ({head.snapshot} AS begin_snapshot, NULL AS end_snapshot) "
             f"FROM meta.{place} WHERE end_snapshot = {snapshot}"
@@ -241,8 +231,5 @@ def forget_deletes(connection: Connection, head: LatestSnapshot, name: str, snap
     if memory is None or DELETES_OF not in state_of(connection, memory, head.snapshot).properties:
         return
     of_snapshot = "" if snapshot is None else f"AND begin_snapshot = {snapshot} AND path LIKE '{OF_BATCH}-%'"
-    connection.execute(
-        f"UPDATE meta.ducklake_data_file SET end_snapshot = {head.snapshot} WHERE table_id = {memory.id} "
-        f"AND end_snapshot IS NULL {of_snapshot}"
-    )
+    connection.end("ducklake_data_file", head.snapshot, f"table_id = {memory.id} {of_snapshot}")
     head.changes_made.append(f"deleted_from_table:{memory.id}")

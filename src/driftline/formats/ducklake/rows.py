@@ -214,10 +214,8 @@ def set_columns(
     changed = [row for row in rows if row.id not in before or row != before[row.id]]
     ended = [row.id for row in changed if row.id in before] + sorted(set(before) - {row.id for row in rows})
     if ended:
-        connection.execute(
-            f"UPDATE meta.ducklake_column SET end_snapshot = {head.snapshot} "
-            f"WHERE table_id = {table.id} AND end_snapshot IS NULL AND column_id IN ({_listed(ended)})"
-        )
+        where = f"table_id = {table.id} AND column_id IN ({_listed(ended)})"
+        connection.end("ducklake_column", head.snapshot, where)
     connection.insert(
         "ducklake_column",
         [_column(row, table.id, head.snapshot) for row in changed],
@@ -251,10 +249,8 @@ def _docs(
     after = {f.id: f.doc for _, f in intent.schema.walk() if f.doc}
     ended = [i for i, doc in before.items() if after.get(i) != doc]
     if ended:
-        connection.execute(
-            f"UPDATE meta.ducklake_column_tag SET end_snapshot = {head.snapshot} WHERE table_id = {table.id} "
-            f"AND key = '{COMMENT}' AND end_snapshot IS NULL AND column_id IN ({_listed(ended)})"
-        )
+        where = f"table_id = {table.id} AND key = '{COMMENT}' AND column_id IN ({_listed(ended)})"
+        connection.end("ducklake_column_tag", head.snapshot, where)
     connection.insert(
         "ducklake_column_tag",
         [
@@ -277,11 +273,7 @@ def set_properties(
     """Write the properties that differ from the present ones, and end those that are replaced or removed."""
     changed = {key: value for key, value in intent.properties.items() if now.properties.get(key) != value}
     for key in (changed.keys() | set(intent.removed)) & now.properties.keys():
-        connection.execute(
-            f"UPDATE meta.ducklake_tag SET end_snapshot = {snapshot} "
-            f"WHERE object_id = {table.id} AND key = ? AND end_snapshot IS NULL",
-            [key],
-        )
+        connection.end("ducklake_tag", snapshot, f"object_id = {table.id} AND key = ?", [key])
     connection.insert(
         "ducklake_tag",
         [
