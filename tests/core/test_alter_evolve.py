@@ -31,7 +31,6 @@ from driftline.core.changes import (
     WidenColumn,
     apply,
     diff,
-    evolve,
     in_words,
     stages,
 )
@@ -116,6 +115,11 @@ def evolved(seed: int) -> tuple[Schema, list[ColumnChange], Schema]:
 
 
 CASES = st.integers(0, 2**32).map(evolved)
+
+
+def evolve(before: Definition, changes: list[ColumnChange], **options: bool) -> Definition:
+    """The definition after the changes."""
+    return evolved_with(before, changes, **options)[0]
 
 
 def _evolve(of: Definition, changes: list[ColumnChange]) -> Definition:

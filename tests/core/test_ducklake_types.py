@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from driftline.core.changelog.restoring import restoration
-from driftline.core.changes import Refused, evolve
+from driftline.core.changes import Refused, evolved
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -124,12 +124,12 @@ def test_the_table_of_promotions_cell_by_cell(before: str, after: str, path: str
     (statement,) = parse(f"ALTER TABLE t ALTER {path} SET TYPE {SQL[after]}")
     changes = [clause.change for clause in statement.clauses]
     if before == after or after in SEED.get(before, ()):
-        made = evolve(table, changes).schema.find(tuple(path.split(".")))
+        made = evolved(table, changes)[0].schema.find(tuple(path.split(".")))
         assert made is not None and isinstance(made.type, Primitive)
         assert types.write_type(made.type, "t.a") == after
     else:
         with pytest.raises(Refused, match=r"cannot become") as refused:
-            evolve(table, changes)
+            evolved(table, changes)
         assert isinstance(refused.value.error, DataError)
 
 

@@ -42,7 +42,7 @@ from driftline.core.schema.types import Path as FieldPath
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.offsets import offset_notes
-from driftline.operations.alter.request import AlterRequest
+from driftline.operations.alter.parse import AlterRequest
 from driftline.readers.csv.reader import CsvFiles, FoundCsv
 from driftline.readers.envelopes.encoded import encoded_notes
 from driftline.readers.envelopes.signs import FLAG, LIST, NUMBER, OBJECT, SIGNS, TEXT, envelope_note

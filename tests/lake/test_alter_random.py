@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from core.shapes import schema as written
 from core.test_alter_evolve import NAMES, change
-from driftline.core.changes import AddColumn, ColumnChange, Refused, SetDefault, SetDoc, evolve
+from driftline.core.changes import AddColumn, ColumnChange, Refused, SetDefault, SetDoc, evolved
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.naming import caseless, data_key
 from driftline.core.schema.types import INT, Field, List, Map, Schema, Struct, Type, children
@@ -246,7 +246,7 @@ def several(of: Schema, dice: Random) -> list[ColumnChange]:
     for _ in range(12):
         made = changed(now.schema, dice)
         with suppress(Refused):
-            now = evolve(before, [*out, made])
+            now = evolved(before, [*out, made])[0]
             out.append(made)
         if len(out) == 4:
             break

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 
 from driftline.convert.arrays import ArrowRecords
-from driftline.convert.deep_pickle import pickled
 from driftline.convert.drifted_values import DriftedValues, put
 from driftline.convert.fill import columns_of
 from driftline.convert.objects import JsonRecords
@@ -26,6 +25,7 @@ from driftline.core.planning.contract import Contract, excluded_paths
 from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import RecordRoute, Settings
+from driftline.core.schema.pickling import pickled
 from driftline.core.schema.types import VARIANT, List, Path, Schema, Struct, Type
 
 

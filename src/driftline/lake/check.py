@@ -22,9 +22,8 @@ from driftline.errors import DataError, no_table
 from driftline.operations.replay import kept, waiting
 from driftline.runtime.failure import explained, java_ended
 from driftline.settings import from_properties
-from driftline.sources.data import Data
 from driftline.sources.files import expand
-from driftline.sources.given import paths_or_rows
+from driftline.sources.given import Data, paths_or_rows
 from driftline.sources.pipes import spooled
 from driftline.sources.spool import folder_in, place_of, told_where
 from driftline.sql.quoting import name

@@ -41,9 +41,8 @@ from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime.shown import Shown, notebook_progress, shows
 from driftline.settings import SettingArguments
-from driftline.sources.data import Data
 from driftline.sources.frames import core_struct
-from driftline.sources.given import given_paths, is_table
+from driftline.sources.given import Data, given_paths, is_table
 from driftline.sources.opening import Messages, opened
 from driftline.stats import Stats, stats
 from driftline.stats.offline import stats as offline_stats

@@ -23,7 +23,7 @@ from driftline.operations.odcs import Promise, meets
 from driftline.runtime.failure import explained
 from driftline.runtime.spark_conf import configured
 from driftline.settings import PREFIX, SETTINGS, from_properties
-from driftline.sources.data import Data
+from driftline.sources.given import Data
 from driftline.sources.opening import opened
 
 

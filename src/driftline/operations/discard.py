@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -56,7 +55,6 @@ def discard(
     source: str | None = None,
     *,
     restore: bool = False,
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Discarded:
     """Mark the records that wait as discarded, or unmark those that are, in one commit.
 
@@ -77,7 +75,7 @@ def discard(
             raise _nothing_of(pending, source, restore=restore)
         return Discarded(table.name, records, restore, unfinished)
 
-    retry = Retry(quarantine.of(table).name, progress)
+    retry = Retry(quarantine.of(table).name)
     return retry.run(attempt)
 
 

@@ -19,10 +19,9 @@ from driftline.runtime.failure import WHOLE, explained
 from driftline.runtime.spark_conf import FILES, configured, literally
 from driftline.sources.base import Source
 from driftline.sources.column_files import ColumnFiles
-from driftline.sources.data import Data
 from driftline.sources.files import Stamp, expand, stamps
 from driftline.sources.frames import TypedFrames, with_texts
-from driftline.sources.given import is_pandas, is_table, paths_or_rows
+from driftline.sources.given import Data, is_pandas, is_table, paths_or_rows
 from driftline.sources.hive import PathTexts, path_texts
 from driftline.sources.in_memory import written, written_as_text
 from driftline.sources.json_files import JsonFiles

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from driftline.convert.deep_pickle import deep_recursion
 from driftline.convert.types import DEEPEST
+from driftline.core.schema.pickling import deep_recursion
 from driftline.core.schema.types import Struct
 from driftline.errors import DriftlineError
 from driftline.runtime.spark_conf import runs_here

@@ -4,8 +4,8 @@ commit, `diff` finds them between two versions.
 
 from driftline.core.changes.apply import apply, fresh
 from driftline.core.changes.diff import diff, stages
-from driftline.core.changes.evolve import Refused, evolve, evolved
-from driftline.core.changes.require import NullCount, NullsOf
+from driftline.core.changes.evolve import Refused, evolved
+from driftline.core.changes.require import NullCount
 from driftline.core.changes.text import ChangeJson, TableChangeJson, details, in_words, reportable, to_dict
 from driftline.core.changes.values import (
     AddColumn,
@@ -15,7 +15,6 @@ from driftline.core.changes.values import (
     DropColumn,
     DropIdentifiers,
     DropPartitionField,
-    LayoutChange,
     MoveColumn,
     Position,
     Reason,
@@ -49,10 +48,8 @@ __all__ = [
     "DropColumn",
     "DropIdentifiers",
     "DropPartitionField",
-    "LayoutChange",
     "MoveColumn",
     "NullCount",
-    "NullsOf",
     "Position",
     "Reason",
     "Refused",
@@ -79,7 +76,6 @@ __all__ = [
     "apply",
     "details",
     "diff",
-    "evolve",
     "evolved",
     "fresh",
     "in_words",

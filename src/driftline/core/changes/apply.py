@@ -1,4 +1,4 @@
-"""`apply`: the schema after changes. It trusts them; what a person asks for goes through `evolve`."""
+"""`apply`: the schema after changes. It trusts them; what a person asks for goes through `evolved`."""
 
 from __future__ import annotations
 

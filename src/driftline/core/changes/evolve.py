@@ -1,4 +1,4 @@
-"""`evolve`: a table's definition after changes that a person requests, each checked before anything
+"""`evolved`: a table's definition after changes that a person requests, each checked before anything
 is done.
 """
 
@@ -69,13 +69,6 @@ class Refused(Exception):
         super().__init__(str(error))
         self.step = step
         self.error = error
-
-
-def evolve(
-    before: Definition, changes: Sequence[TableChange], *, mark: str = MARK, upgrade: bool = False
-) -> Definition:
-    """The definition that `evolved` returns."""
-    return evolved(before, changes, mark=mark, upgrade=upgrade)[0]
 
 
 def evolved(

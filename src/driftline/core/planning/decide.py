@@ -18,10 +18,22 @@ from driftline.core.planning.objects import MAP, objects_of
 from driftline.core.planning.policies import policy_of, preserve, strict
 from driftline.core.planning.policies.by_kind import ROLES, ByKind
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Policy, Refusal, Retyped
-from driftline.core.planning.routes import NO_COLUMN, Conflict, facet_of
+from driftline.core.planning.routes import NO_COLUMN, Conflict, facet_of, stub_of
 from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
-from driftline.core.planning.stubs import hollow, inside, stub_of, value_of, with_base, with_value
-from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Type, wrap
+from driftline.core.schema.types import (
+    STRING,
+    VARIANT,
+    Map,
+    Path,
+    Primitive,
+    Type,
+    hollow,
+    inside,
+    value_of,
+    with_base,
+    with_value,
+    wrap,
+)
 
 
 def normalised(

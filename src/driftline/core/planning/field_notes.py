@@ -9,9 +9,8 @@ from driftline.core.planning.conversions import join
 from driftline.core.planning.field_plan import FieldDecision
 from driftline.core.planning.findings import NOTHING, Findings
 from driftline.core.planning.maps import MapVerdict, as_map, entries_of
-from driftline.core.planning.routes import Conversion, facet_of
+from driftline.core.planning.routes import Conversion, facet_of, stub_of
 from driftline.core.planning.shape import RECORD, Facet, MapOf, RecordShape
-from driftline.core.planning.stubs import stub_of
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import VARIANT, Path, Primitive, dotted, wrap
 

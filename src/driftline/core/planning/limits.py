@@ -11,7 +11,6 @@ from dataclasses import replace
 from driftline.core.changes import AddColumn, Change
 from driftline.core.planning.routes import ColumnRoute, Plan, Settings
 from driftline.core.planning.shape import Facet
-from driftline.core.planning.stubs import hollow
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
@@ -22,6 +21,7 @@ from driftline.core.schema.types import (
     Type,
     children,
     dotted,
+    hollow,
     leaves,
     peel,
     with_child,

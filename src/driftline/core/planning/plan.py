@@ -41,7 +41,6 @@ from driftline.core.planning.routes import (
 )
 from driftline.core.planning.row_key import ORDERS_COLUMN, ORDERS_KIND, RowKey
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, merge_all
-from driftline.core.planning.stubs import hollow, inside, value_of, with_base, with_value
 from driftline.core.schema.definition import CHANGE, UNAVAILABLE
 from driftline.core.schema.naming import by_key, is_metadata
 from driftline.core.schema.place import Place
@@ -55,8 +54,13 @@ from driftline.core.schema.types import (
     Struct,
     Type,
     children,
+    hollow,
+    inside,
     peel,
+    value_of,
+    with_base,
     with_child,
+    with_value,
 )
 
 

@@ -12,9 +12,9 @@ from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.row_key import RowKey
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile
 from driftline.core.schema.naming import MARK, MAX_KEY
+from driftline.core.schema.pickling import pickled_by_fields
 from driftline.core.schema.place import Place
-from driftline.core.schema.quick_pickle import pickled_by_fields
-from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel
+from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel, wrap
 from driftline.errors import DataError
 
 NO_COLUMN = "none"  # in place of the table's type
@@ -237,6 +237,17 @@ def facet_of(type_: Type) -> Facet:
             return Facet(dim, base)
         case _:
             raise DataError(f"a map with keys of type {base} cannot be filled")
+
+
+def stub_of(facet: Facet) -> Type:
+    """The facet as a type, left empty where it will be filled."""
+    match facet.base:
+        case Primitive() as inner:
+            return wrap(inner, facet.dim)
+        case MapOf(key):
+            return wrap(Map(key, Primitive("unknown")), facet.dim)
+        case _:
+            return wrap(Struct(), facet.dim)
 
 
 def by_name(old: Struct, new: Struct) -> RecordRoute:

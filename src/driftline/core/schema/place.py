@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from driftline.core.schema.quick_pickle import pickled_by_fields
+from driftline.core.schema.pickling import pickled_by_fields
 
 
 @pickled_by_fields

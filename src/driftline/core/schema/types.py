@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from driftline.core.schema.quick_pickle import pickled_by_fields
+from driftline.core.schema.pickling import pickled_by_fields
 
 
 @pickled_by_fields
@@ -239,6 +239,37 @@ def wrap(type_: Type, dim: int) -> Type:
     for _ in range(dim):
         type_ = List(type_)
     return type_
+
+
+def inside(path: Path, type_: Type) -> Path:
+    """The path of the contents of the type's lists."""
+    return path + ("element",) * peel(type_)[0]
+
+
+def with_base(type_: Type, base: Type) -> Type:
+    """Replace the type inside a type's lists."""
+    return replace(type_, element=with_base(type_.element, base)) if isinstance(type_, List) else base
+
+
+def value_of(type_: Type) -> Type:
+    """The type of the values of a map inside lists."""
+    base = peel(type_)[1]
+    assert isinstance(base, Map)
+    return base.value
+
+
+def with_value(type_: Type, value: Type) -> Type:
+    """Replace the type of the values of a map inside lists."""
+    base = peel(type_)[1]
+    assert isinstance(base, Map)
+    return with_base(type_, replace(base, value=value))
+
+
+def hollow(type_: Type) -> bool:
+    """True if the type contains a struct without fields, which cannot be written."""
+    if isinstance(type_, Struct) and not type_.fields:
+        return True
+    return any(hollow(child.type) for child in children(type_))
 
 
 def leaves(type_: Type) -> int:

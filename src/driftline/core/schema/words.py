@@ -173,10 +173,10 @@ class Words:
             out.append(read())
         return tuple(out)
 
-    def enclosed(self, read: Callable[[], T], close: str = ")") -> tuple[T, ...]:
+    def enclosed(self, read: Callable[[], T]) -> tuple[T, ...]:
         """Read a list up to its closing bracket; the opening one is already read."""
         out = self.listed(read)
-        self.need(close)
+        self.need(")")
         return out
 
     def name(self, sought: str = "a name") -> str:

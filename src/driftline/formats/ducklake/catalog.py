@@ -42,7 +42,6 @@ _BUSY = re.compile(
 _OPEN = re.compile(r'already attached by database "(?:__ducklake_metadata_)?([^"]*)"')
 _NEWER = re.compile(r"database file with version number \d+, but we can only read versions between")
 _PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|\S+)|(?<=://)[^/\s@]+(?=@)", re.IGNORECASE)
-_MISSING = re.compile(r"ducklake_metadata|does not exist")
 
 T = TypeVar("T")
 

@@ -3,7 +3,6 @@ applied together in one commit, or none.
 """
 
 from driftline.operations.alter.alter import Altered, alter, local_name
-from driftline.operations.alter.parse import Statement, parse
-from driftline.operations.alter.request import AlterRequest
+from driftline.operations.alter.parse import AlterRequest, parse
 
-__all__ = ["AlterRequest", "Altered", "Statement", "alter", "local_name", "parse"]
+__all__ = ["AlterRequest", "Altered", "alter", "local_name", "parse"]

@@ -32,7 +32,7 @@ from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primiti
 from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import AlterableTable
 from driftline.formats.retry import Retry
-from driftline.operations.alter.request import AlterRequest
+from driftline.operations.alter.parse import AlterRequest
 from driftline.operations.key_change import KeyChange
 from driftline.runtime.shown import Shown
 from driftline.settings import PREFIX, from_properties

@@ -24,7 +24,6 @@ from msgspec import MsgspecError, Raw, json
 from numpy.typing import NDArray
 
 from driftline.convert import Converter, DriftedValues, arrow_schema
-from driftline.convert.deep_pickle import pickled
 from driftline.convert.types import DEEPEST
 from driftline.convert.usual import (
     Drifting,
@@ -40,6 +39,7 @@ from driftline.core.planning.metadata import asks_for_place
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.pickling import pickled
 from driftline.core.schema.types import Path, Struct
 from driftline.core.values.parse import parse, parse_values, raw_members
 from driftline.keys.presence import PRESENCE, presence_of_lines
