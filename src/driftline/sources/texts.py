@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.types import Schema, Struct
-from driftline.observe.json_lines import JsonObserver, Why
+from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
@@ -141,13 +141,7 @@ class OpenTexts:
 
     def __init__(self, reader: TextReader, batches: Iterable[pa.RecordBatch]) -> None:
         self._texts, self._batches, self._tombstones = reader.texts, batches, 0
-        terms, make = reader.terms, reader.make
-        observer = (
-            JsonObserver(terms.expected, terms.settings, terms.judge, many=reader.many)
-            if make is None
-            else make.observer()
-        )
-        self._lines = LineTask(observer, make, terms)
+        self._lines = LineTask.of(reader.terms, reader.make, reader.many)
 
     def groups(self) -> Iterator[TextGroup]:
         """Read the texts, batch by batch."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from driftline.convert.row_text import row_texts
 from driftline.core.schema.types import Struct
 from driftline.core.values.parse import RefusedText
-from driftline.observe.json_lines import JsonObserver, Why
+from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
 from driftline.readers.columnar.parts import ReaderPart
 from driftline.readers.columnar.rows import ColumnReader, Rows
@@ -104,11 +104,7 @@ class OpenMessages:
 
     def __init__(self, reader: PartMessages, share: Sequence[int]) -> None:
         self._reader, self._share = reader, share
-        terms, make = reader.terms, reader.make
-        observer = (
-            JsonObserver(terms.expected, terms.settings, terms.judge) if make is None else make.observer()
-        )
-        self._lines = LineTask(observer, make, terms)
+        self._lines = LineTask.of(reader.terms, reader.make)
 
     def groups(self) -> Iterator[Sequence[Run]]:
         """Read the messages, part by part."""

@@ -346,6 +346,13 @@ class LineTask:
     ``terms``: those on which the table admits records.
     """
 
+    @classmethod
+    def of(cls, terms: AdmissionTerms, make: JsonRows | None = None, many: int = MANY_KEYS) -> LineTask:
+        """A new task. ``many``: the number of an object's keys that are kept apart, if there is no plan."""
+        if make is not None:
+            return cls(make.observer(), make, terms)
+        return cls(JsonObserver(terms.expected, terms.settings, terms.judge, many=many), None, terms)
+
     def __init__(self, observer: JsonObserver, make: JsonRows | None, terms: AdmissionTerms) -> None:
         self._observer, self._make, self._terms = observer, make, terms
         row_key = terms.settings.row_key

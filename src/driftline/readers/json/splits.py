@@ -54,9 +54,7 @@ class OpenSplits:
 
     def __init__(self, reader: SplitReader, share: Share) -> None:
         self._reader, self._share = reader, share
-        make = reader.make
-        observer = _observer(reader.terms) if make is None else make.observer()
-        self._lines = LineTask(observer, make, reader.terms)
+        self._lines = LineTask.of(reader.terms, reader.make)
         records = reader.terms.settings.records
         self._listed = ListedRecords(records) if records else None
         self._parts: list[ObservedSplits] = []
@@ -75,7 +73,9 @@ class OpenSplits:
             if not self._parts and self._reader.make is None:
                 # The first part itself tells where that was seen: its lines are yet to be numbered.
                 terms = self._reader.terms
-                self._lines = LineTask(_observer(terms, _behind_all(observation)), None, terms)
+                before = _behind_all(observation)
+                observer = JsonObserver(terms.expected, terms.settings, terms.judge, before=before)
+                self._lines = LineTask(observer, None, terms)
             self._parts.append(ObservedSplits(observation, counts))
 
     def observe(
@@ -112,10 +112,6 @@ class OpenSplits:
         if split.sheet:
             return sheet_texts(split, settings.csv, settings.max_record_bytes)
         return blocks(split, settings.max_record_bytes, self._listed)
-
-
-def _observer(terms: AdmissionTerms, before: RecordShape | None = None) -> JsonObserver:
-    return JsonObserver(terms.expected, terms.settings, terms.judge, before=before or RecordShape())
 
 
 def _behind_all(observation: Observation) -> RecordShape:
