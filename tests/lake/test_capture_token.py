@@ -22,8 +22,7 @@ from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from driftline.runtime.java_types import java_type
-from driftline.sources.json_files import JsonScan
-from driftline.sources.opening import open_source
+from driftline.sources.json_files import JsonFiles, JsonScan
 from lake.formats import beside, database
 
 
@@ -44,7 +43,7 @@ def bring(
     """One micro-batch of these lines."""
     file = folder / f"{name}-{stream}-{epoch}.jsonl"
     file.write_text("\n".join(lines))
-    source = open_source(table.lake.spark, file)
+    source = JsonFiles(spark=table.lake.spark, files=[str(file)])
     options = pipeline.Options(token=Token(name, stream, epoch), progress=progress)
     return pipeline.ingest(table.format, source, options)
 
@@ -250,7 +249,7 @@ def test_two_captures_that_commit_all_the_time(table: Table, spark: SparkSession
 def test_a_table_that_was_dropped_or_made_again_is_not_written(table: Table, tmp_path: Path) -> None:
     bring(table, tmp_path, 0, '{"id": 0}')
     uuid = table.state().uuid
-    source = open_source(table.lake.spark, tmp_path / "orders-stream-1-0.jsonl")
+    source = JsonFiles(spark=table.lake.spark, files=[str(tmp_path / "orders-stream-1-0.jsonl")])
     for prepare, words in (("drop table", "was dropped"), ("create table", "is another one")):
         table.lake.sql(f"{prepare} {table.format.full_name}" + (" (id int)" if "create" in prepare else ""))
         with pytest.raises(DataError, match=words):
@@ -263,7 +262,7 @@ def test_a_table_that_was_dropped_or_made_again_is_not_written(table: Table, tmp
 def test_a_table_dropped_while_it_is_written(table: Table, tmp_path: Path) -> None:
     bring(table, tmp_path, 0, '{"id": 0}')
     uuid = table.state().uuid
-    source = open_source(table.lake.spark, tmp_path / "orders-stream-1-0.jsonl")
+    source = JsonFiles(spark=table.lake.spark, files=[str(tmp_path / "orders-stream-1-0.jsonl")])
     drop = at("committing", lambda: table.lake.sql(f"drop table {table.format.full_name}"))
     options = pipeline.Options(token=Token("orders", "stream-1", 1, uuid), progress=drop)
     with pytest.raises(DataError, match="was dropped"):

@@ -18,7 +18,7 @@ from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.sources.opening import open_source
+from driftline.sources.json_files import JsonFiles
 from lake.ducklake_peer import run, same
 from lake.formats import database, ducklake_at
 
@@ -171,7 +171,7 @@ def test_rows_by_someone_else_meanwhile_are_no_conflict(
 def bring(table: Table, folder: Path, epoch: int, *records: Any) -> None:
     file = lines(folder, *records, name=f"e{epoch}")
     options = road.Options(token=Token("orders", "stream-1", epoch))
-    road.ingest(table.format, open_source(table.lake.spark, file), options)
+    road.ingest(table.format, JsonFiles(spark=table.lake.spark, files=[str(file)]), options)
 
 
 def test_a_micro_batch_is_in_once(lake: Lake, table: Table, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from driftline.ingest import pipeline
 from driftline.lake import Lake, Table
 from driftline.operations import replay
 from driftline.quarantine import table as quarantine
-from driftline.sources.opening import open_source
+from driftline.sources.json_files import JsonFiles
 from driftline.stats import offline, stats
 from lake.formats import is_embedded
 from lake.proof import proven
@@ -173,7 +173,7 @@ def micro_batch(table: Table, file: Path, dies_at: str = "") -> None:
             raise Died
 
     options = pipeline.Options(token=Token("orders", "stream", 0), progress=progress)
-    pipeline.ingest(table.format, open_source(table.format.spark, file), options)
+    pipeline.ingest(table.format, JsonFiles(spark=table.format.spark, files=[str(file)]), options)
 
 
 def killed_at_its_commit(table: Table, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,7 @@ from driftline.ingest import pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.operations import undo
-from driftline.sources.json_files import JsonScan
-from driftline.sources.opening import open_source
+from driftline.sources.json_files import JsonFiles, JsonScan
 from lake.formats import beside, database
 
 KINDS: list[Any] = [IcebergTransaction, DuckLakeTransaction]
@@ -54,7 +53,7 @@ def bring(
     """One micro-batch of a capture."""
     file = folder / f"{epoch}.jsonl"
     file.write_text("\n".join(lines))
-    source = open_source(table.lake.spark, file)
+    source = JsonFiles(spark=table.lake.spark, files=[str(file)])
     token = Token("orders", "stream-1", epoch)
     options = pipeline.Options(token=token, progress=progress, **{"endless": True, **more})
     return pipeline.ingest(table.format, source, options)
@@ -246,7 +245,7 @@ def test_an_alter_every_third_of_a_second_and_two_captures(
             file = tmp_path / f"{name}-{epoch}.jsonl"
             file.write_text(json.dumps({"id": epoch, "a": name, f"of_{name}": epoch}))
             options = pipeline.Options(token=Token(name, "stream", epoch), endless=True)
-            pipeline.ingest(other.format, open_source(other.lake.spark, file), options)
+            pipeline.ingest(other.format, JsonFiles(spark=other.lake.spark, files=[str(file)]), options)
 
     others, altered = mine(), 0
     with ThreadPoolExecutor() as threads:

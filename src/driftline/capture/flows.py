@@ -13,7 +13,7 @@ from driftline.capture.folder import FileLog
 from driftline.capture.lost_offsets import LostOffsets
 from driftline.core.values.counted import counted
 from driftline.errors import DataError, DriftlineError
-from driftline.sources.opening import open_source, opened
+from driftline.sources.opening import of_frame, opened
 from driftline.sources.spool import leftovers
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Frames:
         """Persist the micro-batch, which is read twice, and open it."""
         # Observed and written: computed anew, it could be another one.
         self._batch = frame.persist()
-        return open_source(frame.sparkSession, self._batch, json_column=self.json_column)
+        return of_frame(self._batch, self.json_column)
 
     def check(self, number: int) -> None:
         """Nothing to check: the batch is persisted."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,14 +50,15 @@ def opened(
     strings: bool = False,
     shared: str | None = None,
 ) -> Iterator[Source]:
-    """Open data as `open_source` does, or a pipe, an archive, or rows that Python holds.
+    """Open one batch of data: a DataFrame of Spark's, files, a pipe, an archive, or rows that Python holds.
 
-    Temporary files exist as long as the source is used. ``shared``: the lake's folder, which all tasks see,
-    if known.
+    ``format``: of files, by default by their endings; ``json_column``: a frame's column of JSON records;
+    ``strings``: cells of CSV stay text. Temporary files exist as long as the source is used. ``shared``: the
+    lake's folder, which all tasks see, if known.
     """
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
-        yield open_source(spark, cast("DataFrame", data), json_column=json_column)
+        yield of_frame(cast("DataFrame", data), json_column)
         return
     messages = isinstance(data, Messages)
     paths, rows = paths_or_rows(data.data if isinstance(data, Messages) else data)
@@ -84,27 +84,9 @@ def opened(
         yield _of_files(spark, kind, Named(files, names, originals), strings=strings)
 
 
-def open_source(
-    spark: SparkSession,
-    data: DataFrame | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    format: str | None = None,  # noqa: A002
-    json_column: str | None = None,
-    strings: bool = False,
-) -> Source:
-    """One batch of a DataFrame of Spark's, or of files, of which none is a pipe or an archive.
-
-    ``format``: of the files, by default by their endings; ``json_column``: the frame's column of JSON
-    records; ``strings``: cells of CSV stay text.
-    """
-    if hasattr(data, "selectExpr"):
-        frame = cast("DataFrame", data)
-        if json_column is None:
-            return TypedFrames(frames=[("", frame)])
-        return of_column(frame, json_column)
-    paths, _ = paths_or_rows(data)
-    kind, files = expand(paths, format)
-    return _of_files(spark, kind, Named(files), strings=strings)
+def of_frame(frame: DataFrame, json_column: str | None = None) -> Source:
+    """One batch of a DataFrame of Spark's. ``json_column``: its column of JSON records."""
+    return TypedFrames(frames=[("", frame)]) if json_column is None else of_column(frame, json_column)
 
 
 class Named(NamedTuple):
