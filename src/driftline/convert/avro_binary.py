@@ -279,8 +279,8 @@ class RecordReader:
             try:
                 arrays = self._fields(cursors)
                 cursors.check(cursors.positions == cursors.ends)
-            except Undecodable as doubt:
-                numbers = np.delete(numbers, np.searchsorted(cursors.ends, doubt.ends))
+            except Undecodable as error:
+                numbers = np.delete(numbers, np.searchsorted(cursors.ends, error.ends))
             else:
                 return numbers, arrays
         return self.columns(data, starts[:0], ends[:0])

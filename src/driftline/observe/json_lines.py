@@ -119,7 +119,7 @@ class JsonObserver:
         self._folds_at = many if settings.contract.folds else None
         self._before = RecordShape() if before is None or judge is not None else before
         self._excluded = Excluded(list(excluded_paths(settings.contract)))
-        self._court = None if judge is None else AdmissionByShape(judge, expected, settings.dates)
+        self._admission = None if judge is None else AdmissionByShape(judge, expected, settings.dates)
         self._fast = _Adaptive(exact=False, part=usual)
         self._exact = _Adaptive(exact=True, at_first=_AT_FIRST)
         self._done = Observation()
@@ -127,7 +127,7 @@ class JsonObserver:
 
     def _begin(self) -> None:
         # What the table has, costs no look; but each record before the judge is looked at.
-        shape = steady(self._expected) if self._court is None else RecordShape()
+        shape = steady(self._expected) if self._admission is None else RecordShape()
         shape.fields.update(copied(self._before).fields)
         self._walker = Walker(
             self._expected,
@@ -241,7 +241,7 @@ class JsonObserver:
         why: Why | None = None
         try:
             record = parse(line)
-            why = self._court.conflict(record, source, number) if self._court is not None else None
+            why = self._admission.conflict(record, source, number) if self._admission is not None else None
             if why is None:
                 self._walker.walk(record, source, number)
         except Malformed as error:

@@ -77,7 +77,7 @@ class AvroDecoder:
             self._reader = reader_of(top, named)
 
     def whole(self, payloads: Payloads) -> Whole | None:
-        """Read all payloads as columns; None if the schema must be read one by one. Raises Undecodable."""
+        """Read all payloads as columns; None if records of this schema are read one by one."""
         if self._reader is None:
             return None
         numbers, arrays = self._reader.columns(payloads.data, payloads.starts, payloads.ends)

@@ -158,7 +158,7 @@ def written_deletes(folder: str, data_file: str, rows: BitMap64) -> DeleteFile:
 
 def _check(contents: Scan) -> None:
     """Raise DataError for files without field ids: their columns are known by other names."""
-    for group, paths in contents.shelves.items():
+    for group, paths in contents.groups.items():
         if group.mapping is not None:
             raise DataError(
                 f"{paths[0]}: its columns have no field ids, so keys cannot be looked up in it",

@@ -153,33 +153,33 @@ class Columns:
         """The Spark type of the column in the result. Raises DataError for one that Spark cannot read."""
         return _readable(type_, f"{self.table}.{where}")
 
-    def by_id(self, struct: Struct, shelf: ScanGroup) -> StructType:
+    def by_id(self, struct: Struct, group: ScanGroup) -> StructType:
         """The struct to read from files: names and metadata by id, without the missing columns."""
         from pyspark.sql.types import StringType, StructField, StructType
 
         fields_there = [
-            StructField(f"__f{f.id}", self.asked(f, shelf), True, {FIELD_ID: f.id})
+            StructField(f"__f{f.id}", self.asked(f, group), True, {FIELD_ID: f.id})
             for f in struct.fields
-            if f.id not in shelf.missing and not self.refused(f.type, "")
+            if f.id not in group.missing and not self.refused(f.type, "")
         ]
         # A struct of which nothing can be read is still null or not.
         return StructType(fields_there or [StructField("__none", StringType())])
 
-    def asked(self, f: Field, shelf: ScanGroup) -> DataType:
+    def asked(self, f: Field, group: ScanGroup) -> DataType:
         """The type that a column is read as: that which the files have."""
         from pyspark.sql.types import ArrayType, MapType
 
         inside = children(f.type)
         match f.type:
             case Struct(fields) as struct:
-                self.check_bare(f, [g for g in fields if g.id not in shelf.missing])
-                return self.by_id(struct, shelf)
+                self.check_bare(f, [g for g in fields if g.id not in group.missing])
+                return self.by_id(struct, group)
             case List():
-                return ArrayType(self.asked(inside[0], shelf), True)
+                return ArrayType(self.asked(inside[0], group), True)
             case Map():
-                return MapType(self.asked(inside[0], shelf), self.asked(inside[1], shelf), True)
+                return MapType(self.asked(inside[0], group), self.asked(inside[1], group), True)
             case Primitive() as now:
-                return self.leaf_asked(f.id, now, shelf)
+                return self.leaf_asked(f.id, now, group)
 
     def check_bare(self, struct: Field, in_files: Sequence[Field]) -> None:
         """Raise DataError if Spark reads the struct as null wherever files have no other fields of it."""
@@ -190,15 +190,15 @@ class Columns:
                 hint="read the table with Spark 4.1, or with DuckDB",
             )
 
-    def leaf_asked(self, id_: int, now: Primitive, shelf: ScanGroup) -> DataType:
+    def leaf_asked(self, id_: int, now: Primitive, group: ScanGroup) -> DataType:
         """The Spark type to read a leaf as: that of the group's files, bytes for a UUID."""
         from pyspark.sql.types import BinaryType
 
-        earlier = dict(shelf.types).get(id_)
+        earlier = dict(group.types).get(id_)
         type_ = now if earlier is None else read_type(earlier)
         return BinaryType() if type_.name == "duckdb_uuid" else parsed(spark_name(type_, self.table))
 
-    def by_name(self, f: Field, names: Mapping[int, MapRow], shelf: ScanGroup) -> StructField:
+    def by_name(self, f: Field, names: Mapping[int, MapRow], group: ScanGroup) -> StructField:
         """A column as a mapped file has it."""
         from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
@@ -212,13 +212,13 @@ class Columns:
                     self.check_bare(f, [g for g in fields if g.id in names])
                     fields_there = [g for g in fields if g.id in names and not self.refused(g.type, "")]
                     none = [StructField("__none", StringType())]
-                    return StructType([self.by_name(g, names, shelf) for g in fields_there] or none)
+                    return StructType([self.by_name(g, names, group) for g in fields_there] or none)
                 case List():
                     return ArrayType(of(inside[0]), True)
                 case Map():
                     return MapType(of(inside[0]), of(inside[1]), True)
                 case Primitive() as now:
-                    return self.leaf_asked(f.id, now, shelf)
+                    return self.leaf_asked(f.id, now, group)
 
         return StructField(names[f.id].name, of(f))
 
@@ -271,10 +271,10 @@ def _rows(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
     columns = Columns(table, {row.id: row.initial_default for row in scan.state.columns})
     struct = scan.state.schema.struct
     frames = [
-        _of_files(spark, scan, shelf, paths, columns).select(*columns.all(struct, shelf.missing))
-        if shelf.mapping is None
-        else _of_mapped(spark, scan, shelf, paths, columns)
-        for shelf, paths in scan.shelves.items()
+        _of_files(spark, scan, group, paths, columns).select(*columns.all(struct, group.missing))
+        if group.mapping is None
+        else _of_mapped(spark, scan, group, paths, columns)
+        for group, paths in scan.groups.items()
     ]
     frames += [_of_inlined(spark, rows, struct, columns) for rows in scan.inlined]
     if not frames:
@@ -283,33 +283,33 @@ def _rows(spark: SparkSession, scan: Scan, table: str) -> DataFrame:
 
 
 def _of_files(
-    spark: SparkSession, scan: Scan, shelf: ScanGroup, paths: list[str], columns: Columns
+    spark: SparkSession, scan: Scan, group: ScanGroup, paths: list[str], columns: Columns
 ) -> DataFrame:
     """Files with field ids, their columns named by them."""
     from pyspark.sql.types import LongType, StructField, StructType
 
-    struct = columns.by_id(scan.state.schema.struct, shelf)
-    if shelf.partial:
+    struct = columns.by_id(scan.state.schema.struct, group)
+    if group.partial:
         struct = StructType([*struct.fields, StructField(SNAPSHOT, LongType())])
-    return _live(spark, _loaded(spark, struct, paths), scan, shelf, paths)
+    return _live(spark, _loaded(spark, struct, paths), scan, group, paths)
 
 
 def _of_mapped(
-    spark: SparkSession, scan: Scan, shelf: ScanGroup, paths: list[str], columns: Columns
+    spark: SparkSession, scan: Scan, group: ScanGroup, paths: list[str], columns: Columns
 ) -> DataFrame:
     """Files whose columns are found by the names that they had when they were registered."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    assert shelf.mapping is not None
-    rows = scan.mappings[shelf.mapping]
+    assert group.mapping is not None
+    rows = scan.mappings[group.mapping]
     names = {row.id: row for row in rows}
     struct = scan.state.schema.struct
     readable = [f for f in struct.fields if f.id in names and not columns.refused(f.type, "")]
     inside = [f for f in readable if not names[f.id].hive]
     hive = {f.id: names[f.id].name for f in readable if names[f.id].hive}
-    schema = StructType([columns.by_name(f, names, shelf) for f in inside])
-    frame = _live(spark, _loaded(spark, schema, paths), scan, shelf, paths)
+    schema = StructType([columns.by_name(f, names, group) for f in inside])
+    frame = _live(spark, _loaded(spark, schema, paths), scan, group, paths)
     if hive:
         frame = _with_hive(spark, frame, scan, hive, paths, columns.table)
     columns_sql = []
@@ -317,7 +317,7 @@ def _of_mapped(
         if f.id in hive:
             x = f"__h{f.id}"
         elif f.id in names:
-            x = columns.rebuilt(f.type, name(names[f.id].name), shelf.missing, names, f.name)
+            x = columns.rebuilt(f.type, name(names[f.id].name), group.missing, names, f.name)
         else:
             x = columns.missing(f)
         columns_sql.append(F.expr(x).cast(columns.spark(f.type, f.name)).alias(f.name))
@@ -365,13 +365,13 @@ def _loaded(spark: SparkSession, schema: StructType, paths: list[str]) -> DataFr
     return spark.read.options(**_OPTIONS).schema(schema).parquet(*map(literally, paths))
 
 
-def _live(spark: SparkSession, frame: DataFrame, scan: Scan, shelf: ScanGroup, paths: list[str]) -> DataFrame:
+def _live(spark: SparkSession, frame: DataFrame, scan: Scan, group: ScanGroup, paths: list[str]) -> DataFrame:
     """The rows that are not deleted, nor later than the snapshot."""
     from pyspark.sql import functions as F
 
-    if shelf.partial:
+    if group.partial:
         frame = frame.where(F.col(SNAPSHOT) <= F.lit(scan.state.snapshot))
-    if not shelf.deletes:
+    if not group.deletes:
         return frame
     gone = _deleted(spark, scan, paths)
     names = frame.columns

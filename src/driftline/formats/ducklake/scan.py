@@ -165,7 +165,7 @@ class Scan:
     """
 
     state: LakeState
-    shelves: Mapping[ScanGroup, list[str]]
+    groups: Mapping[ScanGroup, list[str]]
     files: Mapping[str, int]
     rows: Mapping[str, int]
     deletes: Mapping[str, str]
@@ -176,11 +176,11 @@ class Scan:
 
     def of(self, paths: AbstractSet[str]) -> Scan:
         """The scan of these files alone."""
-        shelves = {shelf: [path for path in files if path in paths] for shelf, files in self.shelves.items()}
+        groups = {group: [path for path in files if path in paths] for group, files in self.groups.items()}
         files = {path: size for path, size in self.files.items() if path in paths}
         unopened = {path: column for path, column in self.unopened.items() if path in paths}
-        shelves = {shelf: files for shelf, files in shelves.items() if files}
-        return replace(self, shelves=shelves, files=files, inlined=[], unopened=unopened)
+        groups = {group: files for group, files in groups.items() if files}
+        return replace(self, groups=groups, files=files, inlined=[], unopened=unopened)
 
     def beyond(self, first: Scan) -> Scan | None:
         """The scan of files that a ``first`` scan did not have.
@@ -226,20 +226,20 @@ def scan(connection: Connection, state: LakeState) -> Scan:
     lacking = _lacking(connection, state, sizes, {file.id: file.mapping for file in files})
     own_mapping_ids = own_mappings(connection, table.id)
     deleted_rows = inlined_deletes(connection, table.id, snapshot)
-    shelves: dict[ScanGroup, list[str]] = {}
+    groups: dict[ScanGroup, list[str]] = {}
     for file in files:
-        shelf = ScanGroup(
+        group = ScanGroup(
             None if file.mapping in own_mapping_ids else file.mapping,
             lacking.get(file.id, frozenset()),
             file.partial is not None and file.partial > snapshot,
             file.delete is not None or file.id in deleted_rows,
             types.get(file.id, frozenset()),
         )
-        shelves.setdefault(shelf, []).append(file.path)
-    foreign = {shelf.mapping for shelf in shelves if shelf.mapping is not None}
+        groups.setdefault(group, []).append(file.path)
+    foreign = {group.mapping for group in groups if group.mapping is not None}
     return Scan(
         state,
-        shelves,
+        groups,
         {file.path: file.size for file in files},
         {file.path: file.rows for file in files},
         {file.path: file.delete for file in files if file.delete is not None},
