@@ -75,7 +75,7 @@ def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] |
         f"WHERE changes_made LIKE '%:{table}%' ORDER BY snapshot_id DESC"
     ):
         if ours.search(str(changes)):
-            message = told(extra)
+            message = snapshot_properties(extra)
             batch, moved = message.get(BATCH), message.get(MOVED)
             if batch is None:
                 return None
@@ -83,7 +83,7 @@ def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] |
     return None
 
 
-def told(extra: str | None) -> Mapping[str, Any]:
+def snapshot_properties(extra: str | None) -> Mapping[str, Any]:
     """The properties in the message of a snapshot; others may write anything there."""
     with suppress(ValueError):
         message = json.loads(extra or "{}")

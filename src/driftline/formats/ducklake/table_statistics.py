@@ -30,7 +30,7 @@ from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows
-from driftline.formats.ducklake.reverting import told
+from driftline.formats.ducklake.reverting import snapshot_properties
 from driftline.formats.ducklake.snapshot import LIVE, load
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _snapshots(connection: Connection, table: int) -> Iterator[KnownSnapshot]:
         [table, table, table],
     ):
         changes = str(changes_made).split(",")
-        message = told(extra)
+        message = snapshot_properties(extra)
         author, own_rows = message.get(BATCH), int(added) - int(message.get(MOVED, 0))
         batch = CommittedBatch(int(time), None if author is None else str(author), own_rows)
         deletes = f"deleted_from_table:{table}" in changes

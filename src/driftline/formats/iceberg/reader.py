@@ -15,6 +15,7 @@ from driftline.formats.iceberg.ledger import read_ledger
 from driftline.formats.iceberg.null_counts import FileNulls, by_spark
 from driftline.formats.iceberg.unread import frame_of, partial, readable, unreadable
 from driftline.runtime.spark_conf import activate
+from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +40,7 @@ class IcebergReader(AlterableIcebergTable):
     @property
     def full_name(self) -> str:
         """The name for Spark SQL, quoted."""
-        return ".".join(f"`{part.replace('`', '``')}`" for part in [self.catalog, *self.name.split(".")])
+        return ".".join(map(quoted, (self.catalog, *self.name.split("."))))
 
     @property
     def plugin(self) -> Any:
