@@ -6,7 +6,7 @@ Two primitives are named as the rules name them: ``timestamp`` is an instant (Ic
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -220,6 +220,40 @@ def _all_optional(type_: Type) -> Type:
             return replace(type_, value=_all_optional(value), value_required=False)
         case _:
             return type_
+
+
+def without_types(schema: Schema, gone: Callable[[Primitive], bool]) -> Schema:
+    """The schema without columns of types that are ``gone``, and without what has nothing left in it.
+
+    >>> columns = Field("a", LONG, 1), Field("b", List(STRING), 2)
+    >>> str(without_types(Schema(Struct(columns)), lambda type_: type_ == STRING).struct)
+    'struct<a: long>'
+    """
+    return replace(schema, struct=_remaining_fields(schema.struct, gone) or Struct())
+
+
+def _remaining(type_: Type, gone: Callable[[Primitive], bool]) -> Type | None:
+    match type_:
+        case Primitive():
+            return None if gone(type_) else type_
+        case Struct():
+            return _remaining_fields(type_, gone)
+        case List(element):
+            new = _remaining(element, gone)
+            return None if new is None else replace(type_, element=new)
+        case Map(key, value):
+            new_key, new = _remaining(key, gone), _remaining(value, gone)
+            return None if new_key is None or new is None else replace(type_, key=new_key, value=new)
+
+
+def _remaining_fields(struct: Struct, gone: Callable[[Primitive], bool]) -> Struct | None:
+    fields = [(f, _remaining(f.type, gone)) for f in struct.fields]
+    kept = tuple(
+        f if new is f.type else replace(f, type=new)  # a table may have 10,000 fields
+        for f, new in fields
+        if new is not None
+    )
+    return Struct(kept) if kept else None
 
 
 def peel(type_: Type) -> tuple[int, Type]:

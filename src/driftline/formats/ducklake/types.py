@@ -5,7 +5,7 @@ are literal; docs/ducklake.md prints them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from driftline.core.schema.types import (
     BINARY,
@@ -18,13 +18,10 @@ from driftline.core.schema.types import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
-    List,
-    Map,
     Primitive,
     Schema,
-    Struct,
-    Type,
     decimal,
+    without_types,
 )
 from driftline.errors import DataError
 from driftline.runtime.spark_version import reads_uuids
@@ -198,39 +195,13 @@ def written_as(type_: Primitive) -> str:
 def readable(schema: Schema) -> Schema:
     """The schema without what Spark cannot read, at any depth.
 
-    >>> from driftline.core.schema.types import Field
+    >>> from driftline.core.schema.types import Field, List, Struct
     >>> text, time = Field("a", STRING, 1), Field("b", read_type("time"), 2)
     >>> columns = (text, time, Field("c", List(time.type), 3), Field("d", Struct((text, time)), 4))
     >>> str(readable(Schema(Struct(columns))).struct)
     'struct<a: string, d: struct<a: string>>'
     """
-
-    def of(type_: Type) -> Type | None:
-        """The type without unreadable parts; None if nothing is left."""
-        match type_:
-            case Struct(fields):
-                inside = tuple(
-                    replace(f, type=readable_type)
-                    for f in fields
-                    if (readable_type := of(f.type)) is not None
-                )
-                return Struct(inside) if inside or not fields else None
-            case List(element):
-                readable_type = of(element)
-                return None if readable_type is None else replace(type_, element=readable_type)
-            case Map(key, value):
-                new_key, new_value = of(key), of(value)
-                return (
-                    None
-                    if new_key is None or new_value is None
-                    else replace(type_, key=new_key, value=new_value)
-                )
-            case Primitive():
-                return None if why_unreadable(type_) else type_
-
-    struct = of(schema.struct)
-    assert isinstance(struct, Struct | None)
-    return replace(schema, struct=struct or Struct())
+    return without_types(schema, lambda type_: why_unreadable(type_) is not None)
 
 
 def why_unreadable(type_: Primitive) -> str | None:

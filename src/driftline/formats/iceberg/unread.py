@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import VARIANT, List, Map, Primitive, Schema, Struct, Type, dotted
+from driftline.core.schema.types import VARIANT, Primitive, Schema, dotted, without_types
 from driftline.errors import DataError
 from driftline.formats.iceberg.gateway import items, java_schema
 from driftline.runtime.java_types import java_type
@@ -40,29 +39,11 @@ def fillable(schema: Schema) -> Schema:
 
 
 def _without(schema: Schema, gone: tuple[str, ...]) -> Schema:
-    readable = _kept(schema.struct, gone)
-    assert readable is None or isinstance(readable, Struct)
-    return replace(schema, struct=readable or Struct())
+    return without_types(schema, lambda type_: _is_of(type_, gone))
 
 
-def _kept(type_: Type, gone: tuple[str, ...]) -> Type | None:
-    match type_:
-        case Primitive(name):
-            return None if name.partition("(")[0] in gone else type_
-        case Struct(fields):
-            pairs = [(f, _kept(f.type, gone)) for f in fields]
-            inside = tuple(
-                f if kept_type is f.type else replace(f, type=kept_type)  # a table may have 10,000 fields
-                for f, kept_type in pairs
-                if kept_type is not None
-            )
-            return Struct(inside) if inside else None
-        case List(element):
-            readable = _kept(element, gone)
-            return None if readable is None else replace(type_, element=readable)
-        case Map(key, value):
-            readable = _kept(value, gone)
-            return None if readable is None or _kept(key, gone) is None else replace(type_, value=readable)
+def _is_of(type_: Primitive, names: tuple[str, ...]) -> bool:
+    return type_.name.partition("(")[0] in names
 
 
 def left_out(schema: Schema) -> list[str]:
@@ -71,7 +52,7 @@ def left_out(schema: Schema) -> list[str]:
     return [
         f"{dotted(path)}, a {type_name(f.type)}"
         for path, f in schema.walk()
-        if isinstance(f.type, Primitive) and _kept(f.type, unseen) is None
+        if isinstance(f.type, Primitive) and _is_of(f.type, unseen)
     ]
 
 
