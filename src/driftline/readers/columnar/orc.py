@@ -32,19 +32,26 @@ def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
         shares = [[(n, files[n]) for n in share] for share in dealt(sizes, context.defaultParallelism)]
         faults = dict(context.parallelize(shares, len(shares)).flatMap(_of_share).collect())
     for number, file in enumerate(files):
-        if (fault := faults[number]) is not None:
-            raise DataError(f"{file}: {fault[0]}", hint=fault[1])
+        if (fault := faults[number]) is None:
+            continue
+        column, is_zoned = fault
+        if is_zoned:
+            raise DataError(
+                f"{file}: {column}: timestamps with a local time zone, which Spark does not read from ORC",
+                hint="write the file as Parquet",
+            )
+        raise DataError(
+            f"{file}: {column}: timestamps finer than a microsecond, which would be cut",
+            hint="write them in microseconds, or the file as Parquet",
+        )
 
 
-def _fault(path: str) -> tuple[str, str] | None:
-    """The fault of a file's timestamps, and what to do."""
+def _fault(path: str) -> tuple[str, bool] | None:
+    """The first column of a file with timestamps at fault, and whether that is their local time zone."""
     if (column := zoned_column(path)) is not None:
-        why = f"{column}: timestamps with a local time zone, which Spark does not read from ORC"
-        return why, "write the file as Parquet"
-    if (column := finer_column(path)) is not None:
-        why = f"{column}: timestamps finer than a microsecond, which would be cut"
-        return why, "write them in microseconds, or the file as Parquet"
-    return None
+        return column, True
+    column = finer_column(path)
+    return None if column is None else (column, False)
 
 
 def zoned_column(path: str) -> str | None:
@@ -74,7 +81,7 @@ def finer_column(path: str) -> str | None:
     return None
 
 
-def _of_share(share: Sequence[tuple[int, str]]) -> list[tuple[int, tuple[str, str] | None]]:
+def _of_share(share: Sequence[tuple[int, str]]) -> list[tuple[int, tuple[str, bool] | None]]:
     return [(number, _fault(path)) for number, path in share]
 
 

@@ -1,32 +1,22 @@
-"""CSV columns of texts that are read otherwise: dates by a pattern, that a person states or that their texts
-look like, and the cells of keys.
-
-A column has one type, by all its texts. If a key's had, too, whether a cell `7` is the number of the table's
-row or another key would depend on the other cells of its file.
-"""
+"""CSV columns whose dates are written by a pattern: that a person states, or that their texts look like."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from itertools import product
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from driftline.convert.leaf_readings import OVERFLOW
 from driftline.convert.written_dates import dates_of
 from driftline.core.planning.contract import Contract, toml_line
-from driftline.core.planning.dialect import Signs
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.date_pattern import DatePattern, hint_text
-from driftline.core.schema.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, Field, Primitive, Struct
-from driftline.observe.csv_types import declared_of, values_of
+from driftline.core.schema.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, Struct
+from driftline.observe.csv_types import declared_of
 from driftline.observe.offsets import instant_line
-from driftline.readers.columnar.rows import ColumnReader, Rows
 
 Patterns: TypeAlias = Mapping[str, DatePattern]  # by the column's name
 Cells: TypeAlias = Sequence[Sequence[bytes]]  # of rows
@@ -51,113 +41,6 @@ _ISO = ("yyyy-MM-dd", "yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd HH:mm:ss.SSS")  # which
 def patterns_of(contract: Contract) -> Patterns:
     """The patterns of the fields of a record."""
     return {key: field.pattern for key, field in contract.fields.items() if field.pattern is not None}
-
-
-def dated(reader: ColumnReader, patterns: Patterns) -> ColumnReader:
-    """The reader, with the dates of its text columns that have a pattern."""
-    names = {f.name for f in reader.struct.fields if f.type == STRING}
-    of_reader = {name: pattern for name, pattern in patterns.items() if name in names}
-    return DatedReader(reader, of_reader) if of_reader else reader
-
-
-@dataclass(frozen=True)
-class DatedReader:
-    """Reads texts of a pattern as dates; each other text of such a column stays one, in a field beside."""
-
-    texts: ColumnReader
-    patterns: Patterns
-
-    @property
-    def label(self) -> str:
-        """The name of the files in reports."""
-        return self.texts.label
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """The bytes of each part."""
-        return self.texts.sizes
-
-    @property
-    def paths(self) -> Sequence[str]:
-        """The file of each part."""
-        return self.texts.paths
-
-    @cached_property
-    def struct(self) -> Struct:
-        """The types of the columns: of one with a pattern its dates', and that of the texts that are none."""
-        fields: list[Field] = []
-        for f in self.texts.struct.fields:
-            if (pattern := self.patterns.get(f.name)) is None:
-                fields.append(f)
-            else:
-                fields += replace(f, type=pattern.type), Field(f.name, STRING, doc=OVERFLOW)
-        return Struct(tuple(fields))
-
-    def rows(self, part: int) -> Iterator[Rows]:
-        """The rows of a part."""
-        names = [f.name for f in self.struct.fields]
-        for rows in self.texts.rows(part):
-            arrays: list[pa.Array] = []
-            for f, array in zip(self.texts.struct.fields, rows.batch.columns, strict=True):
-                if (pattern := self.patterns.get(f.name)) is None:
-                    arrays.append(array)
-                else:
-                    dates = dates_of(array, pattern)
-                    arrays += dates, pc.if_else(dates.is_valid(), pa.scalar(None, pa.string()), array)
-            yield replace(rows, batch=pa.RecordBatch.from_arrays(arrays, names))
-
-
-@dataclass(frozen=True)
-class KindsReader:
-    """Reads cells of text columns as values of their own types, each type in a field of the column's name.
-
-    ``types``: those of each column, by its name; ``signs``: those in numbers.
-    """
-
-    texts: ColumnReader
-    types: dict[str, Sequence[Primitive]]
-    signs: Signs
-
-    @property
-    def label(self) -> str:
-        """The name of the files in reports."""
-        return self.texts.label
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """The bytes of each part."""
-        return self.texts.sizes
-
-    @property
-    def paths(self) -> Sequence[str]:
-        """The file of each part."""
-        return self.texts.paths
-
-    @cached_property
-    def struct(self) -> Struct:
-        """The types of the columns, and of the cells of those that are split."""
-        fields = self.texts.struct.fields
-        return Struct(
-            tuple(replace(f, type=type_) for f in fields for type_ in self.types.get(f.name, [f.type]))
-        )
-
-    def rows(self, part: int) -> Iterator[Rows]:
-        """The rows of a part."""
-        names = [f.name for f in self.struct.fields]
-        for rows in self.texts.rows(part):
-            arrays: list[pa.Array] = []
-            for f, array in zip(self.texts.struct.fields, rows.batch.columns, strict=True):
-                if f.name in self.types:
-                    by_type = values_of(array, self.signs)
-                    arrays += (by_type[type_] for type_ in self.types[f.name])
-                else:
-                    arrays.append(array)
-            yield replace(rows, batch=pa.RecordBatch.from_arrays(arrays, names))
-
-
-def by_kinds(reader: ColumnReader, types: dict[str, Sequence[Primitive]], signs: Signs) -> ColumnReader:
-    """The reader, with the cells of some text columns by their own types."""
-    return KindsReader(reader, types, signs) if types else reader
 
 
 def date_hints(first: Cells, more: Callable[[], Cells]) -> Iterator[tuple[int, str]]:

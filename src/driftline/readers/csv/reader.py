@@ -49,7 +49,8 @@ from driftline.readers.columnar.parts import FoundReaders
 from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.csv.cells import columns, row_lines
 from driftline.readers.csv.cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
-from driftline.readers.csv.dated import Patterns, by_kinds, dated, hint_lines, patterns_of, with_offsets
+from driftline.readers.csv.dated import Patterns, hint_lines, patterns_of, with_offsets
+from driftline.readers.csv.split_columns import by_kinds, dated
 from driftline.readers.csv.stretches import (
     ANY,
     CsvColumn,
