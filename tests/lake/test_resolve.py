@@ -78,6 +78,22 @@ def test_what_converts_is_one_column_and_what_does_not_stays(drifted: Drifted) -
     drifted.proven()
 
 
+def test_text_of_what_a_column_of_numbers_had(drifted: Drifted) -> None:
+    """A boolean among numbers is 1, an instant its milliseconds; `verify` knows both as texts."""
+    table = drifted.table
+    drifted.put('{"id": 1, "n": 5, "t": 1767225600000, "l": [7]}')
+    drifted.put('{"id": 2, "n": true, "t": "2026-01-01T00:00:00Z", "l": [true, 2]}')
+    drifted.put('{"id": 3, "n": "x", "t": "y", "l": ["z"]}')
+    for field, type_ in ("n", "string"), ("t", "string"), ("l", "array<string>"):
+        table.resolve(field, type_)
+    assert drifted.rows("n", "t", "l") == [
+        ("5", "1767225600000", ["7"]),
+        ("1", "1767225600000", ["1", "2"]),
+        ("x", "y", ["z"]),
+    ]
+    drifted.proven()
+
+
 def test_statistics_do_not_guess_at_what_was_folded(lake: Lake, table_name: str, tmp_path: Path) -> None:
     """A folded value is no longer in the wider column beside it: what that has of its own is not its rest. Rows
     of other fields stand in new files with columns that came after them.

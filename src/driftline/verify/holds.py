@@ -196,7 +196,7 @@ def holds(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> boo
     fits = _IN.get(type_.name, _in_other)(stored, v, settings)
     return fits or (
         settings.resolved
-        and any(rule(type_, stored, v, settings) for rule in (_spells, routed, _is_midnight))
+        and any(rule(type_, stored, v, settings) for rule in (_spells, routed, _is_midnight, _prints))
     )
 
 
@@ -206,6 +206,12 @@ def _spells(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> b
         return False
     meant = v == "true" if v in ("true", "false") else number(v)
     return meant is not None and _IN.get(type_.name, _in_other)(stored, meant, settings)
+
+
+def _prints(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> bool:
+    """True if a text is the number that a column of numbers had for a boolean or an instant."""
+    printed = number(stored) if type_.name == "string" and isinstance(stored, str) else None
+    return isinstance(printed, int) and isinstance(v, bool | str) and _in_whole(printed, v, settings)
 
 
 def _is_midnight(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> bool:
