@@ -104,7 +104,7 @@ def test_made_again_it_shows_what_is_new(table: Table, tmp_path: Path) -> None:
 HOSTILE = "a`) as x, (select 1) from y -- '\\\" \n;"
 
 
-@pytest.mark.embedded_only("a Hive Metastore refuses the name")
+@pytest.mark.hive_refuses("it does not take the name")
 @pytest.mark.iceberg_only(STATEMENT)
 def test_names_are_quoted(lake: Lake, tmp_path: Path, table_name: str) -> None:
     table = lake.table(f'{table_name}\'s "odd" -- one')
