@@ -11,7 +11,7 @@ import pytest
 from pyarrow import orc
 
 from driftline.errors import DataError
-from driftline.readers.columnar.orc import check_timestamps, finer_column
+from driftline.readers.columnar.orc import check_timestamps, timestamp_fault
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 FINE, WHOLE = pa.array([None, 1_001], pa.timestamp("ns")), pa.array([None, 1_000], pa.timestamp("ns"))
@@ -34,8 +34,8 @@ NESTINGS: dict[str, Any] = {
 @pytest.mark.parametrize("name", ["at", "a.t"])
 def test_timestamps_finer_than_a_microsecond(tmp_path: Path, nested: Any, name: str) -> None:
     n = pa.array([1, 2])
-    assert finer_column(written(tmp_path / "fine.orc", n=n, **{name: nested(FINE)})) == name
-    assert finer_column(written(tmp_path / "whole.orc", n=n, **{name: nested(WHOLE)})) is None
+    assert timestamp_fault(written(tmp_path / "fine.orc", n=n, **{name: nested(FINE)})) == (name, False)
+    assert timestamp_fault(written(tmp_path / "whole.orc", n=n, **{name: nested(WHOLE)})) is None
 
 
 def test_the_file_and_the_column_are_named(tmp_path: Path) -> None:
@@ -60,10 +60,10 @@ def test_timestamps_with_a_local_time_zone(tmp_path: Path, nested: Any) -> None:
 
 def test_years_that_nanoseconds_do_not_reach(tmp_path: Path) -> None:
     far = pa.array([253_402_214_400_000_000, None], pa.timestamp("us"))
-    assert finer_column(written(tmp_path / "a.orc", far=far)) is None
-    assert finer_column(written(tmp_path / "b.orc", far=far, at=FINE)) == "at"
+    assert timestamp_fault(written(tmp_path / "a.orc", far=far)) is None
+    assert timestamp_fault(written(tmp_path / "b.orc", far=far, at=FINE)) == ("at", False)
 
 
 def test_what_is_no_orc_is_left_to_its_reader(tmp_path: Path) -> None:
     (tmp_path / "a.orc").write_bytes(b"none")
-    assert finer_column(str(tmp_path / "a.orc")) is None
+    assert timestamp_fault(str(tmp_path / "a.orc")) is None

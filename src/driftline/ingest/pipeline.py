@@ -154,8 +154,7 @@ class _Attempts:
         self.observed = observed
         planned = Planned(batch, state, observed, batch.with_own(plan, observed.observation))
         batch.made_as(state, planned.plan)  # that it can be
-        if planned.settings.row_key is not None:
-            check_possible(planned, planned.settings.row_key)
+        check_possible(planned)
         if self.dry_run:
             ended = outcome(planned, 0, 0, None, paths_of_rest(planned.plan))
             return replace(ended, dry_run=True, hints=(*ended.hints, *batch.once.notes(table, state)))
@@ -218,8 +217,7 @@ def _confirmed(guessed: Planned, written: Written) -> Planned:
     if written.rows != tally.records:  # a file has changed meanwhile
         raise SpeculationFailed(observed)
     confirmed = replace(guessed, observed=observed, plan=planned)
-    if confirmed.settings.row_key is not None:
-        check_possible(confirmed, confirmed.settings.row_key)
+    check_possible(confirmed)
     return confirmed
 
 
@@ -288,9 +286,9 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
     if records and rejects is not None:
         records["quarantined"] = rejects.rows
     author = of_batch(batch.id, planned.plan.changes, records)
-    truncated: Mapping[str, str] = {}
-    if planned.observation.tally.truncated and (truncate := _truncate(planned)).new:
-        truncated = by_batch(planned.state.properties, (truncate.epoch, truncate.position), batch.id)
+    truncate = _truncate(planned)
+    place = truncate.epoch, truncate.position
+    truncated = by_batch(planned.state.properties, place, batch.id) if truncate.new else {}
     transaction.set({**batch.marks(planned.state), **author, **truncated, **_since(planned)})
     # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
     if rejects is not None and not transaction.include(rejects.transaction):

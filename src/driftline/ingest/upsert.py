@@ -50,9 +50,11 @@ if TYPE_CHECKING:
 _FAULT = "nothing was committed; this is a bug in driftline, please report it"
 
 
-def check_possible(planned: Planned, row_key: RowKey) -> None:
+def check_possible(planned: Planned) -> None:
     """Raise DataError for changes by key that cannot be settled."""
-    table = planned.batch.table.name
+    row_key, table = planned.settings.row_key, planned.batch.table.name
+    if row_key is None:
+        return
     if rewritten := planned.plan.rewrites:
         raise DataError(
             f"{table}: {dotted(rewritten[0].path)} would have to be rewritten, which is not possible in a table with a key",

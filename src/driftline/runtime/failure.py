@@ -176,8 +176,12 @@ def _path(text: str) -> str:
 
 def text_of(error: BaseException) -> str:
     """The whole text of an error; of Java's, with its causes."""
-    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    return "\n".join([str(error) or type(error).__name__, *_caused(java)])
+    return "\n".join([str(error) or type(error).__name__, *_caused(java_exception(error))])
+
+
+def java_exception(error: BaseException) -> Any:
+    """The exception of Java behind an error of py4j, or of PySpark, which makes some its own, or None."""
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
 def _caused(java: Any) -> Iterator[str]:
@@ -216,7 +220,7 @@ def query_error(error: Exception) -> DataError | UsageError | SetupError:
 
 def _causes(error: BaseException) -> Iterator[str]:
     """The classes of a Java error and of its causes."""
-    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    java = java_exception(error)
     while java is not None:
         yield java.getClass().getName()
         java = java.getCause()

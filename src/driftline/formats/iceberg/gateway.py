@@ -14,7 +14,7 @@ from driftline.core.schema.schema_json import from_json, to_json
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict
-from driftline.runtime.failure import ASK_DOCTOR, is_away
+from driftline.runtime.failure import ASK_DOCTOR, is_away, java_exception
 from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_version import settings_of
 
@@ -104,8 +104,8 @@ def java_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        java = getattr(error, "_origin", None)  # PySpark's; not imported, as it may not be in use
-        if java is None:
+        java = java_exception(error)
+        if java is None or isinstance(error, Py4JJavaError):
             raise
         raise Py4JJavaError("Java:", java) from error
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 
 from driftline.core.changelog.entries import Snapshot
 from driftline.core.changelog.record import BATCH, MOVED
@@ -290,15 +289,17 @@ class IcebergTable(IcebergReader):
         namespace = strings(self.gateway, self.name.split(".")[:-1])
         plugin = self.plugin
         try:
-            if plugin.namespaceExists(namespace):
-                return
-            try:
-                plugin.createNamespace(namespace, java_type(self.jvm, "java.util.HashMap")())
-            except (Py4JJavaError, PySparkException):
-                # Somebody else may have created it meanwhile; each catalog has its own error for that.
-                if not plugin.namespaceExists(namespace):
-                    raise
-        except (Py4JJavaError, PySparkException) as error:
+            with java_errors():
+                if plugin.namespaceExists(namespace):
+                    return
+                try:
+                    with java_errors():
+                        plugin.createNamespace(namespace, java_type(self.jvm, "java.util.HashMap")())
+                except Py4JJavaError:
+                    # Somebody else may have created it meanwhile; each catalog has its own error for that.
+                    if not plugin.namespaceExists(namespace):
+                        raise
+        except Py4JJavaError as error:
             raise SetupError(f"namespace of {self.name} cannot be made: {short(error)}") from error
 
 

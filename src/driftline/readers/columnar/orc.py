@@ -27,7 +27,7 @@ def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
     """Raise DataError for the first column with a timestamp that Spark would cut, or does not read."""
     sizes, context = [_size(file) for file in files], spark.sparkContext
     if is_small(context, sum(sizes)):
-        faults = dict(enumerate(map(_fault, files)))
+        faults = dict(enumerate(map(timestamp_fault, files)))
     else:
         shares = [[(n, files[n]) for n in share] for share in dealt(sizes, context.defaultParallelism)]
         faults = dict(context.parallelize(shares, len(shares)).flatMap(_of_share).collect())
@@ -46,30 +46,28 @@ def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
         )
 
 
-def _fault(path: str) -> tuple[str, bool] | None:
-    """The first column of a file with timestamps at fault, and whether that is their local time zone."""
-    if (column := zoned_column(path)) is not None:
-        return column, True
-    column = finer_column(path)
+def timestamp_fault(path: str) -> tuple[str, bool] | None:
+    """The first column of a file with timestamps at fault, and whether that is their local time
+    zone, which Arrow reads in UTC.
+    """
+    try:
+        file = orc.ORCFile(path)
+        schema = file.schema
+    except (pa.ArrowException, OSError):
+        return None  # Spark says what is wrong with the file
+    names: list[str] = []
+    for f in schema:
+        types = list(_timestamp_types(f.type))
+        if any(type_.tz is not None for type_ in types):
+            return f.name, True
+        if types:
+            names.append(f.name)
+    column = _finer_column(file, names)
     return None if column is None else (column, False)
 
 
-def zoned_column(path: str) -> str | None:
-    """The first column with timestamps with a local time zone, at any depth; Arrow reads them in UTC."""
-    try:
-        schema = orc.ORCFile(path).schema
-    except (pa.ArrowException, OSError):
-        return None  # Spark says what is wrong with the file
-    return next((f.name for f in schema if any(t.tz is not None for t in _timestamp_types(f.type))), None)
-
-
-def finer_column(path: str) -> str | None:
-    """The first column with a timestamp finer than a microsecond, if Arrow can read the file that far."""
-    try:
-        file = orc.ORCFile(path)
-        names: list[str] = [f.name for f in file.schema if any(_timestamp_types(f.type))]
-    except (pa.ArrowException, OSError):
-        return None  # Spark says what is wrong with the file
+def _finer_column(file: orc.ORCFile, names: Sequence[str]) -> str | None:
+    """The first of these columns with a timestamp finer than a microsecond, as far as Arrow can read them."""
     for stripe in range(file.nstripes if names else 0):
         for name in names:
             try:
@@ -82,7 +80,7 @@ def finer_column(path: str) -> str | None:
 
 
 def _of_share(share: Sequence[tuple[int, str]]) -> list[tuple[int, tuple[str, bool] | None]]:
-    return [(number, _fault(path)) for number, path in share]
+    return [(number, timestamp_fault(path)) for number, path in share]
 
 
 def _size(path: str) -> int:

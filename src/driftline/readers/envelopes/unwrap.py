@@ -72,9 +72,9 @@ class Unwrapper:
         self.truncated = ""
 
     @classmethod
-    def of(cls, row_key: RowKey) -> Unwrapper | None:
+    def of(cls, row_key: RowKey | None) -> Unwrapper | None:
         """The unwrapper for a table; None if its records come without an envelope."""
-        return cls(row_key) if row_key.envelope else None
+        return cls(row_key) if row_key is not None and row_key.envelope else None
 
     @gc_paused()
     def records(self, messages: Sequence[bytes]) -> tuple[list[bytes], list[int]]:

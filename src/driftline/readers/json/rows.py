@@ -355,9 +355,8 @@ class LineTask:
 
     def __init__(self, observer: JsonObserver, make: JsonRows | None, terms: AdmissionTerms) -> None:
         self._observer, self._make, self._terms = observer, make, terms
-        row_key = terms.settings.row_key
-        self._unwrapper = None if row_key is None else Unwrapper.of(row_key)
-        self._deletes = None if row_key is None else DeleteFilter.of(terms)
+        self._unwrapper = Unwrapper.of(terms.settings.row_key)
+        self._deletes = DeleteFilter.of(terms)
         self._learnt = -1
 
     def observe(
