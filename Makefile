@@ -32,14 +32,16 @@ quick: lint ## style, types, the core and the conversion: under a minute
 
 # Processes with a Spark session each, one more than cores, as tests wait for others. Those of one file stay together, as
 # they share what they set up.
-test: $(INSTALLED) ready ## the tests, on this machine's own Spark (ARGS="-n 0 tests/lake/test_csv.py" for some, in one process)
-	@$(PY) -m pytest --ignore=tests/cluster --ignore=tests/databases -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+SUITE := $(PY) -m pytest --ignore=tests/cluster --ignore=tests/databases -n 3 --dist loadfile --no-loadscope-reorder
+test: $(INSTALLED) ready ## what a change must pass, on this machine's own Spark (ARGS="-n 0 tests/lake/test_csv.py" for some, in one process)
+	@$(SUITE) -m "not nightly" $(ARGS)
 
 # A failure is told by the tests that need what is missing.
 ready: $(INSTALLED)
 	-@PYTHONPATH=tests $(PY) -m servers.ready
 
-test-all: test ## these, and those on a real cluster, in a process of their own
+test-all: $(INSTALLED) ready ## these, the nightly ones, and those on a real cluster, in a process of their own
+	@$(SUITE) $(ARGS)
 	@$(PY) -m pytest tests/cluster
 
 postgres-cdc mariadb-cdc: $(INSTALLED)
