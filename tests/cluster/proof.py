@@ -7,8 +7,6 @@ from pathlib import Path
 
 from driftline.lake import Table
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
-
 
 def lines(folder: Path, name: str, *records: object) -> Path:
     path = folder / name

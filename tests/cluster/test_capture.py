@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from drifting_data import REAL, needs_real_data
 from driftline.capture.query import Batch
 from driftline.lake import Lake, Table
 from servers.kafka import Kafka
 
-from .proof import DATA, lines, proven, versions
+from .proof import lines, proven, versions
 
 
 def captured(table: Table, data: Any, checkpoint: Path, **options: Any) -> list[Batch]:
@@ -89,14 +90,14 @@ def test_any_streaming_dataframe(lake: Lake, table_name: str, tmp_path: Path) ->
     assert table.read().count() == 300
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data is not at hand: no folder {DATA.name}")
+@needs_real_data
 @pytest.mark.parametrize(
     ("lake", "name"), [("jdbc", "github-webhooks"), ("rest", "movies")], indirect=["lake"]
 )
 def test_real_data(lake: Lake, table_name: str, tmp_path: Path, name: str) -> None:
     table, folder = lake.table(table_name), tmp_path / "in"
     folder.mkdir()
-    records = (DATA / f"{name}.jsonl").read_text().splitlines(keepends=True)
+    records = (REAL / f"{name}.jsonl").read_text().splitlines(keepends=True)
     for i in range(3):
         (folder / f"{i}.jsonl").write_text("".join(records[i::3]))
     batches = captured(table, folder, tmp_path / "checkpoint", max_files=1)

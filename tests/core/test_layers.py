@@ -59,6 +59,33 @@ def test_the_conversion_knows_no_spark() -> None:
     assert [caller for caller in callers("convert", "pyspark", "py4j") if not caller.startswith(alone)] == []
 
 
+def test_no_file_reads_what_stands_outside_the_clone() -> None:
+    root = PAGE.parents[1]
+    upwards, neighbour = re.compile(r"__file__.*parents\[(\d+)\]"), re.compile(r"\.\./shared")
+    beyond = []
+    for path in (
+        found for folder in ("tests", "bench", "src", "docs", ".ci") for found in texts(root / folder)
+    ):
+        depth = len(path.relative_to(root).parts) - 1
+        beyond += [
+            f"{path.relative_to(root)}: {line.strip()}"
+            for line in path.read_text().splitlines()
+            if neighbour.search(line) or any(int(n) > depth for n in upwards.findall(line))
+        ]
+
+    assert beyond == []
+
+
+def texts(folder: Path) -> list[Path]:
+    """The texts of a folder that belong to the checkout; environments made below it have hidden names."""
+    files = (
+        path for path in folder.rglob("*") if path.suffix in {".py", ".md", ".sh", ""} and path.is_file()
+    )
+    return [
+        path for path in files if not any(step.startswith(".") for step in path.relative_to(folder).parts)
+    ]
+
+
 def test_every_room_has_its_layer() -> None:
     assert house.rooms() <= set(house.LAYERS)
     assert len(house.rooms()) <= 27

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from drifting_data import telemetry
 from driftline.core.schema.types import Map, leaves, peel
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
 from lake.formats import by_pyiceberg, database
 from lake.proof import proven
-
-TELEMETRY = Path(__file__).parents[3] / "shared" / "data" / "telemetry.jsonl"
 
 
 def put(table: Table, file: Path, *records: Any, **settings: str) -> tuple[str, ...]:
@@ -198,7 +197,8 @@ def test_telemetry_goes_in_whole_in_four_batches(lake: Lake, table_name: str, tm
 
 
 def telemetry_in(table: Table, tmp_path: Path, batches: int) -> None:
-    lines = TELEMETRY.read_text().splitlines(keepends=True)
+    pings = telemetry(tmp_path / "telemetry.jsonl")
+    lines = pings.read_text().splitlines(keepends=True)
     size = -(-len(lines) // batches)
     for start in range(0, len(lines), size):
         part = tmp_path / f"{start}.jsonl"
@@ -208,4 +208,4 @@ def telemetry_in(table: Table, tmp_path: Path, batches: int) -> None:
     struct = table.state().schema.struct
     assert leaves(struct) < 2_500
     assert sum(isinstance(peel(f.type)[1], Map) for _, f in table.state().schema.walk()) > 50
-    proven(table, TELEMETRY)
+    proven(table, pings)

@@ -1,4 +1,4 @@
-"""Real drifting data from ../shared/data, where it is at hand: in one batch and in several, nothing is missing."""
+"""Real drifting data, where a person names it: in one batch and in several, nothing is missing."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from drifting_data import REAL, needs_real_data
 from driftline.lake import Lake
 from lake.formats import by_pyiceberg
 
 from .proof import proven
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
-
-pytestmark = pytest.mark.skipif(
-    not DATA.is_dir(), reason=f"the real data is not at hand: no folder {DATA.name}"
-)
-
+pytestmark = needs_real_data
 
 REACTIONS = pytest.mark.hive_refuses("a struct inside another has a field +1")
 
@@ -33,7 +29,7 @@ REACTIONS = pytest.mark.hive_refuses("a struct inside another has a field +1")
 @pytest.mark.iceberg_only("the test of rules runs over both, and these are large")
 def test_nothing_is_missing(lake: Lake, table_name: str, tmp_path: Path, name: str, batches: int) -> None:
     table = lake.table(table_name)
-    source = DATA / f"{name}.jsonl"
+    source = REAL / f"{name}.jsonl"
     records = source.read_text().splitlines(keepends=True)
     size = -(-len(records) // batches)
     written = 0
