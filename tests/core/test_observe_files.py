@@ -132,7 +132,16 @@ DOCUMENTS = [
     (b"{\n}", True),
     (b'\xef\xbb\xbf \n{\n "a": [1,\n 2]}\n', True),
     (b'{\n "a": 1}\n{\n "a": 2}', True),
-    (b'{\n "a": 1} {\n "a": 2}', False),
+    (b'{\n "a": 1} {\n "a": 2}', True),
+    (b'{\n "a": 1\n}{\n "a": 2\n}\n', True),
+    (b'{"a": 1}\n{"a":\n 2}\n', True),
+    (b'{"a": 1}\n{"a":\n 2\n', False),
+    (b'{"a": 1}\noops\n{"a": 2}', False),
+    (b'{"a": 1}\n\n  {"a": 2}', False),
+    (b'{\n "a": [1, 2\n 3]\n}\n', True),
+    (b'{"a": [\n  {"b": 1},\n  {"b" 2}\n]}\n', True),
+    (b'{"a": oops}\n{"a": oops}\n', False),
+    (b'{"a": oops}\n"x"\n{"a": 1}\n', False),
     (b'{"a": 1} {\n "a": 2}', True),
     (b'{"a": 1}\r{"a": 2}\r', True),
     (b'{"a": 1}{"a": 2}\n{"a": 3}\n', True),
@@ -141,6 +150,8 @@ DOCUMENTS = [
     (b"[]", True),
     (b'[{"a": 1}, {"a": 2}]', True),
     (b'[{"a": 1},\n{"a": 2}\n]\n', True),
+    (b'[\n{"a": 1},\n{"a" 2}\n]\n', True),
+    (b'[oops\n{"a": 1}', False),
     (b'[1]\n{"a": 1}', False),
     (b'[1]\n{"a": ', False),
     (b'"x"', False),
@@ -209,6 +220,17 @@ def test_an_element_that_is_no_json_is_one_alone() -> None:
     assert list(records_of(b"[" + b", ".join(elements) + b"]")) == elements
     broken = b'[{"a": 1}, {"a": ]'
     assert list(records_of(broken)) == [broken]
+
+
+def test_document_with_a_fault_is_one_reject_with_its_line(tmp_path: Path) -> None:
+    object_, array = tmp_path / "o.json", tmp_path / "a.json"
+    object_.write_text('{\n "a": 1,\n "b": [1, 2\n 3],\n "c": 4\n}\n')
+    array.write_text('[\n {"a": 1},\n {"a" 2}\n]\n')
+    for file, place in ((object_, "line 4, column 2"), (array, "line 3, column 7")):
+        tally = observed(splits_of(str(file))).tally
+        assert (tally.records, tally.malformed) == (0, 1)
+        (reject,) = tally.reasons
+        assert str(reject.reason).endswith(f"at {place}")
 
 
 def test_no_such_file(tmp_path: Path) -> None:

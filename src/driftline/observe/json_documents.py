@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import IO
 
 import msgspec
@@ -18,6 +19,8 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 _BETWEEN = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
 _MARKS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _NEXT = re.compile(r"[\r\n]\{")  # a line that begins with a brace, whatever ends the one before it
+_CONTINUED = re.compile(r"\n(?=[ \t]*[^\s{])")  # in front of a line that cannot begin an object
+_LOOKS = 100  # lines of each kind that are looked at
 _BEYOND = -1
 _NEAR = 16  # characters: an error so near to the end may be no more than the end
 
@@ -25,34 +28,57 @@ _scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 
 
 def is_document(head: bytes, *, whole: bool) -> bool:
-    """True for an array, and for records that span lines or share one, also with lone carriage returns as
-    line ends.
+    """True for an array, and for objects that span lines or share one, also with lone carriage returns as
+    line ends. A document with a fault is a document: its lines are no records.
 
-    ``whole``: ``head`` is all of the file.
+    Args:
+        head: The beginning of the file.
+        whole: ``head`` is all of the file.
 
     >>> is_document(b'{"a": 1}\\n{"a": 2}', whole=True), is_document(b'[{"a": 1},\\n{"a": 2}]', whole=True)
     (False, True)
-    >>> is_document(b'{\\n "a": 1\\n}\\n{\\n "a": 2\\n}', whole=True)
+    >>> is_document(b'{\\n "a": 1\\n} {\\n "a": 2\\n}', whole=True)
+    True
+    >>> is_document(b'{\\n "a": [1 2]\\n}', whole=True)
     True
     >>> is_document(b'{"a": 1}\\r{"a": 2}', whole=True)
     True
     """
     text = head.decode(errors="replace").removeprefix("\ufeff").lstrip()
     first, _, others = text.partition("\n")
-    if not text.startswith(("{", "[")):
+    if text.startswith("["):
+        if len(first) == len(text) and not whole:
+            return True
+        if _begins(first, whole=True) == len(first):
+            return not others.strip()
+        return first.strip() == "[" or _begins(text, whole=whole) == len(text)
+    if not text.startswith("{"):
         return False
     end = _begins(first, whole=whole or len(first) < len(text))
-    if text.startswith("{") and end and first[end:].lstrip().startswith("{"):
+    if end and first[end:].lstrip().startswith("{"):
         return True
-    if len(first) == len(text) and not whole:
-        return text.startswith("[")
-    if _begins(first, whole=True) == len(first):
-        return text.startswith("[") and not others.strip()
-    end = _begins(text, whole=whole)
-    # Behind a record over several lines there may be others.
-    return end == len(text) or (
-        end > 0 and text.startswith("{") and not text[end:].partition("\n")[0].strip()
-    )
+    if len(first) == len(text):
+        return False
+    return _spans_lines(text, whole=whole) or not _has_line_alone(text)
+
+
+def _spans_lines(text: str, *, whole: bool) -> bool:
+    """True if one of the first objects that begin a line ends on a later one."""
+    for continued in islice(_CONTINUED.finditer(text), _LOOKS):
+        start = text.rfind("\n{", 0, continued.start()) + 1  # the first line begins with a brace, too
+        if start + _begins(text[start:], whole=whole) > continued.start():
+            return True
+    return False
+
+
+def _has_line_alone(text: str) -> bool:
+    """True if one of the first lines that begin with a brace is an object, or if no line begins otherwise, so
+    that there is nothing that lines could be parts of.
+    """
+    if _CONTINUED.search(text) is None:
+        return True
+    lines = islice((line for line in text.split("\n") if line.startswith("{")), _LOOKS)
+    return any(_begins(line, whole=True) == len(line) for line in lines)
 
 
 def _begins(text: str, *, whole: bool) -> int:

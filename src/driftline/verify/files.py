@@ -23,7 +23,16 @@ from driftline.verify.cells import (
     said_names,
     without_titles,
 )
-from driftline.verify.json_texts import MalformedText, Text, listed, of_file, of_lines, parse
+from driftline.verify.json_texts import (
+    BEGINNING,
+    MalformedText,
+    Text,
+    is_of_objects,
+    listed,
+    of_file,
+    of_lines,
+    parse,
+)
 from driftline.verify.json_texts import lines as lines_of
 from driftline.verify.packed import is_packed, unpacked
 from driftline.verify.source_values import Cell
@@ -222,8 +231,13 @@ def _cut(part: FilePart) -> Iterator[tuple[int, Text]]:
 
 
 def _begins_with_a_record(file: str, longest: int) -> bool:
-    """True if the first line that is not blank is a JSON object by itself, or if all are blank."""
+    """True if the first line that is not blank is a JSON object by itself and none spans lines, or if all are
+    blank.
+    """
     with opened(file) as f:
+        if is_of_objects(f.read(BEGINNING), is_whole=False):
+            return False
+        f.seek(0)
         for line, _ in lines_of(f, longest):
             raw = line.removeprefix(BOM_UTF8).strip(_BLANK)
             if raw:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from io import BufferedReader, BytesIO
+from io import BufferedReader
 from itertools import chain
 from typing import IO, Any, NamedTuple
 
@@ -21,6 +22,7 @@ _BLANKS, _BETWEEN = re.compile(r"[ \t\r\n]*"), re.compile(r"[ \t\r\n,]*")
 _LINE = re.compile(r"[\r\n]\{")
 _MARKS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _BLOCK = 2**20
+BEGINNING, _LOOKS = 2**20, 100  # bytes, and lines of a kind, that tell a document from lines
 HELD = 32 * 2**20  # bytes of a document that are looked at before it is read
 _DEEPEST = 500  # nested deeper, a text is malformed: what compares goes down by recursion
 
@@ -151,13 +153,13 @@ def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
     head = head.removeprefix(BOM_UTF8)
     stream = BufferedReader(Stream(chain([head], pieces(file))))
     if _is_array(head, is_whole=is_whole):
-        return iter(_Elements(stream, longest))
-    if _is_of_values(head):
+        body = head.strip(_BLANK)
+        # An array with a fault waits as the one text that it is.
+        is_broken = is_whole and not _is_a(list, body)
+        return iter([Text(1, body)] if is_broken else _Elements(stream, longest))
+    if is_of_objects(head[:BEGINNING], is_whole=is_whole and len(head) <= BEGINNING):
         return iter(_Following(stream, longest))
-    every_line = (line for line, _ in lines(stream, longest))
-    if _is_of_objects(head, longest, is_whole=is_whole):
-        return _objects(every_line, longest)
-    return of_lines(every_line, longest)
+    return of_lines((line for line, _ in lines(stream, longest)), longest)
 
 
 def _is_array(head: bytes, *, is_whole: bool) -> bool:
@@ -165,27 +167,44 @@ def _is_array(head: bytes, *, is_whole: bool) -> bool:
     body = head.strip(_BLANK)
     if not body.startswith(b"["):
         return False
-    return _is_a(list, body) if is_whole else not _is_a(list, body.partition(b"\n")[0])
+    first = body.partition(b"\n")[0]
+    if first.strip(_BLANK) == b"[":
+        return True
+    return _is_a(list, body) if is_whole else not _is_a(list, first)
 
 
-def _is_of_objects(head: bytes, longest: int, *, is_whole: bool) -> bool:
-    """True if a file with this beginning has objects over several lines."""
-    body = head.strip(_BLANK)
-    first, _, behind = body.partition(b"\n")
-    if not body.startswith(b"{") or not behind or _is_a(dict, first):
-        return False
-    stream = BytesIO(head)
-    raw = next(_objects(stream, longest)).raw
-    return _is_a(dict, raw) or not (is_whole or stream.read(1))
-
-
-def _is_of_values(head: bytes) -> bool:
-    """True if the first line has an object and another one behind it."""
-    first = head.strip(_BLANK).partition(b"\n")[0].decode("latin-1")
+def is_of_objects(head: bytes, *, is_whole: bool) -> bool:
+    """True if the objects of a file with this beginning share lines or span them, one of them with a fault
+    perhaps: then no line is an object, and some are the inside of one.
+    """
+    body = head.strip(_BLANK).decode("latin-1")
+    every_line = body.split("\n")
+    first = every_line[0]
     with suppress(ValueError, RecursionError):
         _, end = _STRUCTURE.raw_decode(first)
-        return first.startswith("{") and first[end:].lstrip().startswith("{")
-    return False
+        if first[end:].lstrip().startswith("{"):
+            return first.startswith("{")
+    if not body.startswith("{") or len(every_line) == 1:
+        return False
+    inside = [n for n, line in enumerate(every_line) if line.strip() and not line.lstrip().startswith("{")]
+    openings = [n for n, line in enumerate(every_line) if line.startswith("{")]
+    for n in inside[:_LOOKS]:
+        begin = openings[bisect_right(openings, n) - 1]
+        if _spans(every_line[begin:], n - begin, is_whole=is_whole):
+            return True
+    return bool(inside) and not any(_is_a(dict, every_line[n].encode("latin-1")) for n in openings[:_LOOKS])
+
+
+def _spans(every_line: Sequence[str], inside: int, *, is_whole: bool) -> bool:
+    """True if the object that begins with the first line has the line with the number ``inside`` in it."""
+    text = "\n".join(every_line)
+    try:
+        _, end = _STRUCTURE.raw_decode(text)
+    except json.JSONDecodeError as error:
+        return not is_whole and error.pos > len(text) - 16  # the rest of it is behind the beginning
+    except RecursionError:
+        return False
+    return text.count("\n", 0, end) >= inside
 
 
 def _is_a(kind: type, raw: bytes) -> bool:
@@ -194,27 +213,6 @@ def _is_a(kind: type, raw: bytes) -> bool:
         return isinstance(_STRUCTURE.decode(raw.decode("latin-1")), kind)
     except (ValueError, RecursionError):
         return False
-
-
-def _objects(every_line: Iterable[bytes], longest: int) -> Iterator[Text]:
-    """Objects one after another: each ends with a line that makes it whole, a broken one
-    before the next that begins with a brace.
-    """
-    gathered: list[bytes] = []
-    size, begin = 0, 1
-    for n, line in enumerate(chain(every_line, [b"{"]), 1):
-        if gathered and line.startswith(b"{"):
-            yield Text(begin, b"".join(gathered).strip(_BLANK))
-            gathered, size = [], 0
-        if not gathered:
-            begin = n
-        if (gathered or line.strip(_BLANK)) and size <= longest:
-            gathered.append(line)
-            size += len(line)
-        raw = b"".join(gathered).strip(_BLANK) if line.rstrip(_BLANK).endswith(b"}") else b""
-        if _is_a(dict, raw):
-            yield Text(begin, raw)
-            gathered, size = [], 0
 
 
 class _Elements:

@@ -137,7 +137,8 @@ def parse(line: bytes) -> dict[str, object]:
         raise Malformed(_TOO_DEEP) from None
     except json.JSONDecodeError as error:
         cause = error.msg.removesuffix(" starting at")
-        raise Malformed(f"invalid JSON: {cause} at character {error.pos}") from None
+        place = f"line {error.lineno}, column {error.colno}" if b"\n" in line else f"character {error.pos}"
+        raise Malformed(f"invalid JSON: {cause} at {place}") from None
     if not isinstance(record, dict):
         raise Malformed(f"not an object but a {_NAMES[type(record)]}")
     if line.count(b"{") + line.count(b"[") > MAX_DEPTH and _deeper(record, MAX_DEPTH):
