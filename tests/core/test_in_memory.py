@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -23,9 +24,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.convert.python_values import record_columns
-from driftline.errors import UsageError
+from driftline.errors import DataError, UsageError
 from driftline.sources.given import paths_or_rows
 from driftline.sources.in_memory import written
+from driftline.verify import in_memory
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +52,12 @@ def read(data: Any) -> tuple[dict[str, str], list[dict[str, Any]]]:
             for f in reader.struct.fields:
                 types.setdefault(f.name, set()).add(str(f.type))
     return {name: " | ".join(sorted(some)) for name, some in types.items()}, out
+
+
+def independently(data: Any) -> list[dict[str, Any]]:
+    """The records as `verify` reads them."""
+    with TemporaryDirectory() as folder:
+        return [part.record for path in in_memory.write(data, Path(folder)) for part in in_memory.read(path)]
 
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 5)
@@ -244,6 +252,87 @@ def test_frames_of_polars() -> None:
     }  # fmt: skip
     assert rows[0] == {"kind": "a", "d": Decimal("1.50"), "at": at, "tags": [1, 2], "s": {"x": 1}}
     assert read(frame.lazy()) == (types, rows)
+
+
+def test_polars_columns_of_objects_are_what_the_objects_are() -> None:
+    """Arrow gets their addresses as bytes, which are nothing of the data."""
+    ids = [UUID(int=7), None]
+    frame = pl.DataFrame({"n": [1, 2], "id": ids, "mixed": pl.Series([Decimal("1.5"), "x"], dtype=pl.Object)})
+    expected = (
+        {"n": "long", "id": "uuid", "mixed": "decimal(2, 1) | string"},
+        [{"n": 1, "id": UUID(int=7).bytes, "mixed": Decimal("1.5")}, {"n": 2, "mixed": "x"}],
+    )
+    assert read(frame) == read(frame.lazy()) == expected
+    assert independently(frame) == [
+        {"n": 1, "id": str(UUID(int=7)), "mixed": Decimal("1.5")},
+        {"n": 2, "mixed": "x"},
+    ]
+    with pytest.raises(UsageError, match=r"^s: a value of type set cannot be stored in a table"):
+        read(pl.DataFrame({"s": [{1, 2}, {3}]}))
+
+
+# Values outside their type ------------------------------------------------------------------------------------
+
+
+def unchecked(type_: pa.DataType, *unscaled: int) -> pa.Array:
+    """Decimals by their bytes, whose digits Arrow does not look at."""
+    size = type_.bit_width // 8
+    data = b"".join(number.to_bytes(size, "little", signed=True) for number in unscaled)
+    return pa.Array.from_buffers(type_, len(unscaled), [None, pa.py_buffer(data)])
+
+
+def unchecked_text(type_: pa.DataType) -> pa.Array:
+    """Two texts, the second of which is not UTF-8."""
+    offsets = np.array([0, 2, 3], np.int32 if type_ == pa.string() else np.int64)
+    return pa.Array.from_buffers(type_, 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"ok\xff")])
+
+
+DIGITS, TEXT = "a decimal with more digits than its type has", "text that is not UTF-8"
+FAULTY: list[tuple[pa.Array, str, bytes]] = [
+    (unchecked(pa.decimal32(5, 2), 12345, 123456789), DIGITS, b"1234567.89"),
+    (unchecked(pa.decimal64(5, 2), 12345, 10**12 + 1), DIGITS, b"10000000000.01"),
+    (unchecked(pa.decimal128(5, 2), 12345, 123456789), DIGITS, b"1234567.89"),
+    (unchecked(pa.decimal128(38, 0), 12345, 10**38), DIGITS, b"%d" % 10**38),
+    (unchecked(pa.decimal256(5, 2), 12345, 123456789), DIGITS, b"1234567.89"),
+    (unchecked(pa.decimal256(5, 0), 12345, 10**70), DIGITS, b'"%d"' % 10**70),
+    (unchecked_text(pa.string()), TEXT, b'"\xff"'),
+    (unchecked_text(pa.large_string()), TEXT, b'"\xff"'),
+    (unchecked_text(pa.string()).dictionary_encode(), TEXT, b'"\xff"'),
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "fault", "text"), FAULTY, ids=lambda value: str(getattr(value, "type", ""))
+)
+def test_row_with_a_value_outside_its_type_waits(values: pa.Array, fault: str, text: bytes) -> None:
+    """The other row is taken, wherever the value stands."""
+    ids = pa.array([1, 2])
+    inner = pa.StructArray.from_arrays([values], ["v"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), inner)
+    for column, raw in ((values, text), (inner, b'{"v":%b}' % text), (lists, b'[{"v":%b}]' % text)):
+        if pa.types.is_dictionary(values.type) and column is not values:
+            continue  # Arrow's check looks at the words of all
+        table = pa.table({"id": ids, "x": column})
+        assert waiting(table) == ([1], [(b'{"id":2,"x":%b}' % raw, f"x: {fault}")])
+        assert waiting(table.slice(1)) == ([], [(b'{"id":2,"x":%b}' % raw, f"x: {fault}")])
+    frame = pd.DataFrame({"id": [1, 2], "x": pd.arrays.ArrowExtensionArray(pa.chunked_array([values]))})
+    if fault == DIGITS and not pa.types.is_decimal128(values.type):
+        with pytest.raises(DataError, match=r"^x: decimal.* has a value that cannot be read: .*precision"):
+            waiting(frame)
+    else:
+        assert waiting(frame) == ([1], [(b'{"id":2,"x":%b}' % text, f"x: {fault}")])
+
+
+def waiting(data: Any) -> tuple[list[int], list[tuple[bytes | None, Any]]]:
+    """The ids of the rows that are taken; text and reason of those that wait."""
+    with written(data) as readers:
+        parts = [
+            rows for reader in readers for part in range(len(reader.sizes)) for rows in reader.rows(part)
+        ]
+        for rows in parts:
+            rows.batch.validate(full=True)
+        ids = [n for rows in parts for n in rows.batch.column(0).to_pylist()]
+        return ids, [(reject.raw, reject.why) for rows in parts for reject in rows.rejects]
 
 
 def test_what_is_neither_paths_nor_rows(tmp_path: Path) -> None:

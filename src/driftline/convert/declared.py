@@ -29,7 +29,7 @@ from driftline.core.schema.types import (
     Struct,
     dotted,
 )
-from driftline.errors import UsageError
+from driftline.errors import DataError, UsageError
 
 Leaves: TypeAlias = Callable[[pa.DataType, Path], Iterable[LeafReading]]
 
@@ -46,14 +46,26 @@ class Declared:
 
     def __init__(self, schema: pa.Schema, leaves: Leaves = leaf_readings) -> None:
         _all_different(schema, ())
+        self.schema, self.leaves = schema, leaves
         self._readings = [
             (n, f.name, r) for n, f in enumerate(schema) for r in readings(f.type, (f.name,), leaves)
         ]
         self.struct = Struct(tuple(reading.field(name) for _, name, reading in self._readings))
 
     def read(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Read the ``columns`` of the schema as those of the struct."""
-        arrays = [reading.read(columns[number]) for number, _, reading in self._readings]
+        """Read the ``columns`` of the schema as those of the struct.
+
+        Raises DataError for values that cannot be read, with their column.
+        """
+        arrays = []
+        for number, name, reading in self._readings:
+            try:
+                arrays.append(reading.read(columns[number]))
+            except pa.ArrowException as error:
+                raise DataError(
+                    f"{dotted((name,))}: {columns[number].type} has a value that cannot be read: {error}",
+                    hint="cast or drop the column",
+                ) from error
         return pa.RecordBatch.from_arrays(arrays, [f.name for f in self.struct.fields])
 
 

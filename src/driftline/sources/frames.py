@@ -29,7 +29,7 @@ from driftline.core.schema.types import (
 from driftline.errors import UsageError
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation, Tally, merge_observations
-from driftline.readers.columnar.faulty_values import checked
+from driftline.readers.columnar.faulty_values import read_checked
 from driftline.readers.columnar.rows import (
     AcceptedRows,
     ColumnGroup,
@@ -246,7 +246,7 @@ def _with_file(frame: DataFrame, label: str) -> DataFrame:
 
 def _rows(batch: pa.RecordBatch, names: Sequence[str], source: str) -> tuple[Rows, Struct]:
     declared = Declared(batch.rename_columns(list(names)).schema)
-    return checked(declared.read(batch.columns), declared.struct, source), declared.struct
+    return read_checked(declared, batch.columns, source), declared.struct
 
 
 def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

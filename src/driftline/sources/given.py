@@ -142,7 +142,7 @@ def paths_or_rows(data: Any) -> tuple[list[str], Any]:
     """
     if isinstance(data, (str, os.PathLike)):
         return [_path(data)], None
-    if type(data).__name__ == "LazyFrame":  # of Polars
+    if type(data).__name__ == "LazyFrame" and is_polars(data):
         data = data.collect()
     if is_table(data):
         return [], data
@@ -195,3 +195,13 @@ def is_table(data: object) -> bool:
 def is_pandas(data: object) -> bool:
     """True if the data are an object of pandas."""
     return type(data).__module__.partition(".")[0] == "pandas"
+
+
+def is_polars(data: object) -> bool:
+    """True if the data are an object of Polars'."""
+    return type(data).__module__.partition(".")[0] == "polars"
+
+
+def is_polars_frame(data: object) -> bool:
+    """True if the data are a DataFrame of Polars'."""
+    return is_polars(data) and hasattr(data, "iter_slices")

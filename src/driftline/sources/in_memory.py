@@ -6,7 +6,7 @@ written to temporary files of Arrow's, some rows at a time, as columns of the ty
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -20,25 +20,34 @@ from msgspec import json
 
 from driftline.convert.declared import Declared
 from driftline.convert.python_values import TypedValues, columns_of, record_columns, with_columns
-from driftline.core.schema.types import Struct
+from driftline.core.schema.types import Struct, dotted
 from driftline.errors import SetupError, UsageError
+from driftline.readers.columnar.faulty_values import checked, read_checked
 from driftline.readers.columnar.pandas_index import column_names, levels
 from driftline.readers.columnar.rows import Rows
-from driftline.sources.given import is_pandas, is_table
+from driftline.readers.rejects import Origin, Reject
+from driftline.sources.given import is_pandas, is_polars_frame, is_table
 from driftline.sources.spool import folder_in
 
 _ROWS = 2**16  # per batch
-Batches: TypeAlias = "Iterator[tuple[Struct, pa.RecordBatch]]"
+_WIDE = pa.decimal256(39, 0)
+_WAITING = pa.schema({"raw": pa.binary(), "why": pa.string()})
+Batches: TypeAlias = "Iterator[tuple[Struct, Rows]]"
 
 
 @dataclass(slots=True)
 class InMemoryReader:
-    """Rows of one struct in a temporary file of Arrow's. ``sizes``: the bytes of each batch there."""
+    """Rows of one struct in a temporary file of Arrow's.
+
+    ``sizes``: the bytes of each batch there; ``refused``: the batches whose faulty rows have a file of their
+    own.
+    """
 
     struct: Struct
     path: str
     label: str = ""
     sizes: list[int] = field(default_factory=list)
+    refused: set[int] = field(default_factory=set)
 
     @property
     def paths(self) -> Sequence[str]:
@@ -48,7 +57,27 @@ class InMemoryReader:
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of a batch."""
         with pa.memory_map(self.path) as file:
-            yield Rows(pa.ipc.open_file(file).get_batch(part), "")
+            yield Rows(pa.ipc.open_file(file).get_batch(part), "", self._rejects(part))
+
+    def add(self, rows: Rows, writer: pa.RecordBatchWriter) -> None:
+        """Write another batch."""
+        if rows.rejects:
+            faulty = [pa.array([getattr(r, f.name) for r in rows.rejects], f.type) for f in _WAITING]
+            with pa.ipc.new_file(self._refused(len(self.sizes)), _WAITING) as file:
+                file.write_batch(pa.RecordBatch.from_arrays(faulty, schema=_WAITING))
+            self.refused.add(len(self.sizes))
+        writer.write_batch(rows.batch)
+        self.sizes.append(rows.batch.nbytes)
+
+    def _rejects(self, part: int) -> list[Reject]:
+        if part not in self.refused:
+            return []
+        with pa.memory_map(self._refused(part)) as file:
+            rows = pa.ipc.open_file(file).read_all().to_pylist()
+        return [Reject(Origin(), row["raw"], row["why"]) for row in rows]
+
+    def _refused(self, part: int) -> str:
+        return f"{self.path}-refused-{part}"
 
 
 @contextmanager
@@ -100,25 +129,26 @@ def _write(batches: Batches, folder: Path) -> list[InMemoryReader]:
     readers: dict[Struct, InMemoryReader] = {}
     writers: dict[Struct, pa.RecordBatchWriter] = {}
     with ExitStack() as held:
-        for struct, batch in batches:
+        for struct, rows in batches:
             if struct not in readers:
                 readers[struct] = InMemoryReader(struct, str(folder / str(len(readers))))
-                writers[struct] = held.enter_context(pa.ipc.new_file(readers[struct].path, batch.schema))
+                file = pa.ipc.new_file(readers[struct].path, rows.batch.schema)
+                writers[struct] = held.enter_context(file)
             try:
-                writers[struct].write_batch(batch)
+                readers[struct].add(rows, writers[struct])
             except OSError as error:
                 raise SetupError(
                     f"the data cannot be written to {folder}: {error}",
                     hint="a batch needs disk space there; set TMPDIR to use another folder",
                 ) from error
-            readers[struct].sizes.append(batch.nbytes)
     return list(readers.values())
 
 
 def _batches(data: Any) -> Batches:
-    if is_pandas(data):
-        return _of_pandas(data)
-    return _of_arrow(data) if is_table(data) else _of_records(data)
+    if not (is_pandas(data) or is_polars_frame(data)):
+        return _of_arrow(data) if is_table(data) else _of_records(data)
+    frames = _of_pandas(data) if is_pandas(data) else _of_polars(data)
+    return ((struct, checked(batch, struct, "")) for struct, batch in frames)
 
 
 def _of_arrow(data: Any) -> Batches:
@@ -126,22 +156,40 @@ def _of_arrow(data: Any) -> Batches:
         reader = pa.RecordBatchReader.from_stream(data)
     except (pa.ArrowException, TypeError) as error:
         raise UsageError(
-            f"a {type(data).__name__} is not a table", hint="pass a table with named columns"
+            f"a {type(data).__name__} is not a table that Arrow can read: {error}",
+            hint="pass a table with named columns",
         ) from error
     declared = Declared(reader.schema)
     for batch in reader:
         for start in range(0, batch.num_rows, _ROWS):
-            yield declared.struct, declared.read(batch.slice(start, _ROWS).columns)
-    yield declared.struct, declared.read([pa.nulls(0, f.type) for f in reader.schema])
+            yield declared.struct, read_checked(declared, batch.slice(start, _ROWS).columns, "")
+    yield declared.struct, Rows(declared.read([pa.nulls(0, f.type) for f in reader.schema]), "")
 
 
 def _of_records(data: Iterable[Mapping[Any, Any]]) -> Batches:
     records = iter(data)
     while some := list(islice(records, _ROWS)):
-        yield record_columns(some)
+        struct, batch = record_columns(some)
+        yield struct, Rows(batch, "")
 
 
-def _of_pandas(frame: Any) -> Batches:
+def _of_polars(frame: Any) -> Iterator[tuple[Struct, pa.RecordBatch]]:
+    """Its columns. Those of Python's objects are what the objects are: Arrow would get their addresses."""
+    for some in frame.iter_slices(_ROWS) if len(frame) else [frame]:
+        yield with_columns([(column.name, _of_polars_series(column)) for column in some.iter_columns()])
+
+
+def _of_polars_series(values: Any) -> Sequence[TypedValues]:
+    name, kind = values.name, str(values.dtype)
+    if kind == "Object":
+        return columns_of(values.to_list(), (name,))
+    wide = _WIDE if kind in ("Int128", "UInt128") else None  # which Arrow has no integers for
+    return _declared(
+        lambda: pa.array(values.to_list(), wide) if wide else pa.chunked_array(values), name, kind
+    )
+
+
+def _of_pandas(frame: Any) -> Iterator[tuple[Struct, pa.RecordBatch]]:
     """Its columns, and the levels of its index that hold values."""
     if not hasattr(frame, "columns"):
         raise UsageError(f"a pandas {type(frame).__name__} is not a table", hint="use to_frame()")
@@ -165,7 +213,19 @@ def _of_series(values: Any, name: str) -> Sequence[TypedValues]:
         items = values.tolist()
         nulls = values.isna().tolist()
         return columns_of([None if null else item for item, null in zip(items, nulls, strict=True)], (name,))
-    array = pa.array(values, from_pandas=True)
+    dense = values.sparse.to_dense() if str(values.dtype).startswith("Sparse[") else values
+    return _declared(lambda: pa.array(dense, from_pandas=True), name, str(values.dtype))
+
+
+def _declared(as_arrow: Callable[[], Any], name: str, kind: str) -> Sequence[TypedValues]:
+    """A column by its type in Arrow. ``kind``: its type in the frame."""
+    try:
+        array = as_arrow()
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{dotted((name,))}: type {kind} cannot be stored in a table: {error}",
+            hint="cast or drop the column",
+        ) from error
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     declared = Declared(pa.schema([pa.field(name, array.type)]))
     batch = declared.read([array])

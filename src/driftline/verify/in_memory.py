@@ -46,6 +46,8 @@ def read(path: str) -> Iterator[Read]:
 def _records(data: Any) -> Iterator[Mapping[str, Any]]:
     if type(data).__module__.partition(".")[0] == "pandas":
         return _of_pandas(data)
+    if hasattr(data, "iter_slices") and hasattr(data, "iter_columns"):
+        return _of_polars(data)
     return _of_arrow(data) if hasattr(data, "__arrow_c_stream__") else iter(data)
 
 
@@ -76,6 +78,19 @@ def _name(name: Any) -> str:
     if isinstance(name, tuple):
         return str(tuple(_name(part) for part in name))
     return name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)
+
+
+def _of_polars(frame: Any) -> Iterator[dict[str, Any]]:
+    """Its rows. Arrow has no integers of 128 bits, and of Python's objects nothing but their addresses."""
+    for some in frame.iter_slices(_ROWS):
+        columns = [
+            series.to_list()
+            if str(series.dtype) in ("Object", "Int128", "UInt128")
+            else [value for chunk in pa.chunked_array(series).chunks for value in values_of(chunk)]
+            for series in some.iter_columns()
+        ]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(some.columns, row, strict=True))
 
 
 def _of_arrow(data: Any) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from driftline.convert.declared import Declared, entries_of
 from driftline.convert.leaf_readings import leaf_readings
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
-from driftline.readers.columnar.faulty_values import checked
+from driftline.readers.columnar.faulty_values import read_checked
 from driftline.readers.columnar.julian import JulianCalendar, calendar_of
 from driftline.readers.columnar.pandas_index import NamedRange, named_range
 from driftline.readers.columnar.rows import Rows
@@ -192,7 +192,7 @@ def _rows(group: RowGroup) -> Iterator[Rows]:
             columns = batch.columns
             if group.labels is not None:
                 columns.append(group.labels.values(first - 1, batch.num_rows))
-            yield checked(declared.read(columns), declared.struct, group.path, place, first)
+            yield read_checked(declared, columns, group.path, place, first)
     if count != metadata.num_rows:
         # Arrow passes over what its pages do not hold, without an error.
         raise DataError(
