@@ -47,8 +47,39 @@ MARKED = {"lake", "system"}
 LONG = ("test_capture_faults.py", "test_docs.py", "test_real_data.py")
 
 
+# Tests that need one of these start a server or a browser.
+SERVES = {"bucket", "browser", "google", "kafka", "lakehouse", "mirror", "postgres", "rest", "s3"}
+# Files whose tests kill processes, wait for them, or run at length.
+KILLS_OR_WAITS = {
+    "test_alter_random.py",
+    "test_archive.py",
+    "test_bench.py",
+    "test_bucket_away.py",
+    "test_capture_deaths.py",
+    "test_capture_faults.py",
+    "test_capture_keys.py",
+    "test_catalog_faults.py",
+    "test_deploy.py",
+    "test_ducklake_bucket.py",
+    "test_ducklake_faults.py",
+    "test_faults.py",
+    "test_first_start.py",
+    "test_image.py",
+    "test_java_dies.py",
+    "test_outcome.py",
+    "test_retry.py",
+    "test_site.py",
+    "test_task_faults.py",
+    "test_terminal.py",
+    "test_wheel.py",
+}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        serves = SERVES & set(getattr(item, "fixturenames", ()))
+        if "core" not in item.path.parts and (serves or item.path.name in KILLS_OR_WAITS):
+            item.add_marker("nightly")
         for name in MARKED & set(item.path.parts):
             item.add_marker(name)
     items.sort(key=lambda item: (item.path.name not in LONG, "core" in item.path.parts))

@@ -152,6 +152,7 @@ def test_a_view_follows_a_new_name(lake: Path, process: Commands) -> None:
     assert "its view is s.t_settled now" in back.out
 
 
+@pytest.mark.nightly
 def test_all_of_several_at_once_come_in(lake: Path) -> None:
     names = [f"c{i}" for i in range(3)]
     argv = [sys.executable, "-m", "driftline"]
@@ -171,6 +172,7 @@ def test_all_of_several_at_once_come_in(lake: Path) -> None:
     assert set(names) <= set(columns(lake))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("moment", "landed"), [("before", False), ("after", True)])
 def test_a_death_at_the_commit_leaves_the_table_as_it_was_or_as_it_was_to_be(
     lake: Path, moment: str, landed: bool
@@ -186,6 +188,7 @@ def test_a_death_at_the_commit_leaves_the_table_as_it_was_or_as_it_was_to_be(
     assert f"{name}_next" in columns(lake)
 
 
+@pytest.mark.nightly
 def test_a_java_that_dies_at_the_commit_is_one_sentence(lake: Path) -> None:
     if not (lake / "lake" / "catalog.db").exists():
         pytest.skip("a DuckLake is altered without Java")
@@ -202,6 +205,7 @@ def test_a_java_that_dies_at_the_commit_is_one_sentence(lake: Path) -> None:
     assert "j" not in columns(lake)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("moment", "landed"), [("before", False), ("after", True)])
 def test_ctrl_c_at_the_commit_leaves_the_table_whole(lake: Path, moment: str, landed: bool) -> None:
     dies = str(Path(__file__).with_name("alter_dies.py"))

@@ -131,6 +131,7 @@ def test_a_full_disk_fails_the_batch_and_loses_nothing(full, done):
     assert json.loads(done["big"].out) == {"n": 7, "ids": 7}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_keeping_on_until_it_is_asked_to_end(here, how):
     source, table = here / f"live{how}", f"shop.live{how}"

@@ -25,6 +25,7 @@ def shell() -> Iterator[Shell]:
         yield shell
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", PAGES)
 def test_session(shell: Shell, name: str, tmp_path: Path) -> None:
     demo_files(tmp_path)
