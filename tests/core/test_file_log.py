@@ -69,6 +69,25 @@ def test_links_that_lead_nowhere_are_passed_over(tmp_path):
     assert names(log) == [["d.json"]]
 
 
+def test_linked_folders_are_listed_once_by_their_own_path_if_they_are_inside(tmp_path):
+    for name in ("in/a/1.json", "in/z/2.json", "else/3.json", "else/deep/4.json", "lake/t/5.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "in/a/round").symlink_to(tmp_path / "in")
+    (tmp_path / "in/b").symlink_to("z")
+    (tmp_path / "in/linked").symlink_to(tmp_path / "else")
+    (tmp_path / "in/twice").symlink_to(tmp_path / "else")
+    (tmp_path / "else/back").symlink_to(tmp_path / "in")
+    (tmp_path / "in/of the lake").symlink_to(tmp_path / "lake")
+
+    paths = ["in/a/1.json", "in/linked/3.json", "in/linked/deep/4.json", "in/z/2.json"]
+    _, files = expand([str(tmp_path / "in")], lake=tmp_path / "lake")
+    assert files == [str(tmp_path / path) for path in paths]
+    found = listed(str(tmp_path / "in"), None, str(tmp_path / "lake"))
+    assert sorted(file.path for file in found) == files
+    assert len(set(matching(f"{tmp_path}/in/**/*.json"))) < 20
+
+
 @pytest.mark.parametrize("dies", [1, 2, 3, None])
 def test_a_backlog_is_divided_anew_at_the_next_start(tmp_path, monkeypatch, dies):
     """Lists that Spark knows of stay as they are; whatever it dies of, each file is in one list."""

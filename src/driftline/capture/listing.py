@@ -34,8 +34,7 @@ def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[Li
         return
     try:
         if Path(source).is_dir():
-            folder = Path(source).absolute()
-            yield from _below(str(folder), fmt, lambda path: bool(outside([Path(path)], folder, lake)))
+            yield from _below(str(Path(source).absolute()), fmt, lake)
             return
         paths = outside(matching(source), glob_base(source), lake)
     except OSError as error:
@@ -89,8 +88,8 @@ def _stored(source: str, fmt: str | None) -> Iterator[ListedFile]:
             yield ListedFile(str(file.path), file.size, file.modified)
 
 
-def _below(folder: str, fmt: str | None, enters: Callable[[str], bool]) -> Iterator[ListedFile]:
-    for entry in below(folder, enters):
+def _below(folder: str, fmt: str | None, lake: str | None) -> Iterator[ListedFile]:
+    for entry in below(folder, lake):
         if fmt or _known(entry.name):
             stat = entry.stat()
             yield ListedFile(entry.path, stat.st_size, stat.st_mtime_ns)

@@ -37,10 +37,10 @@ def expand(
 ) -> tuple[str, list[str]]:
     """The format of the sources, and their files: absolute, in name order; pipes as they were named.
 
-    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their sub-folders.
-    Names there that begin with ``_`` or ``.`` are passed over, as Spark does, and so are FIFOs and the like,
-    and the folder of the ``lake``. A file that is named twice is one file. Raises UsageError for a missing
-    path, a folder without files, files of several formats.
+    ``fmt`` None: by the files' endings; standard input is JSON. Folders are read with their sub-folders,
+    linked ones too. Names there that begin with ``_`` or ``.`` are passed over, as Spark does, and so are
+    FIFOs and the like, and the folder of the ``lake``. A file that is named twice is one file. Raises
+    UsageError for a missing path, a folder without files, files of several formats.
     """
     if fmt is not None and fmt not in set(FORMATS.values()):
         raise UsageError(
@@ -96,8 +96,7 @@ def _files(source: str, fmt: str | None, lake: str | Path | None) -> list[str]:
     path = Path(source)
     file_mode = mode(path)
     if S_ISDIR(file_mode):
-        within = (Path(entry.path) for entry in below(source))
-        paths = sorted(outside(within, path, lake))
+        paths = sorted(Path(entry.path) for entry in below(source, lake))
         if fmt is None:
             paths = [p for p in paths if _known(str(p))]
         if not paths:
