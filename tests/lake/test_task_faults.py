@@ -106,7 +106,7 @@ def test_what_a_killed_driver_leaves_is_found(
         transaction.commit()
     committed = files_in(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(batch_folder, "rmtree", lambda *_, **__: None)
+        patch.setattr(batch_folder, "delete_folder", lambda *_, **__: None)
         transaction = table.format.transaction(table.format.load())
         written(lake.spark, transaction, Faulty(transaction.schema, "none"))
         staged = next(folder.rglob("*.gone"))

@@ -18,6 +18,7 @@ from pyarrow.fs import LocalFileSystem
 from driftline.capture.lease import Lease
 from driftline.capture.mirror import Mirror
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
+from driftline.runtime.deleting import Bounds, delete_file
 from driftline.runtime.stores import answer, filesystem, is_stored, put
 
 _FILE = "capture.json"
@@ -149,7 +150,8 @@ class Checkpoint:
         path = Path(self.spark, name)
         try:
             *before, _ = path.read_text().rstrip().split("\n")
-            path.with_name(f".{name.rpartition('/')[2]}.crc").unlink(missing_ok=True)  # of what was there
+            checksum = path.with_name(f".{name.rpartition('/')[2]}.crc")
+            delete_file(checksum, Bounds((self.spark,)))  # of what was there
             draft = path.with_name(f"{path.name}.new")
             draft.write_text("\n".join([*before, json.dumps(offsets)]))
             draft.replace(path)

@@ -21,6 +21,7 @@ from driftline.capture.finding import Finder
 from driftline.capture.listing import ListedFile, entry_of
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.endings import format_by_name
+from driftline.runtime.deleting import Bounds, delete_file
 from driftline.runtime.spark_conf import literally
 from driftline.runtime.stores import Uri, is_stored, mapped
 from driftline.sources.files import format_of
@@ -214,7 +215,7 @@ class FileLog:
             self._unlink(number)
 
     def _unlink(self, number: int) -> None:
-        (self.folder / f"{number:012}.json").unlink()
+        delete_file(self.folder / f"{number:012}.json", Bounds((str(self.folder),)))
         del self.lists[number]
 
     def _one_format(self, new: list[ListedFile]) -> None:

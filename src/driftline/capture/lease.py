@@ -14,6 +14,7 @@ from uuid import uuid4
 from pyarrow.fs import FileSelector
 
 from driftline.errors import DataError, DriftlineError
+from driftline.runtime.deleting import NEW, Bounds, delete_file
 from driftline.runtime.stores import explaining, filesystem, put
 
 _RENEWED, _STALE = 10.0, 40.0  # seconds: a mark so old is of a process that died
@@ -49,7 +50,7 @@ class Lease:
             if keeper.ident is not None:
                 keeper.join()
             with suppress(OSError):
-                self._system.delete_file(f"{self._folder}/{self._own}")
+                delete_file(f"{self._uri}/locks/{self._own}", NEW)
 
     def check(self) -> None:
         """Raise DataError if the folder may be another process's by now."""
@@ -81,7 +82,7 @@ class Lease:
             living = {}
             for mark, info in infos.items():
                 if (now - info.mtime_ns) / 1e9 > _STALE or self._is_dead(mark):
-                    self._system.delete_file(f"{self._folder}/{mark}")
+                    delete_file(f"{self._uri}/locks/{mark}", Bounds((self._uri,)))
                 else:
                     living[mark] = info.mtime_ns
         return living

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from pyarrow.fs import FileSelector, FileType
 
 from driftline.errors import SetupError
+from driftline.runtime.deleting import Bounds, delete_file
 from driftline.runtime.stores import at_once, explaining, filesystem, put
 
 _IDENTITY = "spark/metadata"
@@ -67,7 +68,7 @@ class Mirror:
                 self._put(name)
                 self._stored[name] = now[name]
             for name in self._stored.keys() - now.keys():
-                self._system.delete_file(f"{self._path}/{name}")
+                delete_file(f"{self._uri}/{name}", Bounds((self._uri,)))
                 del self._stored[name]
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from driftline.cli import rows
 from driftline.cli.terminal import Progress, out, put, show
 from driftline.errors import UsageError
 from driftline.report import schema_text, text
+from driftline.runtime.deleting import NEW, delete_folder
 from driftline.runtime.java import QUICK
 
 if TYPE_CHECKING:
@@ -180,4 +181,4 @@ def _folder(named: str | None, *, keep: bool) -> Iterator[Path]:
         yield folder
     finally:
         if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+            delete_folder(folder, NEW)

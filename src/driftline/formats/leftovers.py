@@ -1,15 +1,13 @@
-"""Unregistered files: listed, and deleted together with the folders that they leave empty."""
+"""Lists of files, among them those that no snapshot has."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from py4j.protocol import Py4JJavaError
 
 from driftline.formats.lakes import Orphan
 from driftline.runtime.hadoop import hadoop_file_system, hadoop_path
@@ -43,23 +41,6 @@ def _listed_here(folder: str, before: float) -> Iterator[Orphan]:
                 status = path.stat()
                 if status.st_mtime <= before:
                     yield Orphan(f"file:{path}", status.st_size)
-
-
-def delete(spark: SparkSession, orphans: Iterable[Orphan]) -> None:
-    """Delete the files, and the folders that they leave empty."""
-    for orphan in orphans:
-        path = hadoop_path(spark, orphan.path)
-        fs = hadoop_file_system(spark, path)
-        fs.delete(path, False)
-        while (path := path.getParent()) is not None and fs.exists(path) and not len(fs.listStatus(path)):
-            fs.delete(path, False)
-
-
-def delete_folder(spark: SparkSession, folder: str) -> None:
-    """Delete a folder, as far as possible."""
-    path = hadoop_path(spark, folder)
-    with suppress(Py4JJavaError):
-        hadoop_file_system(spark, path).delete(path, True)
 
 
 def bare(path: str) -> str:

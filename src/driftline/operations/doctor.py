@@ -17,6 +17,7 @@ from driftline.errors import DriftlineError
 from driftline.formats.lakes import Location
 from driftline.formats.open import located
 from driftline.runtime import class_data, file_io, jars, session, stores
+from driftline.runtime.deleting import NEW, delete_file
 from driftline.runtime.java import find_java
 
 _TRACE = "See all of it with DRIFTLINE_DEBUG=1."
@@ -151,7 +152,7 @@ def _probe(uri: str, options: Mapping[str, str]) -> str:
     with stores.explaining(uri, options):
         with system.open_output_stream(path) as file:
             file.write(b"")
-        system.delete_file(path)
+        delete_file(probe, NEW, options)
     return f"{uri} can be written to"
 
 

@@ -18,8 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from shutil import disk_usage, rmtree
+from shutil import disk_usage
 
+from driftline.runtime.deleting import Bounds, delete_file, delete_folder
 from driftline.runtime.java import Java
 
 JAVAS = (17,)  # the JRE wheel of 21 has no archive of its own, on which ours would build
@@ -108,7 +109,7 @@ class Archive:
                 with draft.open("rb") as written:
                     os.fsync(written.fileno())
                 draft.replace(self.folder / f"{self.key}-{draft.stat().st_size}.jsa")
-                self._failed.unlink()
+                delete_file(self._failed, self._bounds)
             self._tidy()
 
     def remove(self) -> bool:
@@ -120,8 +121,12 @@ class Archive:
         if file is not None:
             with suppress(OSError):
                 self._failed.touch()
-                file.unlink()
+                delete_file(file, self._bounds)
         return file is not None
+
+    @property
+    def _bounds(self) -> Bounds:
+        return Bounds((str(self.folder),))
 
     @property
     def _failed(self) -> Path:
@@ -129,11 +134,11 @@ class Archive:
 
     def _tidy(self) -> None:
         """Remove leftovers of dead processes, and archives that are broken or long unused."""
-        rmtree(self.folder / "lake", ignore_errors=True)
+        delete_folder(self.folder / "lake", self._bounds)
         for file in self.folder.glob("*.*"):
             unused = time.time() - file.stat().st_mtime > UNUSED
             if unused or file.suffix == ".draft" or (file.match(f"{self.key}-*.jsa") and file != self.file()):
-                file.unlink(missing_ok=True)
+                delete_file(file, self._bounds)
 
 
 _missing: list[Archive] = []  # those that this process's Java could have used

@@ -8,6 +8,7 @@ import pyarrow as pa
 from fsspec import AbstractFileSystem
 from pyarrow.fs import FileInfo
 
+from driftline.runtime.deleting import NEW, delete_file
 from driftline.runtime.stores import filesystem
 
 _KEPT = 10_000  # sizes
@@ -56,9 +57,8 @@ class StoredFiles(AbstractFileSystem):  # type: ignore[misc]
         return _info(path).mtime
 
     def rm(self, path: str, **_: Any) -> None:
-        """Delete a file."""
-        system, key = filesystem(path)
-        system.delete_file(key)
+        """Delete a file that a statement of this process has written."""
+        delete_file(path, NEW)
 
 
 def _info(path: str) -> FileInfo:

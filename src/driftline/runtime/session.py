@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -191,6 +192,14 @@ def embedded_catalog(lake: Path) -> dict[str, str]:
         "jdbc.busy_timeout": "20000",  # ms to wait for another process
         "warehouse": str(folder),
     }
+
+
+@lru_cache(maxsize=64)
+def embedded_lake(spark: SparkSession, catalog: str) -> Path | None:
+    """The folder of the lake whose embedded catalog a session has by this name; None for another catalog."""
+    uri = spark.conf.get(f"spark.sql.catalog.{catalog}.uri", None) or ""
+    folder = Path(uri.removeprefix(_SQLITE)).parent
+    return folder if uri == f"{_SQLITE}{folder}/catalog.db" else None
 
 
 def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = "") -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from uuid import uuid4
 
 from driftline.errors import DriftlineError, SetupError
 from driftline.formats.lakes import Orphan
+from driftline.runtime.deleting import NEW, Bounds, delete_folder
 from driftline.runtime.spark_conf import runs_here
 from driftline.write import on_disk
 
@@ -52,7 +52,7 @@ def folder_in(place: Path | None) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        delete_folder(path, NEW)
 
 
 @contextmanager
@@ -78,5 +78,5 @@ def leftovers(place: str | None, older_than: float, *, dry_run: bool) -> list[Or
         if latest <= time.time() - older_than:
             out += [Orphan(str(path), path.stat().st_size) for path in files]
             if not dry_run:
-                shutil.rmtree(folder, ignore_errors=True)
+                delete_folder(folder, Bounds((str(disk),)))
     return out

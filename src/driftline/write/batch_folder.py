@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
-from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from driftline.errors import SetupError
 from driftline.runtime import stores
+from driftline.runtime.deleting import NEW, delete_folder
 from driftline.runtime.spark_conf import runs_here
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def folder_of_batch(spark: SparkSession, files: Located) -> Iterator[BatchFolder
         yield BatchFolder(str(path))
     finally:
         # By another name no late attempt of a task finds it, and makes a file while it is emptied.
-        rmtree(path.rename(path.with_suffix(".gone")), ignore_errors=True)
+        delete_folder(path.rename(path.with_suffix(".gone")), NEW)
 
 
 @contextmanager
@@ -109,9 +109,8 @@ def _in_store(uri: str, options: Mapping[str, str]) -> Iterator[BatchFolder]:
     try:
         yield BatchFolder(uri, options)
     finally:
-        system, place = stores.filesystem(uri, options)
         with suppress(OSError):  # what is left is for `clean`; often there is nothing
-            system.delete_dir(place)
+            delete_folder(uri, NEW, options)
 
 
 def _make(path: Path) -> None:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from shutil import move
 from typing import Protocol
 from uuid import uuid4
 
 from driftline.runtime import stores
+from driftline.runtime.deleting import NEW, delete_file
 from driftline.write.batch_folder import BatchFolder, local
 from driftline.write.dealing import Partition
 from driftline.write.parquet import NewFile, WrittenFile
@@ -78,7 +78,7 @@ class InFolder:
                 move(file.path, target)
         except BaseException:
             for file in placed:
-                local(file.path).unlink(missing_ok=True)
+                delete_file(local(file.path), NEW)
             raise
         return placed
 
@@ -128,7 +128,7 @@ class _Folder:
 
     def remove(self, path: str) -> None:
         """Delete a file, if it is there."""
-        Path(path).unlink(missing_ok=True)
+        delete_file(path, NEW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,7 @@ class _Store:
 
     def remove(self, path: str) -> None:
         """Delete an object."""
-        system, place = stores.filesystem(path, self.options)
-        system.delete_file(place)
+        delete_file(path, NEW, self.options)
 
 
 def whole(files: Iterable[WrittenFile], target: TaskDestination) -> Sequence[WrittenFile]:

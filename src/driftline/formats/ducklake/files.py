@@ -15,6 +15,7 @@ from driftline.core.schema.types import List, Map, Primitive, Schema, Struct, Ty
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.storage import Storage, local
 from driftline.runtime import stores
+from driftline.runtime.deleting import NEW, delete_by_hadoop
 from driftline.runtime.duckdb import instance, reach
 from driftline.runtime.hadoop import hadoop_file_system, hadoop_path
 
@@ -210,11 +211,9 @@ def moved(spark: SparkSession, source: str, target: str) -> None:
 
 
 def removed(spark: SparkSession, folder: str) -> None:
-    """Delete a folder with everything in it."""
-    path = hadoop_path(spark, folder)
-    fs = hadoop_file_system(spark, path)
+    """Delete a file or a folder that this process has made, with everything in it."""
     with suppress(Exception):  # what cannot be deleted is an orphan, which `driftline clean` finds
-        fs.delete(path, True)
+        delete_by_hadoop(spark, folder, NEW)
 
 
 def unchanged(paths: Mapping[str, int], table: str) -> None:

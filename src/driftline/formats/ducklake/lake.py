@@ -13,7 +13,8 @@ from driftline.formats.ducklake.offline import tables
 from driftline.formats.ducklake.spark_sql import sql
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.formats.lakes import BY_DUCKDB, Orphan
-from driftline.formats.leftovers import bare, delete, listed
+from driftline.formats.leftovers import bare, listed
+from driftline.runtime.deleting import Bounds, delete_by_hadoop
 from driftline.runtime.hadoop import settings
 from driftline.runtime.stores import is_stored
 from driftline.sql.quoting import name as quoted
@@ -36,7 +37,9 @@ def orphans(spark: SparkSession, catalog: CatalogDatabase, older_than: float) ->
         return []
     # Listed first: what is registered after that is younger than any file of the list.
     folder = catalog.read(lambda connection: connection.data_path)
-    ours = [f for f in listed(spark, folder, time.time() - older_than) if _OURS.search(f.path)]
+    bounds = _bounds(catalog)
+    files = listed(spark, folder, time.time() - older_than)
+    ours = [file for file in files if _OURS.search(file.path) and bounds.hold(file.path)]
     registered = {bare(path) for path in catalog.read(_registered)}
     return [f for f in ours if _of(bare(f.path)) not in registered]
 
@@ -44,8 +47,14 @@ def orphans(spark: SparkSession, catalog: CatalogDatabase, older_than: float) ->
 def clean(spark: SparkSession, catalog: CatalogDatabase, older_than: float) -> list[Orphan]:
     """Delete the orphans, and the folders that they leave empty; returns them."""
     gone = orphans(spark, catalog, older_than)
-    delete(spark, gone)
+    for orphan in gone:
+        delete_by_hadoop(spark, orphan.path, _bounds(catalog), empty_folders=True)
     return gone
+
+
+def _bounds(catalog: CatalogDatabase) -> Bounds:
+    """The lake's own folder of files, as its settings name it: the catalog may name another lake's."""
+    return Bounds((catalog.data,))
 
 
 def _of(path: str) -> str:

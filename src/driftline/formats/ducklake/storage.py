@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from driftline.errors import SetupError
 from driftline.runtime import stores
+from driftline.runtime.deleting import NEW, delete_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +68,24 @@ class Storage:
             system.copy_file(place, copied)
 
     def remove(self, path: str) -> None:
-        """Delete a file, if it is there; one that cannot be deleted is an orphan."""
+        """Delete a file that this process has made, if it is there; one that stays is an orphan."""
         if self.options is None:
-            Path(str(local(path))).unlink(missing_ok=True)
+            delete_file(str(local(path)), NEW)
             return
-        system, place = stores.filesystem(path, self.options)
         with suppress(OSError):
-            system.delete_file(place)
+            delete_file(path, NEW, self.options)
 
     def sweep(self, prefix: str) -> None:
         """Delete all files of a store whose URIs begin so; those that cannot be deleted are orphans."""
         from pyarrow.fs import FileSelector
 
+        scheme = prefix.partition("://")[0]
         system, place = stores.filesystem(prefix, self.options)
         with suppress(OSError):
             beside = FileSelector(place.rpartition("/")[0], allow_not_found=True)
             for file in system.get_file_info(beside):
                 if file.is_file and file.path.startswith(place):
-                    system.delete_file(file.path)
+                    delete_file(f"{scheme}://{file.path}", NEW, self.options)
 
     def size(self, path: str) -> int:
         """The bytes of a file. Raises FileNotFoundError."""

@@ -75,7 +75,7 @@ class AlterableIcebergTable(IcebergLoader):
 
     def sibling(self, name: str) -> Self:
         """Another table of the same catalog."""
-        return type(self)(self.gateway, self._catalog_of, name)
+        return type(self)(self.gateway, self._catalog_of, name, self.lake)
 
 
 def _update_layout(jvm: Any, transaction: Any, now: Definition, after: Definition) -> Definition:

@@ -28,7 +28,7 @@ def alterable(lake: Path, catalog: str, name: str) -> Iterator[AlterableIcebergT
         with java.watched(
             f"see the system log for the cause; `driftline history {name}` tells if it took place"
         ):
-            yield AlterableIcebergTable(gateway, _opened(gateway, lake, catalog), name)
+            yield AlterableIcebergTable(gateway, _opened(gateway, lake, catalog), name, lake)
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[AlterableIcebergTa
 
         make_lake(lake)
         gateway = java.gateway()
-        table = AlterableIcebergTable(gateway, _opened(gateway, lake, "lake"), "a.b")
+        table = AlterableIcebergTable(gateway, _opened(gateway, lake, "lake"), "a.b", lake)
         row = Struct((Field("id", LONG, 1), Field("who", Struct((Field("name", STRING, 3),)), 2)))
         schema = java_schema(gateway.jvm, Schema(row))
         table.java_catalog.createNamespace(table.identifier.namespace())

@@ -22,7 +22,8 @@ from driftline.formats.iceberg.spark_writer import WRITTEN_BY_SPARK, data_folder
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.formats.lakes import BY_PYTHON, Orphan
-from driftline.formats.leftovers import bare, delete, listed
+from driftline.formats.leftovers import bare, listed
+from driftline.runtime.deleting import Bounds, delete_by_file_io, delete_by_hadoop
 from driftline.runtime.java_types import java_type
 from driftline.runtime.stores import is_stored
 from driftline.sql.quoting import name as quoted
@@ -124,7 +125,8 @@ def clean(
 ) -> list[Orphan]:
     """Delete the files that no snapshot has, last changed over ``older_than`` seconds ago; returns them.
 
-    ``warehouse``: the catalog's folder, if it names one; ``readers``: of all tables of the catalog.
+    ``warehouse``: the catalog's folder, if it names one; ``readers``: of all tables of the catalog. Folders
+    of a table's files that lie outside its `bounds` are left alone.
     """
     before = time.time() - older_than
     loaded = ((reader, reader.java()) for reader in readers)
@@ -135,25 +137,31 @@ def clean(
             owners.setdefault(folder, []).append(reader)
     by_path: dict[str, Orphan] = {}
     stores: dict[str, Any] = {}  # the FileIO of what lies in one
+    limits: dict[str, Bounds] = {}
     if warehouse is not None and not is_stored(warehouse):
         # A table that was never made would be there, too.
         by_path |= {bare(f.path): f for f in listed(spark, warehouse, before) if STAGED.search(f.path)}
+        limits |= dict.fromkeys(by_path, Bounds((warehouse,)))
     for folder, sharing in owners.items():
         table = tables[sharing[0]]
+        within = Bounds.either(reader.bounds(tables[reader]) for reader in sharing)
         remote = store.in_store(table, folder)
         files = store.listed(table, folder, before) if remote else listed(spark, folder, before)
         # Listed first: what is committed after that is younger than any file of the list.
-        written = {bare(f.path): f for f in files if _is_ours(f.path, remote=remote)}
+        ours = (f for f in files if _is_ours(f.path, remote=remote) and within.hold(f.path))
+        written = {bare(f.path): f for f in ours}
         _leave_out({reader: tables[reader] for reader in sharing}, written)
         by_path |= written
         stores |= dict.fromkeys(written, table.io()) if remote else {}
+        limits |= dict.fromkeys(written, within)
     # A table may lie in another's folder, or have had its files where others have theirs.
     _leave_out(tables, by_path)
     if not dry_run:
-        delete(spark, [file for path, file in by_path.items() if path not in stores])
-        for path, io in stores.items():
-            if path in by_path:
-                io.deleteFile(by_path[path].path)
+        for path, file in by_path.items():
+            if path in stores:
+                delete_by_file_io(stores[path], file.path, limits[path])
+            else:
+                delete_by_hadoop(spark, file.path, limits[path], empty_folders=True)
     return [by_path[path] for path in sorted(by_path)]
 
 

@@ -7,8 +7,10 @@ the table has changed. So no error of a catalog proves that nothing was committe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -17,10 +19,14 @@ from driftline.errors import SetupError
 from driftline.formats.base import CommitConflict, UnknownError
 from driftline.formats.iceberg.gateway import failure, hives_refusal, items, java_class, java_errors, short
 from driftline.formats.iceberg.unread import telling
+from driftline.runtime.deleting import NEW, Bounds, delete_by_file_io
+from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.loader import IcebergLoader
 
+_DELETES_LOG = "write.metadata.delete-after-commit.enabled"
+_LOGGED = re.compile(r"file=(.*?)\}(?:, MetadataLogEntry\{|\]$)")  # in the text of Java's list
 # REST's errors that are no answers of the server; answers have classes of their own.
 _UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureException", "InterruptedException")
 
@@ -46,7 +52,7 @@ def commit(table: IcebergLoader, java: Any, has: Callable[[Any], bool]) -> None:
     replace_metadata(table, java.underlyingOps(), java.startMetadata(), java.currentMetadata(), has)
     with suppress(Py4JJavaError), java_errors():
         if merged := _merged_away(java):
-            delete_files(java.table().io(), set(merged) - set(telling(java.table())))
+            delete_files(java.table().io(), set(merged) - set(telling(java.table())), NEW)
 
 
 def replace_metadata(
@@ -54,7 +60,8 @@ def replace_metadata(
 ) -> None:
     """Commit ``metadata`` in place of ``base``, as `commit` does; ``base`` None: the table is created."""
     if base is not None:
-        check_unchanged(table, operations, base)
+        version = check_unchanged(table, operations, base)
+        metadata = without_foreign_log(table, version, base, metadata)
     try:
         with java_errors():
             operations.commit(base, metadata)
@@ -63,15 +70,43 @@ def replace_metadata(
             raise failure(error, table.name) from error
 
 
-def check_unchanged(table: IcebergLoader, operations: Any, base: Any) -> None:
-    """Raise CommitConflict if the table is no longer ``base``: a REST catalog compares only parts of it."""
+def check_unchanged(table: IcebergLoader, operations: Any, base: Any) -> str:
+    """Raise CommitConflict if the table is no longer ``base``: a REST catalog compares only parts of it.
+
+    Returns the path of its metadata file.
+    """
     try:
         with java_errors():
             now = operations.refresh()
     except Py4JJavaError as error:
         raise _not_loaded(table, error) from error
-    if now.metadataFileLocation() != base.metadataFileLocation():
+    version = str(base.metadataFileLocation())
+    if now.metadataFileLocation() != version:
         raise CommitConflict(f"{table.name} was changed by another writer")
+    return version
+
+
+def without_foreign_log(table: IcebergLoader, version: str, base: Any, metadata: Any) -> Any:
+    """The ``metadata``, by which Iceberg deletes no old metadata file outside the table's bounds.
+
+    With a commit Iceberg deletes the oldest files of the log, wherever they lie. Java is asked once in a
+    process.
+    """
+    folder = version.rpartition("/")[0]
+    if folder in _checked_logs():
+        return metadata
+    log = _LOGGED.findall(str(base.previousFiles().toString()))
+    if all(map(table.bounds(base).hold, [version, *log])):
+        _checked_logs().add(folder)
+        return metadata
+    builder = java_type(table.jvm, "org.apache.iceberg.TableMetadata").buildFrom(metadata)
+    return builder.setProperties({_DELETES_LOG: "false"}).build()
+
+
+@cache
+def _checked_logs() -> set[str]:
+    """The folders of metadata files of tables whose logs name no file elsewhere."""
+    return set()
 
 
 def _not_loaded(table: IcebergLoader, error: Py4JJavaError) -> Exception:
@@ -117,8 +152,8 @@ def _merged_away(java: Any) -> list[str]:
     return [str(path) for path in items(field.get(java))]
 
 
-def delete_files(io: Any, paths: Iterable[str]) -> None:
+def delete_files(io: Any, paths: Iterable[str], within: Bounds) -> None:
     """Delete as many of the files as possible: those that remain are orphans."""
     for path in paths:
         with suppress(Py4JJavaError), java_errors():
-            io.deleteFile(path)
+            delete_by_file_io(io, path, within)

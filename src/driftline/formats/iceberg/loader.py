@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
@@ -23,6 +24,7 @@ from driftline.formats.iceberg.gateway import (
 )
 from driftline.formats.iceberg.manifests import entries_of
 from driftline.formats.iceberg.null_counts import FileNulls, by_entries, null_count
+from driftline.runtime.deleting import Bounds
 from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
@@ -37,12 +39,16 @@ _OF_METADATA = "org.apache.iceberg.BaseMetadataTable"
 class IcebergLoader:
     """Loads one table of one catalog, by ``name``, ``namespace.table``.
 
-    ``gateway``: py4j's, to the Java that has the catalog; ``catalog_of``: gives Iceberg's object for it.
+    ``gateway``: py4j's, to the Java that has the catalog; ``catalog_of``: gives Iceberg's object for it;
+    ``lake``: the folder of a lake with an embedded catalog.
     """
 
-    def __init__(self, gateway: Any, catalog_of: Callable[[], Any], name: str) -> None:
+    def __init__(
+        self, gateway: Any, catalog_of: Callable[[], Any], name: str, lake: Path | None = None
+    ) -> None:
         self.gateway = gateway
         self.name = name
+        self.lake = lake
         self.jvm: Any = gateway.jvm
         parts = strings(gateway, table_parts(name))
         self.identifier: Any = java_type(self.jvm, "org.apache.iceberg.catalog.TableIdentifier").of(parts)
@@ -70,6 +76,12 @@ class IcebergLoader:
                 hint="`driftline query` reads it",
             )
         return table
+
+    def bounds(self, java: Any) -> Bounds:
+        """The folder below which files that the table names may be deleted: the embedded lake's, else the
+        table's own location.
+        """
+        return Bounds((str(self.lake or java.location()),))
 
     def existing(self) -> Any:
         """Iceberg's own table. Raises UsageError if there is none."""

@@ -14,6 +14,7 @@ from driftline.formats.iceberg.gateway import short
 from driftline.formats.iceberg.ledger import read_ledger
 from driftline.formats.iceberg.null_counts import FileNulls, by_spark
 from driftline.formats.iceberg.unread import frame_of, partial, readable, unreadable
+from driftline.runtime.session import embedded_lake
 from driftline.runtime.spark_conf import activate
 from driftline.sql.quoting import name as quoted
 
@@ -32,7 +33,7 @@ class IcebergReader(AlterableIcebergTable):
 
     def __init__(self, spark: SparkSession, catalog: str, name: str) -> None:
         gateway: Any = spark.sparkContext._gateway
-        super().__init__(gateway, self._iceberg_catalog, name)
+        super().__init__(gateway, self._iceberg_catalog, name, embedded_lake(spark, catalog))
         self.spark = spark
         self.catalog = catalog
         self._ledger: tuple[str, dict[int, int]] = ("", {})

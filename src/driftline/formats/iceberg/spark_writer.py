@@ -14,6 +14,7 @@ from uuid import uuid4
 from driftline.core.schema.types import Schema
 from driftline.formats.iceberg.gateway import items, java_schema
 from driftline.formats.iceberg.unread import telling
+from driftline.runtime.deleting import NEW, delete_by_file_io
 from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_version import rewritten_table, rows_of, spark_table
 
@@ -112,5 +113,5 @@ def taken_files(table: Any, before: Any) -> list[Any]:
         return []
     files = items(snapshot.addedDataFiles(table.io()))
     for path in telling(table):
-        table.io().deleteFile(path)
+        delete_by_file_io(table.io(), path, NEW)
     return files

@@ -9,10 +9,10 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
-from driftline.formats import leftovers
 from driftline.formats.iceberg.gateway import items, java_errors, text_map
 from driftline.formats.lakes import Orphan
 from driftline.runtime import file_io
+from driftline.runtime.deleting import NEW, delete_by_file_io, delete_by_hadoop
 
 _RESOLVING = "ResolvingFileIO"
 _WITH_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
@@ -47,18 +47,19 @@ def listed(table: Any, folder: str, before: float) -> Iterator[Orphan]:
 
 
 def remove_all(io: Any, prefix: str) -> None:
-    """Delete all files whose URIs begin so; any that cannot be deleted are orphans."""
+    """Delete all files of this process whose URIs begin so; any that cannot be deleted are orphans."""
     with suppress(Py4JJavaError), java_errors():
         for file in items(io.listPrefix(prefix)):
-            io.deleteFile(file.location())
+            delete_by_file_io(io, str(file.location()), NEW)
 
 
 def delete_folder(spark: Any, table: Any, folder: str) -> None:
-    """Delete a folder of a table's files; any that cannot be deleted are orphans."""
+    """Delete a folder of files that this process has made; any that cannot be deleted are orphans."""
     if in_store(table, folder):
         remove_all(table.io(), f"{folder}/")
     else:
-        leftovers.delete_folder(spark, folder)
+        with suppress(Py4JJavaError):
+            delete_by_hadoop(spark, folder, NEW)
 
 
 def _class(io: Any, location: str) -> str:

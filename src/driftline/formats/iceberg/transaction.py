@@ -50,6 +50,7 @@ from driftline.formats.iceberg.unread import (
 )
 from driftline.formats.iceberg.upkeep import upkeep
 from driftline.formats.retry import Retry
+from driftline.runtime.deleting import NEW
 from driftline.runtime.java_types import java_type
 from driftline.write import BatchFolder, staged
 from driftline.write.positions import ROW_ID
@@ -490,7 +491,7 @@ class IcebergTransaction:
         return files
 
     def _delete(self, paths: Iterable[str]) -> None:
-        delete_files(self._java.table().io(), paths)
+        delete_files(self._java.table().io(), paths, NEW)
 
     def read_written(self) -> DataFrame | None:
         """The rows that the committed transaction wrote; None if Spark cannot read all columns."""
@@ -506,7 +507,7 @@ class IcebergTransaction:
         table = self._java.table()
         before = None if self.base is None else self.base.properties.get(LEDGER)
         if self._ledger is not None and before is not None:
-            delete_files(table.io(), [before])
+            delete_files(table.io(), [before], self.table.bounds(table))
         upkeep(self.table, table.operations().current())
 
     def undo(self) -> bool:

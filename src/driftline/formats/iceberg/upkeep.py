@@ -17,12 +17,14 @@ from driftline.core.changelog import last_changes, retention
 from driftline.core.changelog.record import EXPIRED
 from driftline.core.changelog.retention import BEHIND, FEW, MIN_SNAPSHOTS
 from driftline.core.schema.schema_json import from_json
-from driftline.formats.iceberg.committing import check_unchanged
+from driftline.formats.iceberg.committing import check_unchanged, without_foreign_log
 from driftline.formats.iceberg.gateway import items, metadata_json
+from driftline.runtime.deleting import delete_all_by_file_io
 from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.loader import IcebergLoader
+    from driftline.runtime.deleting import Bounds
 
 SCHEMAS = 100
 _MANY_COLUMNS = 50_000  # over all schemas that are kept
@@ -114,7 +116,8 @@ def _may_be_due(metadata: Any) -> bool:
 
 def _let_go(table: IcebergLoader) -> None:
     jvm = table.jvm
-    operations = table.java().operations()
+    java = table.java()
+    operations = java.operations()
     base = operations.current()
     metadata = metadata_json(jvm, base)
     spare = dispensable(metadata, time.time_ns() // 1_000_000)
@@ -128,10 +131,11 @@ def _let_go(table: IcebergLoader) -> None:
         ids = java_type(jvm, "java.util.HashSet")(_list(jvm, spare.schemas))
         java_type(jvm, "org.apache.iceberg.MetadataUpdate$RemoveSchemas")(ids).applyTo(builder)
     removed = builder.build()
-    check_unchanged(table, operations, base)
-    operations.commit(base, removed)
+    operations.commit(
+        base, without_foreign_log(table, check_unchanged(table, operations, base), base, removed)
+    )
     if gone:
-        _delete_manifests(jvm, operations, gone, _far(metadata, spare.snapshots))
+        _delete_manifests(jvm, operations, gone, _far(metadata, spare.snapshots), table.bounds(java))
 
 
 def _properties(metadata: Mapping[str, Any], gone: Collection[int]) -> dict[str, str]:
@@ -157,7 +161,9 @@ def _far(metadata: Mapping[str, Any], gone: Collection[int]) -> set[int]:
     return {id_ for id_, near in zip(ids, at_rim, strict=True) if not near}
 
 
-def _delete_manifests(jvm: Any, operations: Any, gone: list[Any], far: Collection[int]) -> None:
+def _delete_manifests(
+    jvm: Any, operations: Any, gone: list[Any], far: Collection[int], within: Bounds
+) -> None:
     """Delete the manifest lists of snapshots that are gone, and the
     manifests that none of the others has.
     """
@@ -170,7 +176,7 @@ def _delete_manifests(jvm: Any, operations: Any, gone: list[Any], far: Collectio
             manifests.removeAll(snapshot.allManifests(io))
     lists = [snapshot.manifestListLocation() for snapshot in gone]
     paths = [*(manifest.path() for manifest in items(manifests)), *filter(None, lists)]
-    java_type(jvm, "org.apache.iceberg.CatalogUtil").deleteFiles(io, _list(jvm, paths), "manifest")
+    delete_all_by_file_io(jvm, io, map(str, paths), within)
 
 
 def _list(jvm: Any, values: Iterable[Any]) -> Any:

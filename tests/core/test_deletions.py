@@ -1,0 +1,116 @@
+"""Every deletion of a file goes through runtime/deleting.py, which knows its bounds: held by reading the code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import house
+from driftline.runtime.deleting import NEW, Bounds, delete_file, delete_folder
+
+PLACE = "runtime.deleting"
+DELETE = {
+    "unlink", "rmtree", "rmdir", "removedirs", "remove_tree", "delete", "delete_file", "delete_dir",
+    "delete_dir_contents", "delete_root_dir_contents", "deleteFile", "deleteFiles", "deletePrefix", "deleteOnExit",
+    "deleteQuietly", "deleteDirectory", "dropTable", "purgeTable",
+}  # fmt: skip
+# Calls of these names that delete no file; the last is the draft of a file that the same function writes.
+OTHERS = {
+    "capture.finding: self.channel.delete",  # messages of a queue
+    "convert.avro_binary: np.delete",
+    "formats.iceberg.alterable: transaction.newDelete().deleteFile",  # out of a snapshot
+    "formats.iceberg.deletes_branch: update.deleteFile",
+    "formats.iceberg.transaction: delete.deleteFile",
+    "keys.filling: result.delete",  # a row
+    "quarantine.table: quarantine.delete",
+    "quarantine.table: self.table.delete",
+    "readers.csv.cut: np.delete",
+    "runtime.stores: system.delete_file",
+}
+# Modules that delete what they have made themselves in this process, under names of their own, wherever that lies.
+OF_NEW_FILES = {
+    "capture.lease",  # its own mark
+    "cli.demo",  # its temporary lake
+    "formats.ducklake.files",
+    "formats.ducklake.storage",
+    "formats.iceberg.committing",  # manifests that the transaction wrote and merged
+    "formats.iceberg.spark_writer",
+    "formats.iceberg.store",
+    "formats.iceberg.transaction",
+    "operations.doctor",  # its probe
+    "runtime.duckdb_files",
+    "sources.spool",
+    "write.batch_folder",
+    "write.places",
+}
+
+
+def deletions() -> Iterator[str]:
+    """The calls outside the one place whose names are those of deletions, with their modules."""
+    for module, tree in house.modules().items():
+        ours = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module
+                and node.module.endswith(PLACE) for alias in node.names}  # fmt: skip
+        for node in ast.walk(tree) if module != PLACE else ():
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            name = called.rpartition(".")[2]
+            if (name in DELETE and called not in ours) or called in ("os.remove", "remove", "os.unlink"):
+                yield f"{module}: {called}"
+
+
+def test_every_deletion_goes_through_the_one_place_that_knows_its_bounds() -> None:
+    assert set(deletions()) == OTHERS
+
+
+def test_only_these_modules_delete_without_bounds() -> None:
+    users = {
+        module
+        for module, tree in house.modules().items()
+        for node in ast.walk(tree)
+        if module != PLACE and isinstance(node, ast.Name) and node.id == "NEW"
+    }
+    anywhere = [module for module, tree in house.modules().items() if "Bounds(None)" in ast.unparse(tree)]
+
+    assert users == OF_NEW_FILES
+    assert anywhere == [PLACE]
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "held"),
+    [
+        ("/lake", "/lake/s/t/a", True),
+        ("/lake/", "file:/lake/a", True),
+        ("file:///lake", "file:/lake/a", True),
+        ("/lake", "/lake", False),
+        ("/lake", "/lake2/a", False),
+        ("/lake", "/lake/../other/a", False),
+        ("/lake", "s3://lake/a", False),
+        ("s3://bucket/lake", "s3a://bucket/lake/a", True),
+        ("s3://bucket/lake", "gs://bucket/lake/a", False),
+        ("s3://bucket/lake", "s3://bucket/lake2/a", False),
+        ("s3://bucket/lake", "/bucket/lake/a", False),
+    ],
+)
+def test_bounds_hold_what_lies_below_their_folders(folder: str, path: str, held: bool) -> None:
+    assert Bounds((folder,)).hold(path) is held
+    assert NEW.hold(path)
+    assert not Bounds().hold(path)
+
+
+def test_file_behind_a_link_out_of_the_bounds_stays(tmp_path: Path) -> None:
+    other, lake = tmp_path / "other", tmp_path / "lake"
+    other.mkdir()
+    lake.mkdir()
+    (other / "a").touch()
+    (lake / "a").touch()
+    (lake / "out").symlink_to(other)
+    for path in (lake / "out" / "a", other / "a", lake / "a"):
+        delete_file(path, Bounds((str(lake),)))
+    delete_folder(other, Bounds((str(lake),)))
+
+    assert (other / "a").exists()
+    assert not (lake / "a").exists()
