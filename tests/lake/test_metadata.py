@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fastavro import parse_schema, writer
+from pyarrow import orc
 
 from driftline.errors import DataError, UsageError
 from driftline.lake import Lake, Table
@@ -230,3 +233,30 @@ def test_a_capture_of_files_names_them(table: Table, tmp_path: Path) -> None:
 
     assert str(table.state().schema.find(("total",)).type) == "decimal(9, 2)"
     assert places(table) == {1: ("a.jsonl", 1), 2: ("a.jsonl", 2)}
+
+
+def test_file_whose_name_is_not_utf8_is_named_with_its_bytes_escaped(table: Table, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    texts = {b"x\xff.jsonl": '{"id": 1}\noops\n', b"y\xe9.jsonl": '{"id": "a"}\n'}
+    for name, text in texts.items():
+        write(folder / os.fsdecode(name), text)
+
+    result = table.ingest(folder, settings={"metadata": "file,line"})
+    rows = {str(row["_source"]["file"]).rpartition("/")[2] for row in table.read().collect()}
+    waiting = table.quarantine().to_dict()["groups"]
+
+    assert rows == {r"x\xff.jsonl", r"y\xe9.jsonl"}
+    assert [group["seen_in"] for group in waiting] == [rf"{folder}/x\xff.jsonl:2"]
+    json.dumps(result.to_dict(), ensure_ascii=False).encode()
+    assert table.verify(folder, exactly=True).ok
+    with pytest.raises(DataError, match=r"x\\xff\.jsonl"):
+        table.ingest(folder)
+
+    pq.write_table(pa.table({"id": [3]}), tmp_path / "c.parquet")
+    (tmp_path / "c.parquet").rename(columns := folder / os.fsdecode(b"c\xff.parquet"))
+    assert table.ingest(columns).rows_written == 1
+    orc.write_table(pa.table({"id": [3]}), tmp_path / "d.orc")
+    (tmp_path / "d.orc").rename(columns := folder / os.fsdecode(b"d\xff.orc"))
+    with pytest.raises(UsageError, match=r"d\\xff\.orc: Spark reads orc files by names in UTF-8 only"):
+        table.ingest(columns)

@@ -27,6 +27,7 @@ from driftline.cli.options import (
     with_table_options,
 )
 from driftline.cli.scope import Invocation, little
+from driftline.core.schema.place import name_text
 from driftline.errors import DataError
 
 if TYPE_CHECKING:
@@ -205,4 +206,4 @@ def _title(file: str) -> str:
 
     if file == "-":
         return "standard input"
-    return file if is_pipe(file) else Path(shown(file) if is_url(file) else file).name
+    return file if is_pipe(file) else name_text(Path(shown(file) if is_url(file) else file).name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from driftline.core.schema.place import name_text
 from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State
@@ -53,7 +54,7 @@ class Once:
     def _taken(self, table: CatalogTable, state: State) -> list[str]:
         if not (self.files and state.exists):
             return []
-        return sorted(self.files[file] for file in table.taken(state, self.files.keys()))
+        return sorted(name_text(self.files[file]) for file in table.taken(state, self.files.keys()))
 
     def _count(self, taken: list[str]) -> str:
         if len(self.files) == 1:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from driftline.convert.types import arrow_field, arrow_type
 from driftline.core.planning.metadata import PLACE, SOURCE_KIND, own_column
+from driftline.core.schema.place import name_text
 from driftline.core.schema.types import Field, Struct
 from driftline.readers.rejects import Origin
 
@@ -52,7 +53,7 @@ def origin_array(parts: Sequence[tuple[int, Origins]]) -> pa.StructArray:
     topics = pa.array([origin.topic for origin in shared], _TYPES["topic"]).take(part_of)
     in_topic, none = topics.is_valid(), pa.scalar(None, pa.int64())
     columns: dict[str, Any] = {
-        "file": pa.array([origin.source for origin in shared], _TYPES["file"]).take(part_of),
+        "file": pa.array([_file(origin) for origin in shared], _TYPES["file"]).take(part_of),
         "line": pc.if_else(in_topic, none, numbers),
         "topic": topics,
         "partition": pa.array([origin.partition for origin in shared], _TYPES["partition"]).take(part_of),
@@ -61,6 +62,10 @@ def origin_array(parts: Sequence[tuple[int, Origins]]) -> pa.StructArray:
     return pa.StructArray.from_arrays(
         [columns[name].cast(type_) for name, type_ in _TYPES.items()], list(_TYPES)
     )
+
+
+def _file(origin: Origin) -> str | None:
+    return None if origin.source is None else name_text(origin.source)
 
 
 def _numbers(count: int, numbers: Numbers) -> pa.Array:
@@ -116,5 +121,5 @@ class OriginOfRows:
     def _named(self, paths: pa.Array) -> pa.Array:
         """The files by the names that a person used."""
         coded = paths.dictionary_encode()
-        names = [self.files.get(path, path) for path in coded.dictionary.to_pylist()]
+        names = [name_text(self.files.get(path, path)) for path in coded.dictionary.to_pylist()]
         return pa.array(names, pa.string()).take(coded.indices)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from driftline.core.planning.routes import Conflict
-from driftline.core.schema.place import Place
+from driftline.core.schema.place import Place, name_text
 from driftline.core.schema.types import dotted
 
 # The columns in which a source gives what is not accepted;
@@ -65,8 +65,9 @@ def _row(reject: Reject) -> tuple[Any, ...]:
         if isinstance(why, str)
         else (why.why, dotted(why.path), why.table_type, why.incoming_type)
     )
-    *place, key = reject.origin
-    return *_text_and_bytes(reject.raw), *reason, *place, *_text_and_bytes(key)
+    source, *place, key = reject.origin
+    file = None if source is None else name_text(source)
+    return *_text_and_bytes(reject.raw), *reason, file, *place, *_text_and_bytes(key)
 
 
 def _text_and_bytes(raw: bytes | None) -> tuple[str | None, bytes | None]:

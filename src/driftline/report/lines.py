@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from driftline.core.schema.place import name_text
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import List, Map, Struct, Type
 
@@ -71,4 +72,4 @@ class Hanging:
 
 def from_folder(where: str, near: Path) -> str:
     """A place in a file, named from the folder ``near`` if it is in there."""
-    return where.removeprefix("file:").removeprefix(f"{near}{os.sep}")
+    return name_text(where.removeprefix("file:").removeprefix(f"{near}{os.sep}"))

@@ -170,7 +170,7 @@ def native(path: str, options: Options | None = None) -> pa.NativeFile:
     import pyarrow as pa
 
     if not is_stored(path):
-        return pa.OSFile(path)
+        return pa.OSFile(os.fsencode(path))  # a name's bytes need not be UTF-8
     system, inner = filesystem(path, options)
     with explaining(path, options):
         # Where a file is not there, Hadoop's library prints Java's traceback besides telling so.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from driftline.core.schema.place import name_text
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.message_files import row_messages
 from driftline.readers.columnar.parquet import parquet_readers
@@ -133,6 +134,8 @@ def _of_kind(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> 
         case _:
             from driftline.readers.columnar.orc import check_timestamps  # late: with the first file
 
+            if odd := next((name for file in files if (name := name_text(file)) != file), None):
+                raise UsageError(f"{odd}: Spark reads {kind} files by names in UTF-8 only", "rename the file")
             check_timestamps(spark, files)
             with configured(spark, FILES):
                 frames = [(file, _load(spark, kind, file)) for file in files]

@@ -19,4 +19,14 @@ class Place:
     position: int = 0
 
     def __str__(self) -> str:
-        return f"{self.source}:{self.line}" if self.line else self.source
+        source = name_text(self.source)
+        return f"{source}:{self.line}" if self.line else source
+
+
+def name_text(name: str) -> str:
+    """The text of a file's name, which is bytes to its file system: those that are not UTF-8 are escaped.
+
+    >>> name_text("a\\udcff.json")
+    'a\\\\xff.json'
+    """
+    return name if name.isascii() else name.encode(errors="surrogateescape").decode(errors="backslashreplace")
