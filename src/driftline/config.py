@@ -6,13 +6,14 @@ import difflib
 import os
 import re
 import tomllib
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from driftline.errors import UsageError
+from driftline.errors import DriftlineError, UsageError
 from driftline.settings import as_properties, flattened
 
 FILE = "driftline.toml"
@@ -88,6 +89,34 @@ def redacted(text: str, *settings: Mapping[str, str]) -> str:
     return _USERINFO.sub(HIDDEN, text)
 
 
+def hide_secrets(error: BaseException, *settings: Mapping[str, str]) -> None:
+    """Take the secrets of settings and URLs out of an error, and out of those behind it.
+
+    Notebooks, `logging.exception` and schedulers print an error with its causes.
+    """
+    checked: dict[int, BaseException] = {}
+
+    def safe(link: BaseException) -> BaseException:
+        """The error itself, or what stands for it: other libraries keep their text each in its own way."""
+        if id(link) in checked:
+            return checked[id(link)]
+        text = "".join(traceback.format_exception_only(link)).strip()
+        hidden, replacement = redacted(text, *settings), link
+        if isinstance(link, DriftlineError):
+            link.message = redacted(link.message, *settings)
+            link.hint = link.hint and redacted(link.hint, *settings)
+            link.args = tuple(redacted(str(part), *settings) for part in link.args)
+        elif hidden != text and link is not error:
+            replacement = Exception(hidden).with_traceback(link.__traceback__)
+        checked[id(link)] = replacement
+        behind, suppressed = [link.__cause__, link.__context__], link.__suppress_context__
+        replacement.__cause__, replacement.__context__ = (cause and safe(cause) for cause in behind)
+        replacement.__suppress_context__ = suppressed
+        return replacement
+
+    safe(error)
+
+
 def has_secret(key: str, value: str) -> bool:
     """True if a setting is a secret, or contains one.
 
@@ -102,8 +131,10 @@ def _secrets(key: str, value: str) -> Iterable[str]:
         yield from filter(None, groups)
     if value and _SECRET.search(key):
         yield value
-        if "user.info" in key:
+        if "user.info" in key or "credential" in key:
             yield from filter(None, [value.partition(":")[2]])
+        if "authorization" in key.lower():
+            yield from filter(None, [value.partition(" ")[2]])
 
 
 def load(

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from driftline.config import Config, load, redacted
-from driftline.errors import UsageError
+from driftline.config import Config, hide_secrets, load, redacted
+from driftline.errors import DataError, UsageError
 
 
 @pytest.fixture
@@ -235,3 +235,35 @@ def test_the_files_of_a_ducklake_may_be_in_a_store(write, tmp_path, text):
 def test_the_name_of_a_container_is_no_secret():
     uri = "abfss://orders@account.dfs.core.windows.net/a.json"
     assert redacted(f"{uri} by https://me:pw@host/") == f"{uri} by https://***@host/"
+
+
+def refused_attach() -> None:
+    """Fail as a library does that puts its settings into its message."""
+    try:
+        raise OSError(5, "no s3cret", "https://me:pw@host/a")
+    except OSError:
+        raise ValueError("attach password=s3cret of hush")  # noqa: B904  both are behind it
+
+
+def test_an_error_with_secrets_behind_it_is_printed_without_them():
+    error = DataError("s.t: s3cret is refused", "look at s3cret")
+    try:
+        refused_attach()
+    except ValueError as cause:
+        error.__cause__ = cause
+    hide_secrets(error, {"uri": "postgres:host=h password=s3cret", "credential": "me:hush"})
+
+    assert (error.message, error.hint) == ("s.t: *** is refused", "look at ***")
+    cause = error.__cause__
+    assert "attach password=*** of ***" in str(cause)
+    assert cause.__traceback__.tb_next.tb_frame.f_code.co_name == "refused_attach"  # still where it came from
+    assert "***@host" in str(cause.__context__)
+    assert "s3cret" not in str(cause.__context__)
+
+
+def test_an_error_without_a_secret_keeps_its_cause():
+    cause = ValueError("plain")
+    error = DataError("s.t is refused")
+    error.__cause__ = cause
+    hide_secrets(error, {"token": "s3cret"})
+    assert error.__cause__ is cause

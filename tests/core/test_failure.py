@@ -126,7 +126,7 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
         "[Errno 111] Connection refused",
         "Java, in which Spark runs, stopped unexpectedly",
         ("see the system log for the cause; if memory was short, set DRIFTLINE_DRIVER_MEMORY=2g to give Java less. "
-        "A batch is committed as a whole or not at all: run it again"),
+        "A batch is committed as a whole or not at all: run it again (in Python, open the lake again first)"),
     ),
     "a Python function": (
         ("\n  An exception was thrown from the Python worker. Please see the stack trace below.\nTraceback (most recent call last):"

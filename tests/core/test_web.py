@@ -2,11 +2,14 @@
 
 from base64 import b64encode
 from http.server import BaseHTTPRequestHandler
+from io import BytesIO
 from pathlib import Path
+from urllib.request import Request
 
 import pytest
 
 from driftline.errors import SetupError, UsageError
+from driftline.runtime.store_answers import RedirectError, Redirects
 from driftline.sources import web
 from driftline.sources.files import expand
 from driftline.sources.pipes import spooled
@@ -87,6 +90,49 @@ def test_a_login_goes_to_its_host_alone(url, tmp_path):
     basic = "Basic " + b64encode(b"me@here:p:w").decode()
     assert (tmp_path / "a").read_bytes() == BODY
     assert Handler.logins == [basic, basic, None]
+
+
+def test_login_follows_a_redirect_on_its_own_host(url, tmp_path):
+    Handler.answers = [302, 200]
+    Handler.elsewhere = "/in/b.json"
+    web.fetch(url.replace("://", "://me:pw@"), tmp_path / "a")
+
+    basic = "Basic " + b64encode(b"me:pw").decode()
+    assert Handler.logins == [basic, basic]
+
+
+@pytest.mark.parametrize("elsewhere", ["ftp://127.0.0.1/a.json", "file:///etc/passwd"])
+def test_redirect_to_another_scheme_is_not_followed(url, elsewhere, tmp_path):
+    Handler.answers = [302] * 9
+    Handler.elsewhere = elsewhere
+    with pytest.raises(UsageError, match=r"redirects to (ftp|file), not to http or https"):
+        web.fetch(url, tmp_path / "a")
+    assert len(Handler.logins) == 1
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "login"),
+    [
+        ("https://h/a", "https://h/b", True),
+        ("https://h/a", "https://h:443/b", True),
+        ("https://H/a", "https://h/b", True),
+        ("https://h/a", "https://h:444/b", False),
+        ("https://h/a", "https://g/b", False),
+        ("http://h/a", "https://h/b", False),
+        ("http://h:8443/a", "https://h:8443/b", False),
+    ],
+)
+def test_login_goes_to_its_scheme_host_and_port_alone(start, end, login):
+    request = Request(start)
+    request.add_unredirected_header("Authorization", "Basic bWU6cHc=")
+    following = Redirects().redirect_request(request, BytesIO(), 302, "Found", {}, end)
+    assert following.full_url == end
+    assert following.has_header("Authorization") is login
+
+
+def test_redirect_from_https_to_http_is_not_followed():
+    with pytest.raises(RedirectError, match="https://h redirects to http, which is not encrypted"):
+        Redirects().redirect_request(Request("https://h/a"), BytesIO(), 302, "Found", {}, "http://h/a")
 
 
 def test_a_login_that_is_denied_is_not_shown(url, tmp_path):

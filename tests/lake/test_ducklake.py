@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -339,6 +340,16 @@ def test_a_server_that_is_away(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="does not respond") as failed:
         ducklake_at(spark, catalog).table("a.b").read()
     assert "s3cret" not in str(failed.value)
+
+
+def test_a_password_is_in_no_error_behind_the_one_that_python_raises(tmp_path: Path) -> None:
+    lake = Lake.open(
+        tmp_path, ducklake="postgres:host=127.0.0.1 port=1 password=s3cret connect_timeout=2 dbname=x"
+    )
+    with pytest.raises(SetupError, match="does not respond") as failed:
+        lake.table("a.b").state()
+    assert failed.value.__cause__ is not None
+    assert "s3cret" not in "".join(traceback.format_exception(failed.value))
 
 
 def test_statistics_out_of_the_catalog(lake: Lake, table: Table, tmp_path: Path) -> None:

@@ -47,3 +47,28 @@ def test_a_java_that_dies_is_one_sentence_and_nothing_is_lost_or_doubled(dies, t
         "comparing source and table", ["stats", "s.t", "--json"], ["verify", "in", "--table", "s.t"]
     )
     assert json.loads(stats.out)["records"] == 3
+
+
+@pytest.mark.nightly
+def test_every_call_of_python_after_java_died_is_one_sentence_and_a_new_lake_works(tmp_path):
+    run = call(
+        tmp_path,
+        str(Path(__file__).with_name("java_gone.py")),
+        str(tmp_path),
+        DRIFTLINE_DRIVER_MEMORY="1g",
+    )
+    assert run.code == 0, run.err
+    told = json.loads(run.out)
+    raised = {name: outcome for name, outcome in told["outcomes"].items() if outcome}
+    assert {name: outcome for name, outcome in raised.items() if "DriftlineError" not in outcome} == {}
+    ended = "Java, in which Spark runs, stopped unexpectedly"
+    assert {name: outcome[-1] for name, outcome in raised.items() if outcome[-1] != ended} == {}
+    assert {
+        "Table.ingest",
+        "Table.verify",
+        "Table.resolve",
+        "Lake.query",
+        "CaptureQuery.awaitTermination",
+    } <= {*raised}
+    assert (told["closed"], told["rows"], told["old"][-1]) == ([], 4, ended)
+    assert run.err == ""

@@ -28,7 +28,7 @@ from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result, ResultJson
 from driftline.keys.cache import KeyCache
-from driftline.runtime.failure import explained, text_of
+from driftline.runtime.failure import explained, front, java_process, text_of
 from driftline.sources.base import Source
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ class Capture:
     listener: Listener
 
 
+@front
 class CaptureQuery(StreamingQuery):
     """A capture that runs: Spark's streaming query, which fails with
     driftline's errors and stops between batches.
@@ -157,7 +158,7 @@ class CaptureQuery(StreamingQuery):
         self, query: StreamingQuery, runner: _Runner, flow: Flow, stack: ExitStack, pause: float
     ) -> None:
         super().__init__(query._jsq)
-        self._runner, self._flow = runner, flow
+        self._runner, self._flow, self._java = runner, flow, java_process()
         self._keeper = threading.Thread(target=self._keep, args=(stack, pause), daemon=True)
         self._keeper.start()
 

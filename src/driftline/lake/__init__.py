@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
+from subprocess import Popen
 from threading import RLock
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakSet
 
 import driftline.report.shown  # noqa: F401  how results print
@@ -21,7 +22,7 @@ from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
 from driftline.operations.view import altered
 from driftline.runtime.connect import must_be_classic
-from driftline.runtime.failure import query_errors
+from driftline.runtime.failure import front, java_process, query_errors
 from driftline.runtime.read_only import must_read
 from driftline.runtime.session import in_store, is_embedded, make_lake, open_session, stop_session
 from driftline.runtime.shown import Shown, shows
@@ -41,6 +42,7 @@ DEFAULT = "lake"
 TIME_ZONE = "spark.sql.session.timeZone"  # by which Spark reads conditions, and DuckDB does not
 
 
+@front
 class Lake(Shown):
     """A catalog of tables, and the Spark session that reads and writes them.
 
@@ -66,6 +68,8 @@ class Lake(Shown):
         """
         self.catalog = catalog
         self.embedded = embedded
+        self._java: Popen[Any] | None = None
+        self._configured: tuple[Mapping[str, str], ...] = ()
         self.recent = RecentBatches()
         self._start = start
         self._plain = plain
@@ -119,6 +123,7 @@ class Lake(Shown):
         lake = cls.__new__(cls)
         plain = location is not None or not given
         lake._set(CATALOG, start, EmbeddedLake(place, ducklake) if alike else None, plain=plain)
+        lake._configured = (given, {"": ducklake or ""})
         return lake
 
     @classmethod
@@ -134,7 +139,9 @@ class Lake(Shown):
     @cached_property
     def _engine(self) -> tuple[SparkSession, Catalog]:
         with self._starting:
-            return self._start()
+            engine = self._start()
+            self._java = java_process()
+            return engine
 
     @property
     def spark(self) -> SparkSession:
@@ -153,7 +160,8 @@ class Lake(Shown):
         """Stop Spark, once no other lake that `open` gave uses it. A session of your own goes on."""
         if self in self._opened:
             self._opened.discard(self)
-            if not self._opened:
+            # A Java that died, and was followed by another, has nothing to stop.
+            if self._java is java_process() and all(lake._java is not self._java for lake in self._opened):
                 stop_session(self.spark)
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Unpack
 
 from driftline.capture import CaptureRequest, StreamOptions, capture
@@ -39,6 +40,7 @@ from driftline.report import schema_text
 from driftline.report.listeners import listeners
 from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
+from driftline.runtime.failure import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
 from driftline.settings import SettingArguments
 from driftline.sources.frames import core_struct
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from driftline.lake import Lake
 
 
+@front
 class Table(Shown):
     """One table of a lake."""
 
@@ -67,6 +70,14 @@ class Table(Shown):
         self.name: str = name
         if embedded is None:
             _ = self.format  # its catalog may refuse the name
+
+    @property
+    def _java(self) -> Popen[Any] | None:
+        return self.lake._java
+
+    @property
+    def _configured(self) -> tuple[Mapping[str, str], ...]:
+        return self.lake._configured
 
     @cached_property
     def format(self) -> CatalogTable:

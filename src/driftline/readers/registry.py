@@ -19,7 +19,7 @@ from urllib.request import HTTPSHandler, OpenerDirector, Request, build_opener
 
 from driftline.config import nearest, redacted
 from driftline.errors import SetupError, UsageError
-from driftline.runtime.store_answers import passes
+from driftline.runtime.store_answers import RedirectError, Redirects, passes
 
 _SETTINGS = (
     "url", "basic.auth.user.info", "bearer.auth.token", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location",
@@ -110,6 +110,8 @@ class Registry:
                 if distrust := _distrust(cause):
                     raise self._error(url, distrust) from error
                 failure = str(cause or type(cause).__name__)
+            except RedirectError as error:
+                raise self._error(url, str(error)) from error
             except ValueError as error:
                 raise self._error(url, f"its answer is no JSON: {error}") from error
             if pause is not None:
@@ -174,7 +176,7 @@ class Registry:
                     f"[registry] ssl.certificate.location: {file}: no certificate, or its key cannot be decrypted",
                     hint="see ssl.key.location and ssl.key.password, too; both files are PEM",
                 ) from error
-        return build_opener(HTTPSHandler(context=context))
+        return build_opener(HTTPSHandler(context=context), Redirects)
 
     def __reduce__(self) -> Any:
         return Registry, (self.settings,)  # a connection stays where it is

@@ -6,13 +6,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from subprocess import TimeoutExpired
-from typing import Any
+from functools import cached_property, wraps
+from inspect import getattr_static, isfunction
+from subprocess import Popen, TimeoutExpired
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from driftline.errors import DataError, SetupError, UsageError
+from driftline.config import hide_secrets
+from driftline.errors import DataError, DriftlineError, SetupError, UsageError
+from driftline.runtime.stores import all_configured
 
 _CLOSING = 1.0  # seconds from the end of Java's connections to its own
 _MEMORY = "set DRIFTLINE_DRIVER_MEMORY=8g to give Java more; on a cluster, raise spark.executor.memory"
@@ -31,8 +35,13 @@ _ENDED = "Java, in which Spark runs, stopped unexpectedly"
 _LOG = "see the system log for the cause, such as a lack of memory; then run the batch again"
 _SHARE = (
     "see the system log for the cause; if memory was short, set DRIFTLINE_DRIVER_MEMORY=2g to give Java less. "
-    "A batch is committed as a whole or not at all: run it again"
+    "A batch is committed as a whole or not at all: run it again (in Python, open the lake again first)"
 )
+_STOPPED = "Spark was stopped in this process"
+_OF_STOPPED = "stopped SparkContext"
+_WITH_SECRETS = ("properties", "ducklake", "kafka", "registry")  # arguments
+
+T = TypeVar("T")
 
 # Java's errors by which a catalog says nothing, or is not reached; a refusal has a class of its own.
 _AWAY = (
@@ -91,21 +100,85 @@ def is_away(java_class: str) -> bool:
     return java_class in _AWAY
 
 
-def java_ended(error: BaseException) -> SetupError | None:
-    """The error to report if this process's Java has ended, which caused ``error``.
+def java_ended(error: BaseException, process: Popen[Any] | None = None) -> SetupError | None:
+    """The error to report if the Java that Spark runs in has ended, which caused ``error``.
 
-    None if Java runs, or runs elsewhere.
+    None if it runs, or runs elsewhere. ``process``: that Java; by default the one of this process.
     """
-    spark = sys.modules.get("pyspark.core.context")
-    process = getattr(spark and spark.SparkContext._gateway, "proc", None)
+    process = process or java_process()
     if process is None:
         return None
     with suppress(TimeoutExpired):
-        process.wait(_CLOSING if is_cut_off(error) else 0)
+        process.wait(_CLOSING if is_cut_off(error) or _is_stopped(error) else 0)
         ended = SetupError(_ENDED, _SHARE)
         ended.__cause__ = error
         return ended
     return None
+
+
+def java_process() -> Popen[Any] | None:
+    """The Java that Spark runs in, a child of this process; None if there is none, or it runs elsewhere."""
+    spark = sys.modules.get("pyspark.core.context")
+    return getattr(spark and spark.SparkContext._gateway, "proc", None)
+
+
+def front(cls: type[T]) -> type[T]:
+    """Have the public methods and properties of a class raise errors as its users should see them.
+
+    Python's users see an error with all that is behind it: no secret may stand there. And once Java has
+    died, each library that meets it fails in its own way: that becomes one sentence. An object says
+    by ``_java`` which process its Spark runs in, by ``_configured`` the settings that may hold secrets.
+    """
+    for name in dir(cls):
+        member = getattr_static(cls, name)
+        if name.startswith("_"):
+            continue
+        if isfunction(member):
+            setattr(cls, name, _guarded(member))
+        elif isinstance(member, classmethod):
+            setattr(cls, name, classmethod(_guarded(member.__func__)))
+        elif isinstance(member, property) and member.fget is not None:
+            setattr(cls, name, property(_guarded(member.fget)))
+        elif isinstance(member, cached_property):
+            member.func = _guarded(member.func)
+    return cls
+
+
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the method."""
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            ended = _spark_ended(error, getattr(self, "_java", None))
+            given = [kwargs[key] for key in _WITH_SECRETS if kwargs.get(key)]
+            settings = [{"": value} if isinstance(value, str) else value for value in given]
+            hide_secrets(ended or error, *settings, *getattr(self, "_configured", ()), *all_configured())
+            if ended is None:
+                raise
+        raise ended  # here, so that nothing but its cause is behind it
+
+    return call
+
+
+def _spark_ended(error: Exception, java: Popen[Any] | None) -> SetupError | None:
+    """The error to report if Java has ended, or Spark was stopped, which caused ``error``."""
+    stopped = _is_stopped(error)
+    if isinstance(error, DriftlineError) and not (stopped or is_cut_off(error)):
+        return None
+    if isinstance(error, SetupError) and error.message in (_ENDED, _STOPPED):
+        return None
+    if (ended := java_ended(error, java)) or not stopped:
+        return ended
+    ended = SetupError(_STOPPED, "open the lake again")
+    ended.__cause__ = error
+    return ended
+
+
+def _is_stopped(error: BaseException) -> bool:
+    """True for an error of Spark's after it was stopped, as by a Java that is about to end."""
+    return any(_OF_STOPPED in str(link) for link in _chain(error) if not _is_lost(link))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -118,10 +191,12 @@ def is_cut_off(error: BaseException) -> bool:
     """True if an error, or one behind it, may come of a lost connection to Java. An error of Java's own is an
     answer.
     """
-    return any(
-        isinstance(link, ConnectionError)
-        or (type(link).__module__.startswith("py4j.") and type(link).__name__ != "Py4JJavaError")
-        for link in _chain(error)
+    return any(_is_lost(link) for link in _chain(error))
+
+
+def _is_lost(link: BaseException) -> bool:
+    return isinstance(link, ConnectionError) or (
+        type(link).__module__.startswith("py4j.") and type(link).__name__ != "Py4JJavaError"
     )
 
 

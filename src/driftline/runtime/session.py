@@ -15,6 +15,7 @@ from driftline.errors import SetupError, UsageError
 from driftline.runtime import class_data, file_io, stores
 from driftline.runtime.bare_java import quiet_py4j
 from driftline.runtime.connect import must_start_classic
+from driftline.runtime.failure import java_process
 from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import QUICK, Java, default_memory, find_java, launcher_home
 from driftline.runtime.java_types import java_type
@@ -120,7 +121,26 @@ def _only_sql(session: SparkSession) -> SparkSession:
 
 def stop_session(session: SparkSession) -> None:
     """Stop Spark with all its sessions in this process. A second call does nothing."""
-    session.stop()
+    if not _forget_ended():
+        session.stop()
+
+
+def _forget_ended() -> bool:
+    """Have pyspark forget a Java that has ended, so that the next session starts another; True if it had."""
+    java = java_process()
+    if java is None or java.poll() is None:
+        return False
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if context := SparkContext._active_spark_context:
+        context._jsc = None  # or `stop` would call Java
+        context.stop()
+    if gateway := SparkContext._gateway:
+        gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    return True
 
 
 def is_embedded(properties: Mapping[str, str]) -> bool:
@@ -276,7 +296,7 @@ def _running(settings: Mapping[str, str], more: Sequence[str]) -> SparkSession |
     """The session of this process with this catalog, if Spark runs in it; a further one for another catalog.
     ``more``: the packages of its stores, which Spark takes when it starts.
     """
-    if "pyspark" not in sys.modules:
+    if "pyspark" not in sys.modules or _forget_ended():
         return None
     from pyspark import SparkContext
     from pyspark.sql import SparkSession

@@ -1,9 +1,14 @@
-"""Errors of stores as one sentence, and what to do; which answers of a server may change soon."""
+"""Answers of stores and servers: errors as one sentence, and what to do; which may change soon; where a
+redirect may lead.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import HTTPRedirectHandler, Request
 
 from driftline.errors import DataError, DriftlineError, SetupError
 
@@ -59,6 +64,7 @@ _ELSEWHERE: dict[str | None, str] = {
     _AWAY: "look at the network, and at the endpoint, if driftline.toml names one",
 }
 _BUSY = (408, 425, 429)  # by HTTP
+_PORTS = {"http": 80, "https": 443}
 _LONGEST = 300  # characters
 _SECRET = re.compile("key|token|secret")
 _SIGNED = re.compile(r"([?&;](?:sig|X-Amz-[\w-]+)=)[^&\s]+")
@@ -105,3 +111,43 @@ def passes(code: int) -> bool:
     (True, True, False)
     """
     return code in _BUSY or code >= 500
+
+
+class RedirectError(ValueError):
+    """A redirect that is not followed."""
+
+
+class Redirects(HTTPRedirectHandler):
+    """Follows redirects to http and https alone, and from https to https alone.
+
+    A login, which a request has as an unredirected header, goes along to the same scheme, host and port only.
+    """
+
+    def redirect_request(
+        self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Request | None:
+        """Build the request for where a redirect leads. Raises RedirectError."""
+        before, after = urlsplit(req.full_url), urlsplit(newurl)
+        if after.scheme == "http" and before.scheme == "https":
+            raise RedirectError(f"https://{before.hostname} redirects to http, which is not encrypted")
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        login = req.unredirected_hdrs.get("Authorization")
+        if request is not None and login and _origin(before) == _origin(after):
+            request.add_unredirected_header("Authorization", login)
+        return request
+
+    def http_error_302(self, req: Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
+        """Follow a redirect. Raises RedirectError."""
+        target = headers.get("location") or headers.get("uri") or ""
+        scheme = urlsplit(target).scheme.lower()
+        if scheme not in ("", "http", "https"):
+            raise RedirectError(
+                f"{urlsplit(req.full_url).hostname} redirects to {scheme}, not to http or https"
+            )
+        return super().http_error_302(req, fp, code, msg, headers)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

@@ -81,6 +81,11 @@ def configured(uri: str) -> Options:
     return _with_address(given) if kind == "s3" else given
 
 
+def all_configured() -> list[Options]:
+    """The options of all stores, as `configure` set them."""
+    return list(_configured.values())
+
+
 class Uri(str):
     """The URI of a file in a store.
 

@@ -8,16 +8,18 @@ import re
 import time
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from driftline.errors import DriftlineError, SetupError, UsageError
-from driftline.runtime.store_answers import passes
+from driftline.runtime.store_answers import RedirectError, Redirects, passes
 
 _ATTEMPTS = 5
 _PAUSE, _LONGEST = 1.0, 30.0  # seconds before the second try; twice as long before each further one, up to
 _TIMEOUT = 60.0  # seconds without an answer
 _CHUNK = 2**20  # bytes that are held at once
+_OPENER = urllib.request.build_opener(Redirects)
 
 
 def is_url(source: str) -> bool:
@@ -67,10 +69,7 @@ class _NoRoomError(OSError):
 
 
 def _fetch(url: str, path: Path) -> None:
-    headers = {"Accept-Encoding": "identity", "User-Agent": "driftline"}
-    plain, opener = _with_login(url)
-    request = urllib.request.Request(plain, headers=headers)  # noqa: S310  `is_url` saw to it
-    with opener.open(request, timeout=_TIMEOUT) as answer, path.open("wb") as file:
+    with _OPENER.open(_request(url), timeout=_TIMEOUT) as answer, path.open("wb") as file:
         size = 0
         while data := answer.read(_CHUNK):
             try:
@@ -83,18 +82,18 @@ def _fetch(url: str, path: Path) -> None:
             raise _CutOffError(f"{size} bytes came, of {announced}")
 
 
-def _with_login(url: str) -> tuple[str, urllib.request.OpenerDirector]:
-    """The URL without its login, and what opens it with that; no other host to which it leads gets it."""
+def _request(url: str) -> urllib.request.Request:
+    """The request for a URL, whose login becomes a header that `Redirects` looks after."""
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return url, urllib.request.build_opener()
-    user, _, password = login.partition(":")
-    logins = urllib.request.HTTPPasswordMgrWithPriorAuth()
-    root = urlunsplit((parts.scheme, host, "/", "", ""))
-    logins.add_password(None, root, unquote(user), unquote(password), is_authenticated=True)
-    opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(logins))
-    return urlunsplit(parts._replace(netloc=host)), opener
+    headers = {"Accept-Encoding": "identity", "User-Agent": "driftline"}
+    plain = urlunsplit(parts._replace(netloc=host))
+    request = urllib.request.Request(plain, headers=headers)  # noqa: S310  `is_url` saw to it
+    if at:
+        user, _, password = login.partition(":")
+        pair = f"{unquote(user)}:{unquote(password)}".encode()
+        request.add_unredirected_header("Authorization", f"Basic {b64encode(pair).decode()}")
+    return request
 
 
 def _pause_after(error: Exception, attempt: int) -> float | None:
@@ -116,6 +115,8 @@ def _explained(url: str, path: Path, error: Exception) -> DriftlineError:
         case _NoRoomError():
             hint = "it needs disk space there; set TMPDIR to use another folder"
             return SetupError(f"{name}: cannot be copied to {path}: {error.strerror}", hint)
+        case RedirectError():
+            return UsageError(f"{name}: {error}", "name the address of the file itself")
         case urllib.error.HTTPError() if error.code in (401, 403):
             return UsageError(
                 f"{name}: the server denies access (HTTP {error.code})",
