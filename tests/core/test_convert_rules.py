@@ -130,6 +130,27 @@ def test_rule(case: Case) -> None:
             assert any(why in reason for reason in reasons), (why, reasons)
 
 
+@pytest.mark.parametrize("case", cases(keyed=False))
+def test_declared_columns_get_the_same_values_wherever_batches_are_cut(case: Case) -> None:
+    settings = from_properties(as_properties(case.settings))
+    before = declared(case.declared) if case.declared else Schema()
+    names = {key for key, contract in settings.contract.fields.items() if contract.hint is not None}
+    names |= {f.name for f in before.struct.fields}
+    lines = [line.encode("utf-8", "surrogateescape") for batch in case.batches for line in batch]
+    in_one, one_by_one = Table(before), Table(before)
+    in_one.ingest(lines, settings)
+    for line in lines:
+        one_by_one.ingest([line], settings)
+
+    for name in names:
+        # Nothing but [] and {} is no value: it may be null.
+        values = [
+            [str(row.get(name) or None) for rows in table.rows for row in rows.to_pylist()]
+            for table in (in_one, one_by_one)
+        ]
+        assert values[0] == values[1], name
+
+
 def declared(ddl: str) -> Schema:
     """A schema of these columns, as Spark's DDL has them."""
     required = set(re.findall(r"(\w+) \w+ not null", ddl))

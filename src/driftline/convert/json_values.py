@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from driftline.convert.kernels import convert
 from driftline.convert.types import arrow_type
+from driftline.core.planning.conversions import NARROW
 from driftline.core.planning.shape import NUMBER_TEXT, Base
 from driftline.core.schema.types import BINARY, DOUBLE, LONG, STRING, UUID, Primitive
 from driftline.core.values.numbers import decimal_of, is_single
 
 TEXT = ("string", "date", "timestamp", "timestamp_ntz", "time", "uuid")
-_NARROW = ("int", "float", "decimal")  # types that a column has only if somebody declared it
 
 
 def takes_number(bases: Iterable[Base], natural: Primitive) -> bool:
@@ -26,7 +26,7 @@ def takes_number(bases: Iterable[Base], natural: Primitive) -> bool:
 
     A column of a declared number type takes every number that is exact in it.
     """
-    if any(isinstance(b, Primitive) and b.name in _NARROW for b in bases):
+    if any(isinstance(b, Primitive) and b.name in NARROW for b in bases):
         return True
     return (STRING if natural == NUMBER_TEXT else natural) in bases
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from driftline.convert.json_values import TEXT
 from driftline.core.planning.contract import Contract
+from driftline.core.planning.conversions import NARROW, fits
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.types import (
@@ -143,7 +144,13 @@ def _parsed_as(
     as_text = any(c.facet.base == STRING and Facet(facet.dim, DOUBLE) in c.takes for c in columns)
     if base == DOUBLE and as_text:
         return None  # a text column needs the number as it was written
+    if any(facet in c.takes and _is_narrower(c.facet.base, base) for c in columns):
+        return None  # whether it is exact there, its text says
     return base if base in (BOOLEAN, LONG, DOUBLE) else None
+
+
+def _is_narrower(column: Base, base: Primitive) -> bool:
+    return isinstance(column, Primitive) and column.name in NARROW and not fits(base, column)
 
 
 def limited(shape: RecordShape, usual: Struct, valueless: ValuelessKeys, contract: Contract) -> RecordShape:

@@ -44,6 +44,8 @@ INTEGER_DIGITS = {"boolean": 1, "int": 10, "long": 19}
 IN_PLACE: tuple[tuple[str, str], ...] = (("int", "long"), ("float", "double"), ("decimal", "decimal"))
 
 NUMBERS = ("int", "long", "float", "double", "decimal")
+# Of these, those in which a number of JSON may not be exact.
+NARROW = ("int", "float", "decimal")
 OUT_OF_JOINS = ("binary", "fixed", "variant", "unknown")
 
 # Digits of a fraction of a second that the unit keeps.

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from driftline.core.planning.conversions import ROUTES_TOO, exact, fits, join, widens_in_place, widest
+from driftline.core.planning.conversions import NARROW, ROUTES_TOO, exact, fits, join, widens_in_place, widest
 from driftline.core.planning.policies.policy import Decision, Facets, FieldState, New, Retyped
 from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, MapOf, Profile
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import (
+    BIG_DECIMAL,
+    BIG_INTEGER,
     DATE,
     DOUBLE,
     LONG,
@@ -37,9 +39,8 @@ class Preserve:
         return decide(field)
 
     def takes(self, column: Facet, facet: Facet, profile: Profile) -> bool:
-        """True if `takes` routes the facet to the column, whatever its values."""
-        del profile
-        return takes(column, facet)
+        """True if `routes` sends the facet to the column, whatever its values."""
+        return routes(column, facet, profile)
 
     def accepts(self, column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
         """True if `accepts` finds each value exact in the column."""
@@ -97,6 +98,20 @@ def takes(column: Facet, facet: Facet, *, routing: bool = True) -> bool:
             routing and column.base.name in ROUTES_TOO.get(facet.base.name, ())
         )
     return facet.base == column.base
+
+
+def routes(column: Facet, facet: Facet, profile: Profile) -> bool:
+    """True if values of the facet are sent to the column: where `takes` says so, and JSON's numbers to each
+    column of a narrow number type, which takes those that are exact in it.
+
+    A sibling of the column takes them all, and JSON has one kind of number: whether the sibling was there
+    before the batch must not decide what the column gets.
+    """
+    if takes(column, facet):
+        return True
+    is_number = facet.base in (LONG, DOUBLE, BIG_INTEGER, BIG_DECIMAL)
+    is_narrow = isinstance(column.base, Primitive) and column.base.name in NARROW
+    return is_number and is_narrow and not profile.typed and facet.dim <= column.dim
 
 
 def _beyond_numbers(facet: Facet, profile: Profile) -> bool:

@@ -22,8 +22,7 @@ class Strict:
 
     def takes(self, column: Facet, facet: Facet, profile: Profile) -> bool:
         """True if `preserve` would route the facet to the column."""
-        del profile
-        return preserve.takes(column, facet)
+        return preserve.routes(column, facet, profile)
 
     def accepts(self, column: Facet, facet: Facet, profile: Profile, unit: str) -> bool:
         """True if the column holds each value exactly, as in `preserve`."""
