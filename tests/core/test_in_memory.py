@@ -34,7 +34,7 @@ from driftline.verify import in_memory
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     yield tmp_path
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("*/*")) == []
 
 
 def read(data: Any) -> tuple[dict[str, str], list[dict[str, Any]]]:

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 
 from driftline.errors import SetupError
 from driftline.lake import Lake
-from driftline.runtime import session
+from driftline.runtime import session, temporary
 from driftline.runtime.session import open_session
 from driftline.runtime.spark_conf import configured
 from driftline.runtime.spark_version import from_arrow
@@ -154,6 +154,9 @@ def test_a_cluster_is_sent_the_jars_and_this_machine_stays_closed():
     assert "spark.jars" not in here
     assert there["spark.jars"] == "/jars/a.jar,/jars/b.jar"
     assert "spark.driver.bindAddress" not in there
+    assert here["spark.local.dir"] == here["spark.hadoop.hadoop.tmp.dir"] == str(temporary.folder())
+    assert f"-Djava.io.tmpdir={temporary.folder()}" in here["spark.driver.extraJavaOptions"]
+    assert "spark.local.dir" not in there
 
 
 def test_the_home_folder_is_spelled_as_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,9 @@
 """Java is killed in the midst of a command, as by a machine that is short of memory."""
 
 import json
+import signal
+import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -72,3 +75,38 @@ def test_every_call_of_python_after_java_died_is_one_sentence_and_a_new_lake_wor
     } <= {*raised}
     assert (told["closed"], told["rows"], told["old"][-1]) == ([], 4, ended)
     assert run.err == ""
+
+
+KEEPS_ROWS = """
+import os, signal, sys
+from pyspark import StorageLevel
+from driftline import Lake
+from driftline.runtime.temporary import folder
+lake = Lake.open("lake")
+lake.table("s.t").ingest([{"id": 1}])
+lake.table("s.t").read().persist(StorageLevel.DISK_ONLY).count()
+print(len(list(folder().rglob("rdd_*"))), flush=True)
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.nightly
+def test_temporary_files_are_private_and_a_killed_start_s_go_with_the_next(tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    settings = {"DRIFTLINE_DRIVER_MEMORY": "1g", "TMPDIR": str(place)}
+    killed = call(tmp_path, "-c", KEEPS_ROWS, "killed", **settings)
+    assert killed.code == -signal.SIGKILL
+    assert int(killed.out) > 0  # blocks, which Java may have deleted in the meantime
+    left = [path for path in place.iterdir() if not path.name.startswith("hsperfdata")]
+    assert [path.name.split(".")[0] for path in left] == ["driftline-run"]
+    assert stat.S_IMODE(left[0].stat().st_mode) == 0o700
+
+    done = call(tmp_path, "-c", KEEPS_ROWS, "ends", **settings)
+
+    assert (done.code, done.err) == (0, "")
+    deadline = time.monotonic() + 60  # Java ends a moment after Python
+    while (left := [*place.glob("driftline-run*")]) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert left == []

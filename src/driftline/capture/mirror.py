@@ -7,14 +7,15 @@ them is committed, so that the capture can continue on any machine.
 from __future__ import annotations
 
 import re
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from urllib.parse import quote
 
 from pyarrow.fs import FileSelector, FileType
 
 from driftline.errors import SetupError
+from driftline.runtime import temporary
 from driftline.runtime.deleting import Bounds, delete_file
 from driftline.runtime.stores import at_once, explaining, filesystem, put
 
@@ -38,7 +39,7 @@ class Mirror:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._system, self._path = filesystem(uri)
-        self._temporary = tempfile.TemporaryDirectory(prefix="driftline-")
+        self._temporary = TemporaryDirectory(prefix="checkpoint-", dir=temporary.folder())
         self.folder = Path(self._temporary.name)
         self._stored: dict[str, _Written] = {}
 

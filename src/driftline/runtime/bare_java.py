@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, Self
 
 from driftline.errors import NeedsSpark, SetupError
+from driftline.runtime import temporary
 from driftline.runtime.class_data import FOLDERS, Archive, flags
 from driftline.runtime.failure import is_cut_off
 from driftline.runtime.jars import cache_folder, cached_jars
@@ -70,7 +71,7 @@ class BareJava:
         self.archive = Archive.of(cache_folder(), java, jars)
         taken = flags(self.archive) if options is None else options
         # Java leaves nothing there when it is killed, and SQLite's library is unpacked there.
-        self._temporary = TemporaryDirectory(prefix="driftline-java-")
+        self._temporary = TemporaryDirectory(prefix="java-", dir=temporary.folder())
         argv = [
             str(java.home / "bin" / "java"),
             *("-cp", os.pathsep.join(map(str, jars)), f"-Xmx{default_memory()}"),

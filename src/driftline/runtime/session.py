@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.config import SENSITIVE, has_secret
 from driftline.errors import SetupError, UsageError
-from driftline.runtime import class_data, file_io, stores
+from driftline.runtime import class_data, file_io, stores, temporary
 from driftline.runtime.bare_java import quiet_py4j
 from driftline.runtime.connect import must_start_classic
 from driftline.runtime.failure import java_process
@@ -33,6 +33,7 @@ _HERE = {
     "spark.driver.host": "127.0.0.1",
     "spark.python.daemon.module": "driftline.runtime.daemon",
 }
+_TEMPORARY = ("spark.local.dir", "spark.hadoop.hadoop.tmp.dir")  # which hold rows
 _AT_LAUNCH = ("spark.driver.extraJavaOptions", "spark.jars.repositories")  # later would be too late for these
 _REFLECTION = ("reflect", "java_method", "try_reflect")
 _CLASS_PATH = "spark.driver.extraClassPath"
@@ -229,6 +230,7 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
     With a ``master`` elsewhere, its executors are sent the jars.
     ``options``: further ones of this machine's Java.
     """
+    folder = str(temporary.folder())
     levels = " -Ddriftline.log=warn -Ddriftline.raised=warn" if os.environ.get("DRIFTLINE_DEBUG") else ""
     logging = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
@@ -237,8 +239,15 @@ def engine_settings(jars: Sequence[Path], master: str = LOCAL, options: str = ""
         "spark.driver.memory": os.environ.get("DRIFTLINE_DRIVER_MEMORY") or default_memory(),
         # Not spark.jars here: those would be copied and loaded apart, which takes seconds at each start.
         _CLASS_PATH: os.pathsep.join(map(str, jars)),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}{levels} {options}".rstrip(),
-        **(_HERE if master.startswith("local") else {"spark.jars": ",".join(map(str, jars))}),
+        "spark.driver.extraJavaOptions": " ".join(
+            [f'"-Djava.io.tmpdir={folder}"', f"-Dlog4j2.configurationFile={logging}{levels}", options]
+        ).rstrip(),
+        # On a cluster the workers say where their blocks lie.
+        **(
+            _HERE | dict.fromkeys(_TEMPORARY, folder)
+            if master.startswith("local")
+            else {"spark.jars": ",".join(map(str, jars))}
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Pages and event logs show neither such settings nor values with a login.

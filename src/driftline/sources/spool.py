@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from driftline.errors import DriftlineError, SetupError
 from driftline.formats.lakes import Orphan
+from driftline.runtime import temporary
 from driftline.runtime.deleting import NEW, Bounds, delete_folder
 from driftline.runtime.spark_conf import runs_here
 from driftline.write import on_disk
@@ -40,7 +41,7 @@ def place_of(spark: SparkSession, shared: str | None) -> Path | None:
 def folder_in(place: Path | None) -> Iterator[Path]:
     """A folder that exists as long as it is used. Raises SetupError if none can be created."""
     if place is None:
-        with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
+        with TemporaryDirectory(prefix="spool-", dir=temporary.folder()) as folder:
             yield Path(os.path.realpath(folder))
         return
     # Not a temporary folder of Python's: workers may be of another user, who could not read it.

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from driftline.errors import SetupError
-from driftline.runtime import stores
+from driftline.runtime import stores, temporary
 from driftline.runtime.deleting import NEW, delete_folder
 from driftline.runtime.spark_conf import runs_here
 
@@ -89,7 +89,7 @@ def folder_of_batch(spark: SparkSession, files: Located) -> Iterator[BatchFolder
         path = disk / uuid4().hex
         _make(path)
     elif runs_here(spark.sparkContext):
-        path = Path(mkdtemp(prefix="driftline-"))
+        path = Path(mkdtemp(prefix="batch-", dir=temporary.folder()))
     elif (options := files.reached_with()) is not None:
         with _in_store(f"{location}/{uuid4().hex}", options) as folder:
             yield folder
