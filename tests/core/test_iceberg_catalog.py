@@ -1,12 +1,14 @@
 """Iceberg's catalog of a Spark session, as a reader of its tables asks for it."""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from driftline.errors import SetupError
+from driftline.errors import DataError, SetupError
 from driftline.formats.iceberg import reader
+from driftline.formats.iceberg.committing import begin
 from driftline.formats.iceberg.reader import IcebergReader
 
 CATALOG = object()
@@ -45,3 +47,17 @@ def test_a_catalog_that_another_one_makes_at_the_same_moment_is_asked_again() ->
 def test_a_catalog_that_does_not_answer_is_named() -> None:
     with pytest.raises(SetupError, match=r"catalog 'lake'.*duplicate"):
         _ = iceberg_reader(99).java_catalog
+
+
+def test_change_ahead_of_the_clock_in_a_rest_catalog_is_refused_until_a_named_time() -> None:
+    """A server dates and checks by itself; its client keeps no metadata to be dated anew."""
+    last = datetime(2126, 1, 2, 3, 4, 30, tzinfo=UTC)
+    kind = SimpleNamespace(getDeclaredFields=list, getSuperclass=lambda: None)
+    base = SimpleNamespace(lastUpdatedMillis=lambda: int(last.timestamp() * 1000))
+    operations = SimpleNamespace(current=lambda: base, getClass=lambda: kind)
+    table: Any = SimpleNamespace(name="s.t")
+    java = SimpleNamespace(operations=lambda: operations)
+    with pytest.raises(
+        DataError, match=r"s\.t: .* ahead of this machine's clock, .* before 2126-01-02 03:04:00 UTC"
+    ):
+        begin(table, java)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
+from driftline.core.changes import RelaxColumn, SetDoc
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake, Table
+from driftline.runtime.java_types import java_type
 
 pytestmark = pytest.mark.iceberg_only("of Iceberg's metadata")
 
@@ -46,6 +49,48 @@ def test_a_batch_is_one_metadata_version(table: Table, tmp_path: Path) -> None:
     ).head()
     assert snapshot is not None
     assert snapshot.summary["driftline.batch"] == table.state().properties["driftline.batch"]
+
+
+def date_ahead(table: Table, hours: int) -> None:
+    """Date all of a table's changes ahead, as a machine does whose clock is wrong."""
+    reader = table.format
+    assert isinstance(reader, IcebergTable)
+    java = reader.java()
+    base = java.operations().current()
+    text = reader.metadata(java)
+    for entry in (text, *text["snapshots"], *text["snapshot-log"], *text["metadata-log"]):
+        key = "timestamp-ms" if "timestamp-ms" in entry else "last-updated-ms"
+        entry[key] += hours * 3_600_000
+    parser = java_type(reader.jvm, "org.apache.iceberg.TableMetadataParser")
+    java.operations().commit(base, parser.fromJson(json.dumps(text)))
+
+
+def test_table_whose_last_change_is_ahead_of_the_clock_takes_the_next_one(
+    table: Table, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    table.ingest([{"id": 1, "n": 1}, {"id": 2, "n": "x"}])
+    table.ingest([{"id": 3}])
+    date_ahead(table, 1)
+    reader = table.format
+    assert isinstance(reader, IcebergTable)
+    before = reader.metadata(reader.java())
+
+    table.ingest([{"id": 4, "new": True}])
+    table.alter(RelaxColumn(("id",)), SetDoc(("id",), "the id"))
+    (tmp_path / "in" / "a.jsonl").write_text('{"id": 5}')
+    table.capture(tmp_path / "in", name="c").awaitTermination()
+    table.resolve("n", "string")
+
+    after = reader.metadata(reader.java())
+    assert sorted(row.id for row in table.read().select("id").collect()) == [1, 2, 3, 4, 5]
+    assert before["snapshot-log"] == after["snapshot-log"][: len(before["snapshot-log"])]
+    assert before["snapshots"] == after["snapshots"][: len(before["snapshots"])]
+    times = [entry["timestamp-ms"] for entry in after["snapshot-log"]]
+    assert times == sorted(set(times))
+    assert after["last-updated-ms"] >= before["last-updated-ms"] + 4
+    logged = [entry["timestamp-ms"] for entry in after["metadata-log"]]
+    assert logged == sorted(logged)
 
 
 def test_all_fields_are_optional_at_every_level(table: Table, spark: SparkSession, tmp_path: Path) -> None:

@@ -7,17 +7,29 @@ the table has changed. So no error of a catalog proves that nothing was committe
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from copy import deepcopy
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.errors import SetupError
+from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict, UnknownError
-from driftline.formats.iceberg.gateway import failure, hives_refusal, items, java_class, java_errors, short
+from driftline.formats.iceberg.gateway import (
+    failure,
+    hives_refusal,
+    items,
+    java_class,
+    java_errors,
+    metadata_json,
+    short,
+)
 from driftline.formats.iceberg.unread import telling
 from driftline.runtime.deleting import NEW, Bounds, delete_by_file_io
 from driftline.runtime.java_types import java_type
@@ -25,6 +37,8 @@ from driftline.runtime.java_types import java_type
 if TYPE_CHECKING:
     from driftline.formats.iceberg.loader import IcebergLoader
 
+_CLOCKS_DIFFER = 30_000  # milliseconds; Iceberg takes times that are up to a minute earlier than the last
+_DATED = ("snapshots", "snapshot-log", "metadata-log")
 _DELETES_LOG = "write.metadata.delete-after-commit.enabled"
 _LOGGED = re.compile(r"file=(.*?)\}(?:, MetadataLogEntry\{|\]$)")  # in the text of Java's list
 # REST's errors that are no answers of the server; answers have classes of their own.
@@ -38,6 +52,7 @@ def begin(table: IcebergLoader, java: Any) -> Any:
     """
     try:
         with java_errors():
+            _date_before_now(table, java.operations())
             return java.newTransaction()
     except Py4JJavaError as error:
         raise _not_loaded(table, error) from error
@@ -61,6 +76,7 @@ def replace_metadata(
     """Commit ``metadata`` in place of ``base``, as `commit` does; ``base`` None: the table is created."""
     if base is not None:
         version = check_unchanged(table, operations, base)
+        metadata = _dated_after(table, base, metadata)
         metadata = without_foreign_log(table, version, base, metadata)
     try:
         with java_errors():
@@ -68,6 +84,74 @@ def replace_metadata(
     except Py4JJavaError as error:
         if not _landed(table, error, has):
             raise failure(error, table.name) from error
+
+
+def _date_before_now(table: IcebergLoader, operations: Any) -> None:
+    """Have Java's copy of a table's metadata say that all of it was written before now.
+
+    Iceberg refuses each change of a table whose last one is over a minute ahead of the clock, as where a
+    clock was wrong once. `_dated_after` restores the times, and dates the change behind the last one. Raises
+    DataError where a server keeps the metadata.
+    """
+    base, now = operations.current(), time.time_ns() // 1_000_000
+    last = int(base.lastUpdatedMillis())
+    if last <= now + _CLOCKS_DIFFER:
+        return
+    cached = _cached_metadata(operations)
+    if cached is None:
+        until = datetime.fromtimestamp((last - _CLOCKS_DIFFER) / 1000, UTC)
+        raise DataError(
+            f"{table.name}: the time of its last change is ahead of this machine's clock, "
+            f"and its catalog takes no earlier one before {until:%Y-%m-%d %H:%M:%S} UTC",
+            "set this machine's clock if it is behind; otherwise try again then",
+        )
+    text = metadata_json(table.jvm, base)
+    table.dated_ahead[str(base.metadataFileLocation())] = deepcopy(text)
+    for key in _DATED:
+        for dated in text.get(key, ()):
+            dated["timestamp-ms"] = min(dated["timestamp-ms"], now)
+    text["last-updated-ms"] = now
+    parser = java_type(table.jvm, "org.apache.iceberg.TableMetadataParser")
+    cached.set(operations, parser.fromJson(base.metadataFileLocation(), json.dumps(text)))
+
+
+def _cached_metadata(operations: Any) -> Any:
+    """The field of Java's in which a catalog's client keeps metadata; None where it sends changes only."""
+    kind = operations.getClass()
+    while kind is not None:
+        for field in kind.getDeclaredFields():
+            if field.getName() == "currentMetadata":
+                field.setAccessible(True)
+                return field
+        kind = kind.getSuperclass()
+    return None
+
+
+def _dated_after(table: IcebergLoader, base: Any, metadata: Any) -> Any:
+    """The ``metadata`` with the true times of its ``base``, and the next ones for what is new; unchanged if
+    `_date_before_now` left them as they were.
+    """
+    location, now = str(base.metadataFileLocation()), int(base.lastUpdatedMillis())
+    before = table.dated_ahead.get(location)
+    if before is None:
+        return metadata
+    after, moment = metadata_json(table.jvm, metadata), before["last-updated-ms"] + 1
+    log = {
+        (e["snapshot-id"], min(e["timestamp-ms"], now)): e["timestamp-ms"]
+        for e in before.get("snapshot-log", ())
+    }
+    snapshots = {e["snapshot-id"]: e["timestamp-ms"] for e in before.get("snapshots", ())}
+    files = {e["metadata-file"]: e["timestamp-ms"] for e in before.get("metadata-log", ())} | {
+        location: moment - 1
+    }
+    for entry in after.get("snapshot-log", ()):
+        entry["timestamp-ms"] = log.get((entry["snapshot-id"], entry["timestamp-ms"]), moment)
+    for entry in after.get("snapshots", ()):
+        entry["timestamp-ms"] = snapshots.get(entry["snapshot-id"], moment)
+    for entry in after.get("metadata-log", ()):
+        entry["timestamp-ms"] = files.get(entry["metadata-file"], moment)
+    after["last-updated-ms"] = moment
+    return java_type(table.jvm, "org.apache.iceberg.TableMetadataParser").fromJson(json.dumps(after))
 
 
 def check_unchanged(table: IcebergLoader, operations: Any, base: Any) -> str:

@@ -53,6 +53,8 @@ class IcebergLoader:
         parts = strings(gateway, table_parts(name))
         self.identifier: Any = java_type(self.jvm, "org.apache.iceberg.catalog.TableIdentifier").of(parts)
         self._catalog_of = catalog_of
+        # By metadata file: metadata that a wrong clock dated ahead, as they are in the file.
+        self.dated_ahead: dict[str, Any] = {}
         self._parsed: tuple[Any, Schema] | None = None
 
     @property
