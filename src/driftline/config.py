@@ -26,6 +26,7 @@ _INSIDE = {
     "duckdb": "catalog.ducklake",
     "sqlite": "catalog.sqlite",
 }  # the catalog of a DuckLake in its folder
+_CATALOGS = {"catalog.db": None, **{name: kind for kind, name in _INSIDE.items()}}  # by their files
 # How DuckDB and libpq name what is a catalog here.
 _OF_CATALOG = re.compile(r"(ducklake|duckdb|sqlite|postgres|postgresql):")
 # What the name of a secret contains; Java reads it as well.
@@ -147,22 +148,51 @@ def load(
 
     ``lake`` and ``file`` are flags; without ``file``, a `driftline.toml` in ``folder``, the working
     directory, counts. A lake that a flag or the environment names by a path is a folder, whatever catalog the
-    file names; it is a DuckLake if it contains one, or if the file says so. A lake named by a URI has its
-    files there, and the file names its catalog. Raises UsageError.
+    file names; it is a DuckLake if it contains one, or if the file says so and it contains none. A lake named
+    by a URI has its files there, and the file names its catalog. Raises UsageError.
     """
     path = file or (folder or Path()) / FILE
     read = _read(path, env) if file or path.is_file() else Config()
     location = lake or env.get("DRIFTLINE_LAKE")
     if not location:
-        return read
+        by_file = read.uri is not None or any(not key.startswith("spark.") for key in read.catalog)
+        return read if by_file else replace(read, ducklake=catalog_in(read.lake, read.ducklake))
     _no_catalog(location)
     if _is_uri(location):
         return replace(read, lake=DEFAULT, uri=location)
     named = Path(location).expanduser()  # no shell does so behind `--lake=`, nor in the environment
     spark = {key: value for key, value in read.catalog.items() if key.startswith("spark.")}
-    inside = next((kind for kind, name in _INSIDE.items() if (named / name).is_file()), None)
-    ducklake = inside or (_DUCKLAKE if read.ducklake else None)
+    is_new = not any((named / name).is_file() for name in _CATALOGS)
+    ducklake = catalog_in(named, _DUCKLAKE if read.ducklake and is_new else None)
     return replace(read, lake=named, uri=None, catalog=spark, ducklake=ducklake)
+
+
+def catalog_in(folder: Path, named: str | None) -> str | None:
+    """The catalog of the DuckLake in a folder; None if its lake is Iceberg, or is yet to be one.
+
+    ``named``: the catalog of a DuckLake that a person names. Raises UsageError if the folder has another one,
+    or two.
+    """
+    present = [name for name in _CATALOGS if (folder / name).is_file()]
+    if len(present) > 1:
+        raise UsageError(
+            f"{folder} has {' and '.join(present)}, the catalogs of two lakes",
+            hint="move one of them, with the files of its tables, out of the folder",
+        )
+    if not present:
+        return named
+    (name,) = present
+    if named is None:
+        return _CATALOGS[name]
+    kind, _, path = named.partition(":")
+    if kind in ("postgres", "postgresql") or Path(folder, path or _INSIDE.get(kind, "")) != Path(
+        folder, name
+    ):
+        raise UsageError(
+            f"{folder} is a lake already, with its catalog in {name}, and the settings name another catalog",
+            hint="leave out the catalog, or name another folder",
+        )
+    return named
 
 
 def _read(path: Path, env: Mapping[str, str]) -> Config:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from driftline.config import Config, hide_secrets, load, redacted
+from driftline.config import Config, catalog_in, hide_secrets, load, redacted
 from driftline.errors import DataError, UsageError
 
 
@@ -267,3 +267,49 @@ def test_an_error_without_a_secret_keeps_its_cause():
     error.__cause__ = cause
     hide_secrets(error, {"token": "s3cret"})
     assert error.__cause__ is cause
+
+
+@pytest.mark.parametrize(
+    ("catalog", "named", "ducklake"),
+    [
+        ("catalog.ducklake", None, "duckdb"),
+        ("catalog.sqlite", None, "sqlite"),
+        ("catalog.db", None, None),
+        ("catalog.ducklake", "duckdb", "duckdb"),
+        ("catalog.sqlite", "sqlite:catalog.sqlite", "sqlite:catalog.sqlite"),
+        ("", "sqlite", "sqlite"),
+        ("", None, None),
+    ],
+)
+def test_what_a_folder_has_decides_which_lake_it_is(tmp_path, monkeypatch, catalog, named, ducklake):
+    monkeypatch.chdir(tmp_path)
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    if catalog:
+        (lake / catalog).touch()
+
+    assert catalog_in(lake, named) == ducklake
+    if named is None:
+        assert at(tmp_path).ducklake == load(str(lake), folder=tmp_path, env={}).ducklake == ducklake
+
+
+@pytest.mark.parametrize("named", ["sqlite", "duckdb:other.ducklake", "postgres:dbname=lake password=pw"])
+def test_a_folder_with_another_catalog_than_the_named_one_is_refused(tmp_path, named):
+    (tmp_path / "catalog.db").touch()
+    with pytest.raises(UsageError, match="is a lake already, with its catalog in") as refused:
+        catalog_in(tmp_path, named)
+    assert "pw" not in str(refused.value)
+
+
+def test_a_folder_with_two_catalogs_is_refused(write, tmp_path):
+    for name in ("catalog.db", "catalog.ducklake"):
+        (tmp_path / name).touch()
+    for load_it in (
+        lambda: catalog_in(tmp_path, None),
+        lambda: catalog_in(tmp_path, "duckdb"),
+        lambda: load(str(tmp_path), folder=tmp_path, env={}),
+    ):
+        with pytest.raises(
+            UsageError, match=r"has catalog.db and catalog.ducklake, the catalogs of two lakes"
+        ):
+            load_it()

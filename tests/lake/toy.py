@@ -120,6 +120,9 @@ class ToyCatalog:
 
         return self.spark.sql(re.sub(r"\blake\.(\w+\.\w+)", view, query))
 
+    def check_writable(self) -> None:
+        pass
+
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
         return []
 

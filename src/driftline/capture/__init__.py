@@ -64,6 +64,7 @@ def capture(
     request: CaptureRequest,
 ) -> CaptureQuery:
     """Start the capture that `Table.capture` promises."""
+    catalog.check_writable()
     table, name, named = request.table, request.name, request.checkpoint
     default = default_place(catalog.folder, table, name, named=named is not None)
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large

@@ -170,7 +170,7 @@ def capture(
     counted = metrics(into, name, address=metrics_port, file=metrics_file)
     health = None if health_port is None else _served(health_port, pause)
     with Progress() as progress:
-        lake = scope.open(progress)
+        lake = scope.open(progress, writes=True)
     shown = Running(
         lake, name, json=json, more_hints=more_hints(all_hints=hints), metrics=counted, health=health
     )

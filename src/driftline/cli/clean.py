@@ -36,7 +36,7 @@ def clean(
     from driftline.report.lines import clean as printable
 
     with Progress() as progress:
-        lake = context.obj.open(progress, must_exist=True)
+        lake = context.obj.open(progress, must_exist=True, writes=True)
         progress.phase("looking for files that no snapshot has")
         orphans = lake.clean(older_than, dry_run=dry_run)
     if json:

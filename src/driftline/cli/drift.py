@@ -48,7 +48,7 @@ def view(
     field_types = pairs(types, "--as", "field=type")
     wanted_types(field_types)  # what is wrong with them is said before Spark starts
     with Progress() as progress:
-        lake = context.obj.open(progress, table=table)
+        lake = context.obj.open(progress, table=table, writes=not print_)
         progress.phase("making the view")
         result = lake.table(table).view(name, types=field_types, make=not print_)
     if json:
@@ -96,7 +96,7 @@ def resolve(
     except ValueError as error:
         raise UsageError(str(error)) from error
     with Progress() as progress:
-        lake = context.obj.open(progress, table=table)
+        lake = context.obj.open(progress, table=table, writes=not dry_run)
         progress.remark(None if dry_run else lake.table(table).format.new_row_ids)
         resolved = lake.table(table).resolve(
             field,
@@ -134,7 +134,7 @@ def promote(
     from driftline.report import drift
 
     with Progress() as progress:
-        lake = context.obj.open(progress, table=table)
+        lake = context.obj.open(progress, table=table, writes=not dry_run)
         progress.remark(None if dry_run else lake.table(table).format.new_row_ids)
         promoted = lake.table(table).promote(
             *(paths or ()),

@@ -43,7 +43,7 @@ def alter(
             with context.obj.alterable(name, renames=request.new_name is not None) as table:
                 altered = altering.alter(table, request, catalog="lake", upgrade=upgrade)
         except NeedsSpark:
-            lake = context.obj.open(progress, must_exist=True, brief=True)
+            lake = context.obj.open(progress, must_exist=True, brief=True, writes=True)
             progress.phase("altering")
             altered = lake.alter(sql, upgrade=upgrade)
     put(altered.to_dict()) if json else show(evolution.altered(altered))
@@ -95,7 +95,7 @@ def undo(
     from driftline.report import evolution
 
     with Progress() as progress:
-        lake = context.obj.open(progress, table=table)
+        lake = context.obj.open(progress, table=table, writes=True)
         progress.phase("taking back")
         undone = lake.table(table).undo(to=to, yes=yes)
     put(undone.to_dict()) if json else show(evolution.undone(undone))

@@ -145,7 +145,7 @@ def _results(
     kind, files = expand(sources, format_, scope.folder)
     batches = [[file] for file in sorted(files)] if per_file else [files]
     with Progress() as progress:
-        lake = scope.open(progress, brief=little(kind, files))
+        lake = scope.open(progress, brief=little(kind, files), writes=not dry_run)
     if per_file and not (again or dry_run):
         _check_new(lake.table(into), files)
     for batch in batches:

@@ -48,7 +48,8 @@ def quarantine(
 
     _check(replay=replay, export=export, discard=discard, restore=restore, source=source)
     with Progress() as progress:
-        of_table = context.obj.open(progress, table=table).table(table)
+        writes = replay or discard or restore
+        of_table = context.obj.open(progress, table=table, writes=writes).table(table)
         if replay:
             settings = context.obj.config.tables.get(table, {})
             again = of_table.replay(

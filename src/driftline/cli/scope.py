@@ -75,14 +75,17 @@ class Invocation:
         must_exist: bool = False,
         table: str | None = None,
         brief: bool = False,
+        writes: bool = False,
     ) -> Lake:
         """Open the lake. With ``must_exist``, or a ``table`` that must exist, no lake is created.
 
-        ``brief``: Spark has little to do.
+        ``brief``: Spark has little to do; ``writes``: the command writes, which a copied lake refuses.
         """
         from driftline.runtime.java import QUICK  # late: help and completion do without
 
         configured = self.config
+        if (embedded := self._embedded) is not None:
+            embedded.check_open(writes=writes)
         if must_exist or table is not None:
             self._must_exist()
         if table is not None:
@@ -179,6 +182,7 @@ class Invocation:
                 "leave out --engine duckdb: Spark reads it",
             )
         self._must_exist()
+        embedded.check_open(writes=False)
         with query(embedded.in_duckdb(sql), sql) as batches:
             yield batches
 

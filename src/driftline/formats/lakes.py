@@ -127,6 +127,10 @@ class Catalog(Protocol):
         """Run SQL. Raises UsageError where this format cannot run the statement, and Spark's own errors."""
         ...
 
+    def check_writable(self) -> None:
+        """Raise UsageError if the lake is a copy of another, or was moved."""
+        ...
+
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
         """Delete files that no snapshot has, untouched for ``older_than`` seconds; returns them."""
         ...

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import AlterableTable
     from driftline.formats.ducklake.catalog import CatalogDatabase
+    from driftline.formats.home import DisplacedLake
     from driftline.formats.lakes import Catalog, Location, OfflineTable
 
 Place: TypeAlias = "str | os.PathLike[str]"  # of a lake: its folder, or the URI of one in a store
@@ -72,11 +73,47 @@ class EmbeddedLake:
             return self._database().exists()
         return Path(self.folder, "catalog.db").is_file()
 
+    def displaced(self) -> DisplacedLake | None:
+        """The lake, if it was made at another place; None if it was not, or is yet to be made."""
+        if not self.exists():
+            return None
+        if self.ducklake is not None:
+            return self._database().displaced()
+        from driftline.formats.iceberg.home import displaced_lake  # late: as all of a format
+
+        return displaced_lake(Path(self.folder))
+
+    def check_open(self, *, writes: bool, notify: Callable[[str], None] | None = None) -> None:
+        """Raise UsageError if the lake was copied or moved, and cannot be read, or written if it ``writes``.
+
+        ``notify``: called with a line about a copy that is read.
+        """
+        elsewhere = self.displaced()
+        if elsewhere is None:
+            return
+        # A moved Iceberg lake finds no file; a DuckLake finds those that came with its catalog.
+        if writes or (self.ducklake is None and not elsewhere.is_copy):
+            raise elsewhere.refusal()
+        if notify is not None:
+            notify(f"{elsewhere.shown}: it can only be read")
+
+    def settle(self, notify: Callable[[str], None] | None) -> None:
+        """Record this place as the lake's home, unless it has one; a DuckLake's first commit does so.
+
+        Raises as `check_open`, for a lake to be read.
+        """
+        self.check_open(writes=False, notify=notify)
+        if self.ducklake is None:
+            from driftline.formats.iceberg.home import record_home  # late: as all of a format
+
+            record_home(Path(self.folder))
+
     def alterable(self, name: str, *, renames: bool = False) -> AbstractContextManager[AlterableTable]:
         """A table by ``namespace.table``, to be altered. ``renames``: so that its view has to follow.
 
-        Raises NeedsSpark where that takes Spark.
+        Raises NeedsSpark where that takes Spark, UsageError as `check_open`.
         """
+        self.check_open(writes=True)
         names = self.names(views=True) if renames else []
         if names is None or f"{name}{VIEW_SUFFIX}" in names:
             raise NeedsSpark("its view is made anew")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakSet
 
 import driftline.report.shown  # noqa: F401  how results print
+from driftline.config import catalog_in
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import NeedsSpark
 from driftline.formats.lakes import Catalog, Orphan
@@ -93,11 +94,13 @@ class Lake(Shown):
                 ``properties`` or ``ducklake``; a DuckLake lies in no store but S3 and Google's.
             properties: Those of an existing Iceberg catalog, to use instead of the folder's.
             ducklake: Makes the lake a DuckLake with this catalog: ``duckdb``, ``sqlite``, either with
-                ``:PATH``, or ``postgres:`` followed by what libpq takes.
+                ``:PATH``, or ``postgres:`` followed by what libpq takes. A folder that has the catalog of a
+                DuckLake is one without it.
             notify: Called with a line about each download.
 
         Raises:
             SetupError: The folder is not available. Without Java or the jars, what needs Spark raises it.
+            UsageError: The folder has another catalog than the one that is named, or two.
         """
         path = os.path.expanduser(path)  # noqa: PTH111  of URIs, Path would drop a slash
         stored = is_stored(path)
@@ -109,20 +112,25 @@ class Lake(Shown):
             make_lake(Path(path))
         place: str | Path = path if stored else Path(path).resolve()
         folder = place if isinstance(place, Path) else None
+        if folder is not None and within:
+            ducklake = catalog_in(folder, ducklake)
         location = None if ducklake is None else located("ducklake", ducklake, place)
+        embedded = EmbeddedLake(place, ducklake) if within or location is not None else None
         given = {**(location.settings() if location is not None else {}), **given}
 
         def start() -> tuple[SparkSession, Catalog]:
             """Open the session; the lake is then one of those that keep Spark running."""
+            if embedded is not None:
+                embedded.settle(notify)
             catalog = CATALOG if location is None else None
             spark = open_session(folder, catalog=catalog, properties=given, notify=notify)
             cls._opened.add(lake)
             return spark, iceberg(spark, CATALOG) if location is None else location.open(spark)
 
-        alike = (within or location is not None) and TIME_ZONE not in given
+        alike = embedded is not None and TIME_ZONE not in given
         lake = cls.__new__(cls)
         plain = location is not None or not given
-        lake._set(CATALOG, start, EmbeddedLake(place, ducklake) if alike else None, plain=plain)
+        lake._set(CATALOG, start, embedded if alike else None, plain=plain)
         lake._configured = (given, {"": ducklake or ""})
         return lake
 
@@ -247,8 +255,8 @@ class Lake(Shown):
         ``older_than``: hours since they were last touched; a younger file may belong to a batch that has yet
         to commit. In an Iceberg lake only files that driftline's own tasks wrote are deleted.
         """
-        leftover_files = leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)
-        return [*self.format.clean(older_than * 3600, dry_run=dry_run), *leftover_files]
+        orphans = self.format.clean(older_than * 3600, dry_run=dry_run)
+        return [*orphans, *leftovers(self.warehouse, older_than * 3600, dry_run=dry_run)]
 
 
 def _about(name: str, progress: Callable[[str], None]) -> Callable[[str], None]:

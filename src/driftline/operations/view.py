@@ -139,6 +139,7 @@ def view(
         return view
     if not catalog.has_views:
         return _not_made(view, "a DuckLake keeps no views of Spark's")
+    catalog.check_writable()
     table.read()  # raises where Spark cannot
     return _create(table.spark, view, full)
 

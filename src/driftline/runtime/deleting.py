@@ -54,10 +54,10 @@ NEW = Bounds(None)  # for files that this very process has made, under names of 
 
 
 def _canonical(path: str) -> str:
-    scheme, slashes, rest = path.partition("://")
+    scheme, slashes, key = path.partition("://")
     if slashes and scheme != "file":
         # S3 has three schemes; `..` is a name like any other there, and no name of ours.
-        return path if "/../" in path else f"{re.sub('^s3[an]$', 's3', scheme)}://{rest}"
+        return path if "/../" in path else f"{re.sub('^s3[an]$', 's3', scheme)}://{key}"
     return os.path.realpath(path.removeprefix("file://").removeprefix("file:"))
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict, UnknownError
+from driftline.formats.home import DisplacedLake, Home, displaced, is_same
 from driftline.runtime.duckdb import instance, literal, must_be_installed, reach
 from driftline.runtime.failure import ASK_DOCTOR
 from driftline.runtime.stores import is_stored
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     import duckdb
 
 VERSION = "1.0"
+_HOME, _ID = "driftline_home", "driftline_id"  # among the lake's settings
+# DuckDB refuses a lake whose catalog has another path of its files.
+_OWN_DATA = ", OVERRIDE_DATA_PATH false"
 _FEW = 100  # rows that DuckDB inserts faster as lists than as an Arrow table
 PATIENCE = 60.0  # seconds that a locked catalog is tried again
 BESIDE = 5.0  # the same, where this process itself has it open: whoever has may be waiting for us
@@ -133,7 +137,9 @@ class CatalogDatabase:
 
         Raises SetupError if the catalog does not open.
         """
-        options = "" if self._has_journal() else ", READ_ONLY"
+        options = _OWN_DATA + ("" if self._has_journal() else ", READ_ONLY")
+        if self.exists() and self.displaced() is not None:
+            options = options.replace("false", "true")
         with ExitStack() as stack:
             connection = self._retried(lambda: stack.enter_context(self._attached("lake", options)))
             connection.execute("USE lake")
@@ -143,15 +149,13 @@ class CatalogDatabase:
                 connection.execute("USE memory")
 
     @contextmanager
-    def _attached(self, name: str = "lk", options: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
+    def _attached(self, name: str = "lk", options: str = _OWN_DATA) -> Iterator[duckdb.DuckDBPyConnection]:
         prefix = "" if self.kind == "duckdb" else f"{self.kind}:"
         source = literal(f"ducklake:{prefix}{self.target}")
         with instance("ducklake", *_EXTENSIONS[self.kind]) as connection:
             reach(connection, self.data)
             # AUTOMATIC_MIGRATION stays off: a catalog of an older version is its owner's to change.
-            connection.execute(
-                f"ATTACH {source} AS {name} (DATA_PATH {literal(self.data)}, OVERRIDE_DATA_PATH false{options})"
-            )
+            connection.execute(f"ATTACH {source} AS {name} (DATA_PATH {literal(self.data)}{options})")
             try:
                 yield connection
             finally:
@@ -219,12 +223,51 @@ class CatalogDatabase:
             try:
                 duckdb.execute("BEGIN")
                 connection = Connection(duckdb, self.kind)
-                connection.data_path = _data_path(connection)
+                metadata = _metadata(connection)
+                connection.displaced = self._displaced(metadata)
+                # The files of a copied or moved lake, if they came with its catalog.
+                came_along = connection.displaced is not None and Path(self.data).is_dir()
+                connection.data_path = self.data if came_along else _data_path(metadata)
+                if writes:
+                    self._record_home(connection, metadata)
                 yield connection
             finally:
                 with suppress(Exception):
                     duckdb.execute("ROLLBACK")
                 duckdb.execute("DETACH meta")
+
+    def check_writable(self) -> None:
+        """Raise UsageError if the lake is a copy of another, or was moved."""
+        if self.exists() and (elsewhere := self.displaced()) is not None:
+            raise elsewhere.refusal()
+
+    def displaced(self) -> DisplacedLake | None:
+        """The lake, if it was made at another place; that of a server's catalog is not known."""
+        return None if self.kind == "postgres" else self.read(lambda connection: connection.displaced)
+
+    def _displaced(self, metadata: Mapping[str, str]) -> DisplacedLake | None:
+        if self.kind == "postgres":
+            return None
+        lake, catalog = self.data.rstrip("/").rpartition("/")[0], os.path.realpath(self.target)
+        if _HOME in metadata:
+            home = Home(metadata[_HOME], metadata[_ID])
+            return displaced(lake, catalog, home, lambda path: home.id if Path(path).is_file() else None)
+        data = Path(_data_path(metadata))
+        if is_stored(str(metadata.get("data_path"))) or not data.is_absolute() or data == Path(self.data):
+            return None
+        # Made by a version that recorded no home, or by DuckDB, with files where a person wants them.
+        original = str(data.with_name(Path(self.target).name))
+        if Path(original).is_file():
+            return None if is_same(catalog, original) else DisplacedLake(lake, str(data.parent), is_copy=True)
+        if data.exists() or not Path(self.data).is_dir():
+            return None
+        return DisplacedLake(lake, str(data.parent), is_copy=False)
+
+    def _record_home(self, connection: Connection, metadata: Mapping[str, str]) -> None:
+        """Record this place as the lake's home, if none is. Raises UsageError for a lake made elsewhere."""
+        connection.check_writable()
+        if self.kind != "postgres" and _HOME not in metadata:
+            connection.set_home(Home.new(os.path.realpath(self.target)))
 
     def _has_journal(self) -> bool:
         """True where SQLite's journal lies beside the file: if its writer died in a COMMIT, only a connection
@@ -275,13 +318,14 @@ class CatalogDatabase:
 
 class Connection:
     """SQL on the catalog's tables, inside one transaction. ``kind``: of the database. ``data_path``: the
-    lake's folder of files, with a slash at its end.
+    lake's folder of files, with a slash at its end. ``displaced``: the lake, if it was made elsewhere.
     """
 
     def __init__(self, raw: duckdb.DuckDBPyConnection, kind: str) -> None:
         self._raw = raw
         self.kind = kind
         self.data_path = ""
+        self.displaced: DisplacedLake | None = None
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run a statement without a result."""
@@ -322,6 +366,16 @@ class Connection:
             parameters,
         )
 
+    def check_writable(self) -> None:
+        """Raise UsageError if the lake is a copy of another, or was moved."""
+        if self.displaced is not None:
+            raise self.displaced.refusal()
+
+    def set_home(self, home: Home) -> None:
+        """Make this the lake's home."""
+        self.execute("DELETE FROM meta.ducklake_metadata WHERE key IN (?, ?)", [_HOME, _ID])
+        self.insert("ducklake_metadata", [{"key": _HOME, "value": home.path}, {"key": _ID, "value": home.id}])
+
     def tables(self) -> set[str]:
         """Names of the catalog's tables."""
         return {
@@ -332,8 +386,14 @@ class Connection:
         }
 
 
-def _data_path(connection: Connection) -> str:
-    """The lake's folder of files. Raises NoLakeError, and SetupError for a lake that cannot be read here."""
+def _data_path(metadata: Mapping[str, str]) -> str:
+    """The lake's folder of files, as its catalog has it."""
+    path = str(metadata.get("data_path", ""))
+    return path if path.endswith("/") else path + "/"
+
+
+def _metadata(connection: Connection) -> dict[str, str]:
+    """The settings of the lake. Raises NoLakeError, and SetupError for a lake that cannot be read here."""
     import duckdb
 
     try:
@@ -353,8 +413,7 @@ def _data_path(connection: Connection) -> str:
         raise SetupError(
             "this DuckLake is encrypted: Spark cannot read its files", hint="use one that is not"
         )
-    path = str(metadata.get("data_path", ""))
-    return path if path.endswith("/") else path + "/"
+    return metadata
 
 
 def _told(error: Exception) -> str:

@@ -257,7 +257,8 @@ def _namespace(connection: Connection, head: LatestSnapshot, namespace: str) -> 
 
 
 def folder_of(connection: Connection, name: str) -> str:
-    """The folder for the files of a table that is not created yet."""
+    """The folder for the files of a table that is not created yet. Raises UsageError as `check_writable`."""
+    connection.check_writable()
     namespace, table = split(name)
     row = connection.one(
         "SELECT path, CAST(path_is_relative AS BOOLEAN) FROM meta.ducklake_schema "

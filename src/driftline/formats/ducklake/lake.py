@@ -173,8 +173,13 @@ class DuckLake:
         """The names of all tables of the lake."""
         return [".".join(parts) for parts in tables(self.catalog)]
 
+    def check_writable(self) -> None:
+        """Raise UsageError if the lake is a copy of another, or was moved."""
+        self.catalog.check_writable()
+
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
         """Delete the files that no snapshot has, last touched more than
         ``older_than`` seconds ago; returns them.
         """
+        self.check_writable()
         return (orphans if dry_run else clean)(self.spark, self.catalog, older_than)

@@ -152,5 +152,6 @@ class DuckLakeTable(DuckLakeReader):
 
     def delete(self, column: str, value: str) -> None:
         """Delete the rows whose ``column`` holds this text."""
+        self.catalog.check_writable()
         namespace, table = (quoted(part) for part in split(self.name))
         self.catalog.by_duckdb(f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?", [value])

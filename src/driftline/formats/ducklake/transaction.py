@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.formats.base import Carry
+    from driftline.formats.ducklake.catalog import Connection
     from driftline.formats.ducklake.read import DuckLakeReader
     from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys, SoughtKeys
@@ -286,7 +287,13 @@ class DuckLakeTransaction:
         Raises CommitConflict if the table is no longer in this ``state``.
         """
         assert isinstance(state, LakeState)
-        now, keys = table.catalog.read(lambda connection: table.with_layout(connection, state))
+
+        def look(connection: Connection) -> tuple[LakeState, CatalogLayout]:
+            """The table as it is now. Raises UsageError where it cannot be written."""
+            connection.check_writable()
+            return table.with_layout(connection, state)
+
+        now, keys = table.catalog.read(look)
         if now.table is None or not state.fits(now):
             raise CommitConflict(f"table {table.name} was changed by another writer")
         if DELETES_OF in now.properties:

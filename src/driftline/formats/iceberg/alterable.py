@@ -49,10 +49,12 @@ class AlterableIcebergTable(IcebergLoader):
 
     def alteration(self) -> IcebergAlteration:
         """A change of the table's present definition. Raises UsageError if there is no table."""
+        self.check_writable()
         return IcebergAlteration(self)
 
     def rename(self, name: str) -> None:
         """Rename the table to ``namespace.table``. Raises UsageError, DataError."""
+        self.check_writable()
         renamed, before = self.sibling(name), self.existing()
         try:
             with java_errors():

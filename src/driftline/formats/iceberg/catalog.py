@@ -14,9 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
 from driftline.core.changelog.record import LEDGER
-from driftline.errors import DataError, DriftlineError
+from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.formats.iceberg import store
 from driftline.formats.iceberg.gateway import items
+from driftline.formats.iceberg.home import displaced_lake
 from driftline.formats.iceberg.ledger import WRITTEN_LEDGER, place
 from driftline.formats.iceberg.spark_writer import WRITTEN_BY_SPARK, data_folders
 from driftline.formats.iceberg.table import IcebergTable
@@ -25,6 +26,8 @@ from driftline.formats.lakes import BY_PYTHON, Orphan
 from driftline.formats.leftovers import bare, listed
 from driftline.runtime.deleting import Bounds, delete_by_file_io, delete_by_hadoop
 from driftline.runtime.java_types import java_type
+from driftline.runtime.read_only import must_read
+from driftline.runtime.session import embedded_lake
 from driftline.runtime.stores import is_stored
 from driftline.sql.quoting import name as quoted
 from driftline.write import STAGED, WRITTEN
@@ -32,6 +35,7 @@ from driftline.write import STAGED, WRITTEN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from driftline.formats.home import DisplacedLake
     from driftline.formats.iceberg.reader import IcebergReader
 
 
@@ -74,8 +78,13 @@ class IcebergCatalog:
 
     def sql(self, query: str) -> DataFrame:
         """Run any statement of Spark's SQL. Raises DataError where a
-        table has a column that Spark cannot read.
+        table has a column that Spark cannot read; UsageError for a statement that writes into a copied lake.
         """
+        if (elsewhere := self._displaced()) is not None:
+            try:
+                must_read(self.spark, query, self.writes)
+            except UsageError as error:
+                raise elsewhere.refusal() from error
         try:
             return self.spark.sql(query)
         except UnsupportedOperationException as error:
@@ -85,7 +94,17 @@ class IcebergCatalog:
         """Delete the files that driftline's tasks wrote and no snapshot has, last changed more than
         ``older_than`` seconds ago; returns them.
         """
+        self.check_writable()
         return clean(self.spark, self.folder, map(self.table, self.tables()), older_than, dry_run=dry_run)
+
+    def check_writable(self) -> None:
+        """Raise UsageError if the lake is a copy of another, or was moved."""
+        if (elsewhere := self._displaced()) is not None:
+            raise elsewhere.refusal()
+
+    def _displaced(self) -> DisplacedLake | None:
+        lake = embedded_lake(self.spark, self.name)
+        return None if lake is None else displaced_lake(lake)
 
     def tables(self) -> list[str]:
         """The names of all tables of the catalog."""

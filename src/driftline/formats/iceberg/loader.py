@@ -22,6 +22,7 @@ from driftline.formats.iceberg.gateway import (
     strings,
     text_map,
 )
+from driftline.formats.iceberg.home import displaced_lake
 from driftline.formats.iceberg.manifests import entries_of
 from driftline.formats.iceberg.null_counts import FileNulls, by_entries, null_count
 from driftline.runtime.deleting import Bounds
@@ -71,6 +72,9 @@ class IcebergLoader:
         except Py4JJavaError as error:
             if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
                 return None
+            elsewhere = None if self.lake is None else displaced_lake(self.lake)
+            if elsewhere is not None:
+                raise elsewhere.refusal() from error
             raise SetupError(f"table {self.name} cannot be loaded: {short(error)}") from error
         if self.name.count(".") > 1 and is_instance_of(self.gateway, table, _OF_METADATA):
             raise UsageError(
@@ -78,6 +82,12 @@ class IcebergLoader:
                 hint="`driftline query` reads it",
             )
         return table
+
+    def check_writable(self) -> None:
+        """Raise UsageError if the lake is a copy of another, or was moved."""
+        elsewhere = None if self.lake is None else displaced_lake(self.lake)
+        if elsewhere is not None:
+            raise elsewhere.refusal()
 
     def bounds(self, java: Any) -> Bounds:
         """The folder below which files that the table names may be deleted: the embedded lake's, else the

@@ -76,6 +76,7 @@ class IcebergTable(IcebergReader):
 
     def delete(self, column: str, value: str) -> None:
         """Delete the rows whose ``column`` holds this text."""
+        self.check_writable()
         self.check_seen()
         self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
 
@@ -226,6 +227,7 @@ class IcebergTable(IcebergReader):
         Raises CommitConflict if the table is no longer in this ``state``, UsageError if its writes would be
         visible to nobody.
         """
+        self.check_writable()
         if state.exists:
             return IcebergTransaction.on(self, state)
         self.check_seen()

@@ -1,0 +1,74 @@
+"""The home of a lake: its id, and the path where it was made, as its own catalog has them.
+
+The metadata of tables have absolute paths. A lake that was copied or moved, files and catalog, still names
+the files at its home, which are another lake's or are gone.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from driftline.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The path at which a lake's catalog was made, and the lake's id."""
+
+    path: str
+    id: str
+
+    @classmethod
+    def new(cls, path: str) -> Home:
+        """That of a lake whose catalog begins at this path."""
+        return cls(path, uuid4().hex)
+
+
+@dataclass(frozen=True, slots=True)
+class DisplacedLake:
+    """A lake that lies at another place than it was made at.
+
+    ``lake``: its folder now; ``home``: where it was made; ``is_copy``: that lake still stands, False: it was
+    moved.
+    """
+
+    lake: str
+    home: str
+    is_copy: bool
+
+    @property
+    def shown(self) -> str:
+        """A sentence about it."""
+        if self.is_copy:
+            return f"{self.lake} is a copy of the lake at {self.home}, whose files its tables name"
+        return f"{self.lake} is a lake that was made at {self.home}, where its tables look for their files"
+
+    def refusal(self) -> UsageError:
+        """The error for what this lake cannot do as it is."""
+        command = f"driftline --lake {shlex.quote(self.lake)} relocate"
+        effect = "makes it a lake of its own" if self.is_copy else "makes it whole at its new place"
+        return UsageError(self.shown, f"{command} {effect}; with --dry-run it only tells what it would do")
+
+
+def displaced(
+    lake: str, catalog: str, home: Home, id_at: Callable[[str], str | None]
+) -> DisplacedLake | None:
+    """The ``lake`` whose catalog is at this path, if it was made at another.
+
+    ``id_at``: the id of the lake whose catalog is at a path.
+    """
+    if catalog == home.path or is_same(catalog, home.path):
+        return None
+    return DisplacedLake(lake, str(Path(home.path).parent), id_at(home.path) == home.id)
+
+
+def is_same(path: str, second: str) -> bool:
+    """True if two paths, as a mount may make them, lead to the very same file."""
+    try:
+        return Path(path).samefile(second)
+    except OSError:
+        return False
