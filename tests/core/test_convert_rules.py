@@ -178,3 +178,44 @@ def shown(value: Any, type_: Any) -> Any:
             return b64encode(value).decode()
         case _:
             return value
+
+
+SPELLED = {
+    "hint": ("hints.l{}.d", "decimal(9,2)"),
+    "hint of text": ("hints.l{}.at", "string"),
+    "hint inside a struct": ("hints.s.l{}.d", "int"),
+    "hint below two lists": ("hints.ll{}{}.d", "float"),
+    "exclusion": ("exclude.l{}.d", "true"),
+    "policy": ("policies.l{}.d", "strict"),
+    "epoch unit": ("epoch_units.l{}.at", "s"),
+    "maps": ("maps.l{}.m", "off"),
+    "new fields": ("new_fields.l{}.d", "hold"),
+}
+RECORD = {"d": 1.5, "at": "2026-01-01T00:00:00Z", "m": {str(n): n for n in range(40)}}
+LINES = [
+    json.dumps({"l": [RECORD, {"d": 2}], "s": {"l": [{"d": 1}]}, "ll": [[{"d": 1}], [{"d": 2.5}]]}).encode(),
+    json.dumps(
+        {"l": [{"d": "x", "at": 5}, RECORD], "s": {"l": [{"d": 2.5}]}, "ll": [[{"d": 1e99}]]}
+    ).encode(),
+]
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_step_into_a_list_may_be_named_or_left_out_on_a_new_field_and_an_old_one(name: str) -> None:
+    setting, value = SPELLED[name]
+    tables = []
+    for step in (".element", ""):
+        steps = [step] * (setting + value).count("{}")
+        properties = {"maps": "auto", setting.format(*steps): value.format(*steps)}
+        settings = from_properties(as_properties(properties))
+        new, old = Table(Schema()), Table(Schema())
+        reasons = [new.ingest([line], settings) for line in LINES]
+        old.ingest(LINES[:1], Settings())
+        reasons.append(old.ingest(LINES, settings))
+        rows = [batch.to_pylist() for table in (new, old) for batch in table.rows]
+        tables.append((columns(new.schema.struct), columns(old.schema.struct), rows, reasons))
+
+    assert tables[0] == tables[1]
+    plain = Table(Schema())
+    plain.ingest(LINES, from_properties(as_properties({"maps": "auto"})))
+    assert tables[0][0] != columns(plain.schema.struct) or name in ("epoch unit", "hint of text")

@@ -114,7 +114,7 @@ def _expected(columns: Iterable[Field], contract: Contract, settings: Settings) 
 def _expect(columns: Sequence[Field], contract: Contract, settings: Settings) -> ExpectedField:
     declared = [Field("", contract.hint)] if contract.hint is not None else []
     peeled = [peel(column.type) for column in [*columns, *declared]]
-    inside = contract.inside(max((dim for dim, _ in peeled), default=0))
+    inside = contract.inside(max(dim for dim, _ in peeled)) if peeled else contract.in_any_lists()
     leaf_types = [type_ for _, type_ in peeled]
     values = [Field("value", t.value) for t in leaf_types if isinstance(t, Map) and t.key == STRING]
     structs = [t for t in leaf_types if isinstance(t, Struct)]

@@ -66,6 +66,15 @@ class Contract:
         merged = self if element is None else replace(element, fields={**self.fields, **element.fields})
         return merged.inside(dim - 1)
 
+    def in_any_lists(self) -> Contract:
+        """The contract of a field of which nobody knows how many lists it has: the path may name each step
+        ``element``, which may also be a key.
+        """
+        named, element = 0, self.fields.get("element")
+        while element is not None:
+            named, element = named + 1, element.fields.get("element")
+        return self.inside(named)
+
     def taking_everything(self) -> Contract:
         """Let new and excluded fields, here and below, have columns, also of records without a key."""
         fields = {key: contract.taking_everything() for key, contract in self.fields.items()}
