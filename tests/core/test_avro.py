@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import zlib
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
@@ -21,7 +23,7 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
-from driftline.readers.avro import AvroReader, avro_readers, cuts_of
+from driftline.readers.avro import AvroReader, avro_found, avro_readers, cuts_of
 from driftline.readers.columnar.rows import RowsObserver
 from driftline.readers.terms import AdmissionTerms
 from driftline.verify.json_texts import parse
@@ -110,6 +112,112 @@ def test_types(tmp_path: Path, field: Any, value: Any, type_: str, read: Any) ->
         {"f": type_},
         [{"f": read}, {"f": None}],
     )
+
+
+UUID_BYTES, FAR, TINY = bytes(range(16)), 2**63 - 1, "0.0000000000000000001"
+BIG = "decimal(38, 18) | string | binary"
+DURATIONS = [struct.pack("<III", *parts) for parts in ((1, 2, 3), (0, 0, 0), (0, 1, 0), (0, 0, 61_000))]
+
+
+def fixed(name: str, size: int) -> dict[str, Any]:
+    return {"type": "fixed", "name": "F", "size": size, "logicalType": name}
+
+
+# A logical type, the numbers or bytes that are written of it, the types of the columns, and what they hold.
+LOGICAL: list[tuple[Any, list[Any], str, list[Any]]] = [
+    (logical("int", "date"), [2932897, -719163, 2**31 - 1, -(2**31)], "date", [2932897, -719163, 2**31 - 1, -(2**31)]),
+    (logical("int", "time-millis"), [-1, -719163, 86_399_999], "string", ["-00:00:00.001", "-00:11:59.163", "23:59:59.999"]),
+    (logical("int", "time-millis"), [86_400_000, -3_600_000, -(2**31)], "string", ["24:00:00", "-01:00:00", "-596:31:23.648"]),
+    (logical("long", "time-micros"), [-1, -3_600_000, 86_400_000_000], "string", ["-00:00:00.000001", "-00:00:03.6", "24:00:00"]),
+    (logical("long", "timestamp-millis"), [-62_135_596_800_001], "timestamp | string", [-62_135_596_800_001_000]),
+    (logical("long", "timestamp-millis"), [FAR], "timestamp | string", ["292278994-08-17T07:12:55.807Z"]),
+    (logical("long", "timestamp-micros"), [253_402_300_800_000_000, -FAR - 1], "timestamp", [253_402_300_800_000_000, -FAR - 1]),
+    (logical("long", "local-timestamp-millis"), [-62_135_596_800_001], "timestamp_ntz | string", [-62_135_596_800_001_000]),
+    (logical("long", "local-timestamp-micros"), [FAR], "timestamp_ntz", [FAR]),
+    (logical("long", "timestamp-nanos"), [1_000, 1_731_508_712_229_224_123], "timestamp | string", [1, "2024-11-13T14:38:32.229224123Z"]),
+    (logical("long", "local-timestamp-nanos"), [1_000], "timestamp_ntz | string", [1]),
+    (fixed("uuid", 16), [UUID_BYTES], "uuid", [UUID_BYTES]),
+    (["null", fixed("uuid", 16)], [None, UUID_BYTES], "uuid", [None, UUID_BYTES]),
+    (logical("string", "uuid"), [str(UUID(int=5)), "none"], "uuid | string", [UUID(int=5).bytes, "none"]),
+    (fixed("duration", 12), DURATIONS, "string", ["P1M2DT0.003S", "PT0S", "P1D", "PT61S"]),
+    (logical("bytes", "big-decimal"), [b"\x04\x30\x39\x04"], BIG, [Decimal("123.45")]),
+    (logical("bytes", "big-decimal"), [b"\x02\x01\x26", b"\x05"], BIG, [TINY, b"\x05"]),
+    # A logical type that may not stand on its base, or is unknown, counts for nothing.
+    (logical("long", "date"), [7], "long", [7]),
+    (logical("string", "timestamp-millis"), ["x"], "string", ["x"]),
+    (fixed("uuid", 3), [b"abc"], "binary", [b"abc"]),
+    (logical("bytes", "decimal"), [b"x"], "binary", [b"x"]),
+    (logical("bytes", "decimal", precision=2, scale=5), [b"x"], "binary", [b"x"]),
+    ({**fixed("decimal", 1), "precision": 30}, [b"x"], "binary", [b"x"]),
+    (logical("long", "unheard-of"), [7], "long", [7]),
+    # Of a union the value tells its branch.
+    (["long", logical("long", "timestamp-micros"), logical("int", "date")], [7, 9], "long | timestamp | date", [7, 9]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "values", "types", "held"), LOGICAL, ids=lambda case: str(case)[:60])
+def test_logical_type_is_read_as_it_was_written(
+    tmp_path: Path, field: Any, values: list[Any], types: str, held: list[Any]
+) -> None:
+    """By the rules of Parquet's types, whatever Python has for them."""
+    bare = json.loads(json.dumps(field).replace("logicalType", "logicalTyp_"))
+    file = written(tmp_path / "a.avro", bare, *values)
+    file.write_bytes(file.read_bytes().replace(b"logicalTyp_", b"logicalType"))
+    (reader,) = avro_readers([str(file)])
+    (rows,) = reader.rows(0)
+    assert " | ".join(str(f.type) for f in reader.struct.fields) == types
+    columns = [as_counted(column) for column in rows.batch.columns]
+    assert [next((v for v in row if v is not None), None) for row in zip(*columns, strict=True)] == held
+    if types in ("string", "long", "binary", BIG) and readable(str(file), "avro"):
+        independently = [record.record["f"] for record in read_columns(str(file), "avro")]
+        assert [str(value) for value in independently] == [
+            str(value).replace(TINY, "1E-19") for value in held
+        ]
+
+
+def test_logical_type_that_counts_for_nothing_is_noted_once(tmp_path: Path) -> None:
+    files = [written(tmp_path / name, logical("long", "unheard-of"), 7) for name in ("a.avro", "b.avro")]
+    note = f"unheard-of is no logical type of a long, so its values are read as long ({files[0]})"
+    assert avro_found(list(map(str, files))).notes == [note]
+    assert avro_found([str(written(tmp_path / "c.avro", logical("int", "date"), 7))]).notes == []
+
+
+def as_counted(column: pa.Array) -> list[Any]:
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def test_verify_reads_uuids_and_moments_as_they_were_written(tmp_path: Path) -> None:
+    file = written(tmp_path / "u.avro", ["null", fixed("uuid", 16)], None, UUID_BYTES)
+    assert [record.record for record in read_columns(str(file), "avro")] == [
+        {},
+        {"f": str(UUID(bytes=UUID_BYTES))},
+    ]
+    file = written(tmp_path / "t.avro", logical("long", "timestamp-nanos"), 1_000, 1_001, 2**63 - 1)
+    assert [record.record for record in read_columns(str(file), "avro")] == [
+        {"f": datetime(1970, 1, 1, 0, 0, 0, 1, UTC)},
+        {"f": "1970-01-01T00:00:00.000001001Z"},
+        {"f": "2262-04-11T23:47:16.854775807Z"},
+    ]
+
+
+def test_record_with_a_decimal_of_any_length_waits(tmp_path: Path) -> None:
+    """The others are taken, each with the number of its record."""
+    numbers = [15, -(10**45), 25, 10**5000]
+    bare = {"type": "bytes", "logicalTyp_": "decimal", "precision": 9, "scale": 1}
+    file = written(tmp_path / "a.avro", bare, *[n.to_bytes(2100, "big", signed=True) for n in numbers])
+    file.write_bytes(file.read_bytes().replace(b"logicalTyp_", b"logicalType"))
+    (reader,) = avro_readers([str(file)])
+    parts = list(reader.rows(0))
+    assert [n for rows in parts for n in rows.batch.column(0).to_pylist()] == [Decimal("1.5"), Decimal("2.5")]
+    assert [n for rows in parts for n in rows.lines.tolist()] == [1, 3]
+    rejects = [reject for rows in parts for reject in rows.rejects]
+    assert [reject.origin.line for reject in rejects] == [2, 4]
+    assert rejects[0].raw == b'{"f":"-1%b"}' % (b"0" * 44) and len(rejects[1].raw) > 5000
+    assert all(reject.why.startswith("a value that its type has no room for: ") for reject in rejects)
+    assert [len(str(record.record["f"])) for record in read_columns(str(file), "avro")] == [3, 48, 3, 5002]
 
 
 def test_unions_are_siblings(tmp_path: Path) -> None:

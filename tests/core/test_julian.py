@@ -133,5 +133,11 @@ def test_avro(tmp_path: Path) -> None:
     (reader,) = avro_readers([str(path)])
     (rows,) = reader.rows(0)
     first, local = datetime(1, 1, 1, 0, 0, 0, 1_000, UTC), datetime(1938, 4, 24, 22, 13, 20)
-    assert rows.batch.slice(0, 1).to_pylist() == [{"d": MEANT[0], "t": [first], "n": local}]
+    assert [str(f.type) for f in reader.struct.fields] == [
+        "date",
+        "list<timestamp>",
+        "list<string>",
+        "timestamp_ntz",
+    ]
+    assert [column[0].as_py() for column in rows.batch.columns] == [MEANT[0], [first], [None], local]
     assert next(read_columns(str(path), "avro")).record == {"d": MEANT[0], "t": [first], "n": local}

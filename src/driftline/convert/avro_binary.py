@@ -13,11 +13,10 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from fastavro.read import LOGICAL_READERS
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from driftline.convert.avro import node_of
+from driftline.convert.avro import LogicalNode, node_of
 from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNode
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import Struct
@@ -103,9 +102,11 @@ class Cursors:
 
 
 Read: TypeAlias = Callable[[Cursors], pa.Array]  # reads one column
+ReadAll: TypeAlias = Callable[
+    [Cursors], list[pa.Array]
+]  # reads a column of each type that the values may have
 
 _INT = (-(2**31), 2**31 - 1)
-_DAY, _MICRO = (-719_162, 2_932_896), (-62_135_596_800_000_000, 253_402_300_799_999_999)  # as Python has them
 _DECIMAL = 16  # bytes
 
 
@@ -145,10 +146,6 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def _millis(cursors: Cursors) -> pa.Array:
-    return pa.array(1_000 * cursors.within(_MICRO[0] // 1_000, _MICRO[1] // 1_000))
-
-
 PLAIN: dict[str, Read] = {
     "null": lambda cursors: pa.nulls(len(cursors.positions)),
     "boolean": _boolean,
@@ -159,29 +156,25 @@ PLAIN: dict[str, Read] = {
     "string": text,
     "bytes": _binary,
 }
-_LOGICAL: dict[str, Read] = {
-    "int-date": lambda cursors: pa.array(cursors.within(*_DAY).astype(np.int32)),
-    "long-timestamp-millis": _millis,
-    "long-timestamp-micros": lambda cursors: pa.array(cursors.within(*_MICRO)),
-    "long-local-timestamp-millis": _millis,
-    "long-local-timestamp-micros": lambda cursors: pa.array(cursors.within(*_MICRO)),
-}
 
 
-def leaf(schema: Mapping[str, Any], node: LeafNode) -> Read:
+def leaf(schema: Mapping[str, Any], node: LeafNode | LogicalNode) -> ReadAll:
     """The reader for values of a schema, which are the node's."""
-    kind, name = schema["type"], f"{schema['type']}-{schema.get('logicalType')}"
+    kind = schema["type"]
     if kind == "enum":
         plain = _enum(schema["symbols"])
     else:
         plain = _fixed(schema["size"]) if kind == "fixed" else PLAIN[kind]
-    if name in _LOGICAL:
-        return _typed(_LOGICAL[name], arrow_type(node.base))
-    if node.base.name == "decimal" and name in LOGICAL_READERS:
-        return _decimal(plain, arrow_type(node.base))
-    if "logicalType" in schema:
-        return _by_value(plain, LOGICAL_READERS.get(name), schema, node)
-    return plain
+    if isinstance(node, LogicalNode):
+        is_counted = pa.types.is_temporal(node.type)
+        return (lambda cursors: node.of_counts(plain(cursors))) if is_counted else _by_value(plain, node)
+    if node.base.name == "decimal":
+        return _alone(_decimal(plain, arrow_type(node.base)))
+    return _alone(plain) if node.turn is None else _by_value(plain, node)
+
+
+def _alone(read: Read) -> ReadAll:
+    return lambda cursors: [read(cursors)]
 
 
 def _enum(symbols: Sequence[str]) -> Read:
@@ -191,10 +184,6 @@ def _enum(symbols: Sequence[str]) -> Read:
 
 def _fixed(size: int) -> Read:
     return lambda cursors: cursors.bytes(np.full(len(cursors.positions), size, np.int64))
-
-
-def _typed(read: Read, type_: pa.DataType) -> Read:
-    return lambda cursors: read(cursors).view(type_)
 
 
 def _decimal(read: Read, type_: pa.DataType) -> Read:
@@ -222,18 +211,15 @@ def _decimal(read: Read, type_: pa.DataType) -> Read:
     return column
 
 
-def _by_value(read: Read, turn: Callable[..., Any] | None, schema: Any, node: LeafNode) -> Read:
-    def column(cursors: Cursors) -> pa.Array:
+def _by_value(read: Read, node: Node) -> ReadAll:
+    def columns(cursors: Cursors) -> list[pa.Array]:
         values = read(cursors).to_pylist()
         try:
-            if turn is not None:
-                values = [turn(value, schema, None) for value in values]
-            (array,) = node.arrays(values)
+            return node.arrays(values)
         except Exception as error:  # whatever hostile bytes lead a reader into
             raise Undecodable(cursors.ends) from error
-        return array
 
-    return column
+    return columns
 
 
 __all__ = ["PADDING", "RecordReader", "UnfitError", "reader_of"]
@@ -299,13 +285,9 @@ class RecordReader:
 
 @dataclass(frozen=True, slots=True)
 class _LeafReader:
-    """Reads plain values."""
+    """Reads values with nothing inside."""
 
-    column: Read
-
-    def read(self, cursors: Cursors) -> list[pa.Array]:
-        """Read one column of plain values."""
-        return [self.column(cursors)]
+    read: ReadAll
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,7 +406,7 @@ class _BinarySchema:
             return self._union(schema)
         if isinstance(schema, str):
             if schema in PLAIN:
-                return _LeafReader(PLAIN[schema])
+                return _LeafReader(_alone(PLAIN[schema]))
             schema = self._named[schema]
         kind = schema["type"]
         if kind in _NAMED:
@@ -436,7 +418,7 @@ class _BinarySchema:
         if not (kind in _NAMED or (isinstance(kind, str) and kind in PLAIN)):
             return self.reader(kind)
         match self._node(schema):
-            case LeafNode() as node:
+            case LeafNode() | LogicalNode() as node:
                 return _LeafReader(leaf(schema, node))
             case RecordNode(struct=struct):
                 return RecordReader(struct, [self.reader(f["type"]) for f in schema["fields"]])
@@ -456,7 +438,7 @@ class _BinarySchema:
 def _kinds(node: Node) -> Sequence[Any]:
     """The Python types of the values of a branch."""
     match node:
-        case LeafNode(kinds=kinds):
+        case LeafNode(kinds=kinds) | LogicalNode(kinds=kinds):
             return kinds
         case RecordNode(name=name):
             return (name,)

@@ -48,25 +48,25 @@ class LeafNode:
         return [Field(key, self.base, doc=self.doc)]
 
     def arrays(self, values: Values) -> list[pa.Array]:
-        """One array. Text with lone surrogates, which Arrow cannot hold, is escaped."""
+        """One array."""
         if self.base == VOID:
             return [pa.nulls(len(values))]
         if self.turn is not None:
             values = [None if value is None else self.turn(value) for value in values]
-        try:
-            return [pa.array(values, arrow_type(self.base))]
-        except UnicodeEncodeError:
-            return [_escaped(values)]
+        return [text_array(values) if self.base == STRING else pa.array(values, arrow_type(self.base))]
 
     def takes(self, value: Any) -> bool:
         """True if the value has one of the Python types; a subclass does not count."""
         return type(value) in self.kinds
 
 
-def _escaped(texts: Values) -> pa.Array:
-    """Texts of which some have bytes that are not UTF-8, as surrogates."""
-    raw = [None if text is None else text.encode(errors="surrogateescape") for text in texts]
-    return pa.array(raw, pa.binary()).view(pa.string())
+def text_array(texts: Values) -> pa.Array:
+    """Texts, of which some may have bytes that are not UTF-8, as surrogates."""
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError:
+        raw = [None if text is None else text.encode(errors="surrogateescape") for text in texts]
+        return pa.array(raw, pa.binary()).view(pa.string())
 
 
 TEXT = LeafNode(STRING, (str,))

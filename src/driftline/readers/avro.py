@@ -5,22 +5,28 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from fastavro import block_reader, parse_schema, reader
 from fastavro.schema import SchemaParseException
 
-from driftline.convert.avro import columns_of
+from driftline.convert.avro import columns_of, marked
+from driftline.convert.declared import Leaves
+from driftline.convert.leaf_readings import leaf_readings
+from driftline.convert.nodes import RecordNode
+from driftline.convert.row_text import row_texts
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.faulty_values import checked
-from driftline.readers.columnar.julian import JulianCalendar, calendar_of, unread
+from driftline.readers.columnar.julian import JulianCalendar, calendar_of
 from driftline.readers.columnar.message_files import message_run, row_messages
+from driftline.readers.columnar.parts import FoundReaders
 from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.envelopes.avro_texts import FileTexts
 from driftline.readers.json.rows import Run
@@ -28,6 +34,7 @@ from driftline.readers.rejects import Origin, Reject
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import mapped, opened
 
+T = TypeVar("T")
 _MAGIC = b"Obj\x01"
 _SYNC = 16  # bytes behind the header, and behind each block
 _OTHERS = ("snappy", "zstandard")  # codecs that are undone here
@@ -44,6 +51,11 @@ class BlockRange:
     size: int
     calendar: JulianCalendar | None = None
     first: int = 1
+
+    @property
+    def leaves(self) -> Leaves:
+        """The readings of its dates and times."""
+        return leaf_readings if self.calendar is None else self.calendar.leaves
 
 
 def cuts_of(path: str, target: int) -> tuple[bytes, list[BlockRange]]:
@@ -68,16 +80,15 @@ def cuts_of(path: str, target: int) -> tuple[bytes, list[BlockRange]]:
 
 
 def container_of(cut: BlockRange) -> IO[bytes]:
-    """An Avro file of the cut's blocks alone, of a codec that fastavro knows. Its dates and timestamps are
-    integers, `unread`, if they are by an old calendar.
+    """An Avro file of the cut's blocks alone, of a codec that fastavro knows. The logical types of its schema
+    are `marked`.
     """
     with opened(cut.path) as (file, _):
         metadata, sync = _header(file)
         file.seek(cut.start)
         blocks = file.read(cut.size)
     codec = metadata.get("avro.codec", b"null").decode()
-    if cut.calendar is not None:
-        metadata["avro.schema"] = unread(metadata["avro.schema"]).encode()
+    metadata["avro.schema"] = json.dumps(marked(json.loads(metadata["avro.schema"]))).encode()
     if codec in _OTHERS:
         metadata["avro.codec"] = b"null"
         blocks = b"".join(_undone(io.BytesIO(blocks), codec, sync))
@@ -182,25 +193,63 @@ class AvroReader:
     def rows(self, part: int) -> Iterator[Rows]:
         """The rows of some blocks. Raises DataError where the file is broken."""
         cut = self.cuts[part]
-        try:
-            yield from _rows(cut)
-        except _BROKEN as error:
-            raise DataError(f"{cut.path}: cannot be read: {_said(error)}", WHOLE) from error
+        records: Any = _read(cut, lambda: _opened(cut))
+        node = columns_of(records.writer_schema, cut.leaves)
+        first = cut.first
+        while batch := _read(cut, lambda: list(islice(records, _ROWS))):
+            yield from _rows(node, batch, cut, first)
+            first += len(batch)
 
 
-# What fastavro raises for bytes that are no Avro.
+# What fastavro raises for bytes that are no Avro. Only its own work stands under it: a value that no column
+# takes, or a mistake of ours, is no broken file.
 _BROKEN = (OSError, EOFError, ValueError, KeyError, IndexError, TypeError, OverflowError, StopIteration)
 
 
-def _rows(cut: BlockRange) -> Iterator[Rows]:
-    records: Any = reader(container_of(cut), return_record_name=True, handle_unicode_errors="surrogateescape")
-    node = columns_of(records.writer_schema, cut.calendar.avro_leaves() if cut.calendar else None)
-    names = [f.name for f in node.struct.fields]
-    first = cut.first
-    while some := list(islice(records, _ROWS)):
-        columns = pa.RecordBatch.from_arrays(node.columns(some), names)
-        yield checked(columns, node.struct, cut.path, first=first)
-        first += len(some)
+def _read(cut: BlockRange, step: Callable[[], T]) -> T:
+    """Take a step of reading a file. Raises DataError where the file is broken."""
+    try:
+        return step()
+    except _BROKEN as error:
+        raise DataError(f"{cut.path}: cannot be read: {_said(error)}", WHOLE) from error
+
+
+def _opened(cut: BlockRange) -> Any:
+    return reader(container_of(cut), return_record_name=True, handle_unicode_errors="surrogateescape")
+
+
+# What Arrow raises for values that no column takes.
+_UNFIT = (pa.ArrowException, ValueError, OverflowError)
+
+
+def _rows(node: RecordNode, records: Sequence[Any], cut: BlockRange, first: int) -> Iterator[Rows]:
+    """The records as rows. Those that no column takes become rejects; they are found by halves.
+
+    ``first``: the number of the first one in its file.
+    """
+    try:
+        columns = node.columns(records)
+    except _UNFIT as error:
+        if len(records) > 1:
+            middle = len(records) // 2
+            yield from _rows(node, records[:middle], cut, first)
+            yield from _rows(node, records[middle:], cut, first + middle)
+            return
+        columns = [array[:0] for array in node.columns([{}])]
+        text = _text(cut, records[0])
+        rejects = [Reject(Origin(cut.path, first), text, f"a value that its type has no room for: {error}")]
+        batch = pa.RecordBatch.from_arrays(columns, [f.name for f in node.struct.fields])
+        yield Rows(batch, cut.path, rejects, lines=np.zeros(0, np.int64))
+        return
+    batch = pa.RecordBatch.from_arrays(columns, [f.name for f in node.struct.fields])
+    yield checked(batch, node.struct, cut.path, first=first)
+
+
+def _text(cut: BlockRange, record: Any) -> bytes:
+    """The text of a record with a value that no column takes."""
+    node = columns_of(_opened(cut).writer_schema, cut.leaves, roomy=True)
+    batch = pa.RecordBatch.from_arrays(node.columns([record]), [f.name for f in node.struct.fields])
+    return row_texts(batch, node.struct)[0]
 
 
 def avro_messages(reader: ColumnReader, part: int) -> Iterator[Run]:
@@ -212,21 +261,14 @@ def avro_messages(reader: ColumnReader, part: int) -> Iterator[Run]:
     if cut.calendar is not None:  # which those do not know
         yield from row_messages(reader, part)
         return
-    try:
-        yield from _messages(cut)
-    except _BROKEN as error:
-        raise DataError(f"{cut.path}: cannot be read: {_said(error)}", WHOLE) from error
-
-
-def _messages(cut: BlockRange) -> Iterator[Run]:
-    blocks: Any = block_reader(container_of(cut))
-    texts_of, first = FileTexts(blocks.metadata["avro.schema"]), cut.first
-    for block in blocks:
+    blocks: Any = _read(cut, lambda: block_reader(container_of(cut)))
+    texts_of, first = FileTexts(_read(cut, lambda: _schema_text(cut.path))), cut.first
+    while (block := _read(cut, lambda: next(blocks, None))) is not None:
         texts: list[bytes] = []
         numbers: list[int] = []
         rejects: list[Reject] = []
         for number in range(first, first + block.num_records):
-            text = texts_of.next(block.bytes_)
+            text = _read(cut, partial(texts_of.next, block.bytes_))
             if texts_of.wrong:
                 rejects.append(Reject(Origin(cut.path, number), text, texts_of.wrong[0]))
                 texts_of.wrong.clear()
@@ -237,35 +279,58 @@ def _messages(cut: BlockRange) -> Iterator[Run]:
         yield message_run(texts, cut.path, np.array(numbers, np.int64), rejects)
 
 
+def _schema_text(path: str) -> str:
+    with opened(path) as (file, _):
+        return _header(file)[0]["avro.schema"].decode()
+
+
+def avro_found(files: Sequence[str]) -> FoundReaders:
+    """The readers of `avro_readers`, with a note on each logical type that counts for nothing."""
+    readers, notes = _found(files)
+    return FoundReaders(readers, notes)
+
+
 def avro_readers(files: Sequence[str]) -> list[AvroReader]:
     """A reader for the files of each schema, in order.
 
     Raises UsageError for a file that cannot be read, or has a field that no table can have.
     """
+    return _found(files)[0]
+
+
+def _found(files: Sequence[str]) -> tuple[list[AvroReader], list[str]]:
     cuts: dict[Struct, list[BlockRange]] = {}
     labels: dict[Struct, str] = {}
-    for path, (struct, cut) in zip(files, mapped(_cut, files), strict=True):
+    notes: dict[str, str] = {}  # with the file that is the first to need it
+    for path, (struct, cut, unknown) in zip(files, mapped(_cut, files), strict=True):
         cuts.setdefault(struct, []).extend(cut)
         labels.setdefault(struct, path)
-    return [AvroReader(struct, labels[struct], cut) for struct, cut in cuts.items()]
+        notes = {**dict.fromkeys(sorted(unknown), path), **notes}
+    readers = [AvroReader(struct, labels[struct], cut) for struct, cut in cuts.items()]
+    return readers, [f"{note} ({path})" for note, path in notes.items()]
 
 
-def _cut(path: str) -> tuple[Struct, list[BlockRange]]:
-    """The types of a file, and its blocks."""
+def _cut(path: str) -> tuple[Struct, list[BlockRange], set[str]]:
+    """The types of a file, its blocks, and notes on its logical types."""
+    unknown: set[str] = set()
     try:
         text, cuts = cuts_of(path, _CUT)
-        return columns_of(_parsed(text)).struct, cuts
+    except _BROKEN as error:
+        raise UsageError(f"{path}: cannot be read as avro: {_said(error)}", WHOLE) from error
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", error.hint) from error
+    try:
+        leaves = cuts[0].leaves if cuts else leaf_readings
+        return columns_of(_parsed(text, unknown), leaves).struct, cuts, unknown
     except RecursionError as error:
         raise UsageError(f"{path}: its schema is nested too deeply") from error
     except UsageError as error:
-        raise UsageError(f"{path}: {error}", error.hint) from error
-    except _BROKEN as error:
-        raise UsageError(f"{path}: cannot be read as avro: {_said(error)}", WHOLE) from error
+        raise UsageError(f"{path}: {error.message}", error.hint) from error
 
 
-def _parsed(text: bytes) -> Any:
+def _parsed(text: bytes, unknown: set[str]) -> Any:
     try:
-        return parse_schema(json.loads(text))
+        return parse_schema(marked(json.loads(text), unknown))
     except (SchemaParseException, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UsageError(f"its schema does not parse: {type(error).__name__}: {error}") from error
 

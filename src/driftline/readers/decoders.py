@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from fastavro import schemaless_reader
 from fastavro.schema import SchemaParseException, parse_schema
 
-from driftline.convert.avro import node_of
+from driftline.convert.avro import marked, node_of
 from driftline.convert.avro_binary import RecordReader, UnfitError, reader_of
 from driftline.convert.nodes import RecordNode, UnionNode
 from driftline.errors import SetupError, UsageError
@@ -59,7 +59,7 @@ class AvroDecoder:
     def __init__(self, schema: Registered, *, keys: bool = False) -> None:
         self._schema: Any = None
         try:
-            self._schema, named = around_values(schema)
+            self._schema, named = around_values(schema, marked)
             top = self._schema if keys else self._schema["fields"][0]["type"]
             node = node_of(top, named)
         except RecursionError as error:

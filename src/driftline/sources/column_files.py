@@ -48,7 +48,7 @@ class ColumnFiles(Source):
     """
 
     spark: SparkSession
-    found: Sequence[ColumnReader] | ReaderFinder
+    found: Sequence[ColumnReader] | FoundReaders | ReaderFinder
     texts: PathTexts = field(default_factory=dict)
     messages: MessagesOf | None = None
 
@@ -63,11 +63,9 @@ class ColumnFiles(Source):
         request = self.request(schema, settings)
         terms = request.terms
         earlier = before.found if isinstance(before, ColumnScan) else None
-        found = (
-            self.found(terms.expected, settings, earlier)
-            if callable(self.found)
-            else FoundReaders(self.found)
-        )
+        found = self.found(terms.expected, settings, earlier) if callable(self.found) else self.found
+        if not isinstance(found, FoundReaders):
+            found = FoundReaders(found)
         readers = partitioned(found.readers, self.texts) if settings.hive else found.readers
         parts = [ReaderPart(i, n, size) for i, r in enumerate(readers) for n, size in enumerate(r.sizes)]
         if settings.row_key is not None:  # a later file counts, whichever reader has it

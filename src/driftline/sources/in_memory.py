@@ -128,12 +128,12 @@ def _exact(value: Any) -> Any:
 def _write(batches: Batches, folder: Path) -> list[InMemoryReader]:
     readers: dict[Struct, InMemoryReader] = {}
     writers: dict[Struct, pa.RecordBatchWriter] = {}
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for struct, rows in batches:
             if struct not in readers:
                 readers[struct] = InMemoryReader(struct, str(folder / str(len(readers))))
                 file = pa.ipc.new_file(readers[struct].path, rows.batch.schema)
-                writers[struct] = held.enter_context(file)
+                writers[struct] = stack.enter_context(file)
             try:
                 readers[struct].add(rows, writers[struct])
             except OSError as error:
@@ -168,15 +168,15 @@ def _of_arrow(data: Any) -> Batches:
 
 def _of_records(data: Iterable[Mapping[Any, Any]]) -> Batches:
     records = iter(data)
-    while some := list(islice(records, _ROWS)):
-        struct, batch = record_columns(some)
+    while rows := list(islice(records, _ROWS)):
+        struct, batch = record_columns(rows)
         yield struct, Rows(batch, "")
 
 
 def _of_polars(frame: Any) -> Iterator[tuple[Struct, pa.RecordBatch]]:
     """Its columns. Those of Python's objects are what the objects are: Arrow would get their addresses."""
-    for some in frame.iter_slices(_ROWS) if len(frame) else [frame]:
-        yield with_columns([(column.name, _of_polars_series(column)) for column in some.iter_columns()])
+    for part in frame.iter_slices(_ROWS) if len(frame) else [frame]:
+        yield with_columns([(column.name, _of_polars_series(column)) for column in part.iter_columns()])
 
 
 def _of_polars_series(values: Any) -> Sequence[TypedValues]:

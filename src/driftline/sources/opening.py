@@ -127,9 +127,9 @@ def _of_kind(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> 
             found = parquet_readers(files)
             return ColumnFiles(spark=spark, found=found, texts=texts, messages=row_messages, **common)
         case "avro":
-            from driftline.readers.avro import avro_messages, avro_readers  # late: with the first file
+            from driftline.readers.avro import avro_found, avro_messages  # late: with the first file
 
-            blocks = avro_readers(files)
+            blocks = avro_found(files)
             return ColumnFiles(spark=spark, found=blocks, texts=texts, messages=avro_messages, **common)
         case _:
             from driftline.readers.columnar.orc import check_timestamps  # late: with the first file

@@ -82,15 +82,15 @@ def _name(name: Any) -> str:
 
 def _of_polars(frame: Any) -> Iterator[dict[str, Any]]:
     """Its rows. Arrow has no integers of 128 bits, and of Python's objects nothing but their addresses."""
-    for some in frame.iter_slices(_ROWS):
+    for part in frame.iter_slices(_ROWS):
         columns = [
             series.to_list()
             if str(series.dtype) in ("Object", "Int128", "UInt128")
             else [value for chunk in pa.chunked_array(series).chunks for value in values_of(chunk)]
-            for series in some.iter_columns()
+            for series in part.iter_columns()
         ]
         for row in zip(*columns, strict=True):
-            yield dict(zip(some.columns, row, strict=True))
+            yield dict(zip(part.columns, row, strict=True))
 
 
 def _of_arrow(data: Any) -> Iterator[dict[str, Any]]:

@@ -50,13 +50,15 @@ def read_columns(path: str, fmt: str) -> Iterator[Read]:
 def readable(path: str, fmt: str) -> bool:
     """True if `read_columns` can read the file.
 
-    It lacks some of Avro's codecs, and takes Avro's metadata for text.
+    It lacks some of Avro's codecs, takes Avro's metadata for text, and refuses logical types that should not
+    count.
     """
     if fmt != "avro":
         return fmt == "parquet"
     from fastavro import reader
+    from fastavro.schema import SchemaParseException
 
-    with opened(path) as file, suppress(UnicodeDecodeError):
+    with opened(path) as file, suppress(UnicodeDecodeError, SchemaParseException):
         return reader(file).metadata.get("avro.codec", "null") in ("null", "deflate", "bzip2", "xz")
     return False
 
@@ -295,44 +297,111 @@ def _time(nanos: int) -> str:
 # Avro ---------------------------------------------------------------------------------------------------
 
 
-_UNREAD = "counted-"  # before the name of a logical type, whose values stay integers then
+_UNREAD = "written-"  # before the name of a logical type, whose values are read as they were written
+_UNITS = {"millis": 10**6, "micros": 10**3, "nanos": 1}  # nanoseconds
+_BASES = {
+    "date": ("int",),
+    "time-millis": ("int",),
+    "time-micros": ("long",),
+    "uuid": ("string", "fixed"),
+    "decimal": ("bytes", "fixed"),
+    "big-decimal": ("bytes",),
+    "duration": ("fixed",),
+    **{f"{local}timestamp-{unit}": ("long",) for local in ("", "local-") for unit in _UNITS},
+}
+_FARTHEST = 10_000  # the scale of a number that is written out
+
+
+class _AsWritten(NamedTuple):
+    """A value as it was written, with its logical type."""
+
+    value: Any
+    schema: Any
 
 
 def _avro(file: Any) -> Iterator[dict[str, Any]]:
-    from fastavro import reader
+    from fastavro import block_reader, parse_schema, reader, schemaless_reader
     from fastavro.read import LOGICAL_READERS
 
-    # fastavro's own round to the precision of the type, whatever the file has.
-    LOGICAL_READERS.update(dict.fromkeys(("bytes-decimal", "fixed-decimal"), _decimal))
+    # fastavro turns values into Python's, which has no year 0, no time below 0, and rounds decimals.
+    bases = [(base, name) for name, of_name in _BASES.items() for base in of_name]
+    LOGICAL_READERS.update({f"{base}-{_UNREAD}{name}": _as_written for base, name in bases})
     records: Any = reader(file, return_record_name=True, handle_unicode_errors="surrogateescape")
-    old = old_days(records.metadata)
-    if old is not None and old.days:
-        return _old_avro(file, records.metadata["avro.schema"], old)
-    plain = AvroSchema().plain(records.writer_schema)
-    return (plain(record) for record in records)
-
-
-def _decimal(data: bytes, schema: Any, *_: Any) -> Decimal:
-    digits = tuple(map(int, str(abs(number := int.from_bytes(data, "big", signed=True)))))
-    return Decimal((int(number < 0), digits, -schema.get("scale", 0)))
-
-
-def _old_avro(file: Any, text: str, old: OldDays) -> Iterator[dict[str, Any]]:
-    from fastavro import block_reader, parse_schema, schemaless_reader
-
-    def counted(node: dict[str, Any]) -> dict[str, Any]:
-        """The node, with another name for a logical type that counts days or time."""
-        is_old = node.get("logicalType") in ("date", "timestamp-millis", "timestamp-micros")
-        return {**node, "logicalType": _UNREAD + node["logicalType"]} if is_old else node
-
-    schema: Any = parse_schema(json.loads(text, object_hook=counted))
-    plain = AvroSchema(old).plain(schema)
+    text = records.metadata["avro.schema"]
+    plain = AvroSchema(old_days(records.metadata))
+    if "logicalType" not in text:
+        yield from map(plain.plain(records.writer_schema), records)
+        return
+    schema: Any = parse_schema(json.loads(text, object_hook=_unread))
+    of_schema = plain.plain(schema)
     file.seek(0)
     blocks: Iterator[Any] = block_reader(file)
     read_record = partial(schemaless_reader, return_record_name=True, handle_unicode_errors="surrogateescape")
     for block in blocks:
         for _ in range(block.num_records):
-            yield plain(read_record(block.bytes_, schema, None))
+            yield of_schema(read_record(block.bytes_, schema, None))
+
+
+def _unread(node: dict[str, Any]) -> dict[str, Any]:
+    """The node, with another name for its logical type, if that may stand on its base; else without one."""
+    name, base, size = node.get("logicalType"), node.get("type"), node.get("size")
+    if not isinstance(name, str) or not isinstance(base, str):
+        return node
+    bare = {key: value for key, value in node.items() if key != "logicalType"}
+    if base not in _BASES.get(name, ()) or (
+        base == "fixed" and size != {"uuid": 16, "duration": 12}.get(name, size)
+    ):
+        return bare
+    if name == "decimal" and not _is_decimal(node.get("precision"), node.get("scale", 0), base, size):
+        return bare
+    return {**bare, "logicalType": _UNREAD + name}
+
+
+def _is_decimal(precision: Any, scale: Any, base: str, size: Any) -> bool:
+    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not precision:
+        return False
+    return base != "fixed" or len(str(2 ** (8 * size - 1) - 1)) > precision
+
+
+def _as_written(value: Any, schema: Any, *_: Any) -> _AsWritten:
+    return _AsWritten(value, schema)
+
+
+def _decimal(data: bytes, scale: int) -> Decimal:
+    return Decimal((*Decimal(int.from_bytes(data, "big", signed=True)).as_tuple()[:2], -scale))
+
+
+def _big_decimal(data: bytes) -> Any:
+    """A number whose digits stand behind their count, and before its scale; bytes that are none stay such."""
+
+    def long(start: int) -> tuple[int, int]:
+        end = next(i for i in range(start, len(data)) if data[i] < 0x80) + 1
+        number = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data[start:end]))
+        return number // 2 if number % 2 == 0 else -(number // 2) - 1, end
+
+    try:
+        count, begin = long(0)
+        scale, end = long(begin + count) if count > 0 else (0, -1)
+    except StopIteration:
+        return data
+    is_number = end == len(data) and abs(scale) <= _FARTHEST
+    return _decimal(data[begin : begin + count], scale) if is_number else data
+
+
+def _duration(data: bytes) -> str:
+    months, days, millis = (int.from_bytes(data[i : i + 4], "little") for i in (0, 4, 8))
+    fraction = f".{millis % 1000:03}".rstrip("0") if millis % 1000 else ""
+    time_text = f"T{millis // 1000}{fraction}S" if millis or not (months or days) else ""
+    return f"P{f'{months}M' if months else ''}{f'{days}D' if days else ''}{time_text}"
+
+
+def _uuid(value: Any) -> str:
+    if isinstance(value, bytes):
+        return str(UUID(bytes=value))
+    try:
+        return str(UUID(value))
+    except ValueError:
+        return str(value)
 
 
 class AvroSchema:
@@ -351,9 +420,7 @@ class AvroSchema:
         if isinstance(schema, list):
             return self.union([branch for branch in schema if branch != "null"])
         if isinstance(schema, str):
-            return self.named.get(schema) or (Single if schema == "float" else _scalar)
-        if self._old is not None and schema.get("logicalType", "").startswith(_UNREAD):
-            return partial(_old_value, self._old, schema["logicalType"].removeprefix(_UNREAD))
+            return self.named.get(schema) or (Single if schema == "float" else self._scalar)
         match schema["type"]:
             case "record":
                 self.named[schema["name"]] = plain = self._record(schema["fields"])
@@ -370,8 +437,8 @@ class AvroSchema:
                     {k: None if v is None else items(v) for k, v in pairs.items()}
                 )
             case "enum" | "fixed":
-                self.named[schema["name"]] = _scalar
-                return _scalar
+                self.named[schema["name"]] = self._scalar
+                return self._scalar
             case kind:
                 return self.plain(kind)
 
@@ -415,7 +482,7 @@ class AvroSchema:
             )
             if kind in names:
                 return plains[names.index(kind)](value)
-            return _scalar(value)
+            return self._scalar(value)
 
         return plains[0] if len(plains) == 1 else plain
 
@@ -425,20 +492,37 @@ class AvroSchema:
             return branch
         return str(branch.get("name") or branch["type"])
 
+    def _scalar(self, value: Any) -> Any:
+        """A value with nothing inside, by its logical type."""
+        if type(value) is not _AsWritten:
+            return value
+        written, schema = value
+        name = schema["logicalType"].removeprefix(_UNREAD)
+        kind, _, unit = name.rpartition("-")
+        old = self._old if self._old is not None and self._old.days else None
+        match name:
+            case "date":
+                return self._day(written)
+            case "decimal":
+                return _decimal(written, schema.get("scale", 0))
+            case "big-decimal":
+                return _big_decimal(written)
+            case "uuid":
+                return _uuid(written)
+            case "duration":
+                return _duration(written)
+        if kind == "time":
+            return _time(written * _UNITS[unit])
+        per, zone = _UNITS[unit], UTC if kind == "timestamp" else None
+        if old is not None and zone is not None:
+            written = _today(written, 10**9 // per, old)
+        if abs(written * per) >= _FAR:
+            return _far(written, pa.timestamp({10**6: "ms", 10**3: "us", 1: "ns"}[per], zone and "UTC"))
+        return _moment(written * per, zone)
 
-def _old_value(old: OldDays, kind: str, count: int) -> Any:
-    second = 1_000 if kind == "timestamp-millis" else 1_000_000
-    try:
-        return day(count) if kind == "date" else _moment(_today(count, second, old) * 10**9 // second, UTC)
-    except OverflowError as error:
-        raise _beyond_python() from error
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, UUID):
-        return str(value)
-    if type(value) is time:
-        return _time(
-            (value.hour * 3600 + value.minute * 60 + value.second) * 10**9 + value.microsecond * 1000
-        )
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
+    def _day(self, count: int) -> Any:
+        try:
+            is_old = self._old is not None and self._old.days
+            return day(count) if is_old else (_EPOCH + timedelta(days=count)).date()
+        except (OverflowError, ValueError) as error:
+            raise _beyond_python() from error

@@ -7,7 +7,6 @@ the one of the same year, month and day today.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,15 +19,13 @@ from numpy.typing import NDArray
 
 from driftline.convert.kernels import nulls_of
 from driftline.convert.leaf_readings import LeafReading, Read, leaf_readings
-from driftline.convert.nodes import LeafNode, Values
-from driftline.core.schema.types import DATE, TIMESTAMP, Path
+from driftline.core.schema.types import Path
 from driftline.errors import UsageError
 from driftline.runtime.calendars import julian_shifts
 
 _SPARK = b"org.apache.spark."
 _CUTOVER = -141_427  # 1582-10-15, in days since 1970
 _JULIAN_ZERO = 2_440_588 + 32_082  # days from -4800-03-01 of the Julian calendar to 1970-01-01
-_UNREAD = "julian-"  # before the name of a logical type
 _DAY = 86_400  # seconds
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d\d?)(?::?(\d\d))?")
@@ -95,15 +92,6 @@ def _gregorian(days: Integers) -> Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class _OldLeaf(LeafNode):
-    rebase: Read = rebased_dates
-
-    def arrays(self, values: Values) -> list[pa.Array]:
-        """One array, rebased to today's calendar."""
-        return [self.rebase(array) for array in LeafNode.arrays(self, values)]
-
-
-@dataclass(frozen=True, slots=True)
 class JulianCalendar:
     """The use of the old calendar in a file.
 
@@ -129,30 +117,6 @@ class JulianCalendar:
             by_old = self.int96 if type_.unit == "ns" else self.dates
             return partial(rebased_moments, zone=self.zone) if by_old else None
         return None
-
-    def avro_leaves(self) -> dict[str, LeafNode]:
-        """Nodes for integers of Avro's logical types in the old calendar, by `unread`'s names for these."""
-        moments = partial(rebased_moments, zone=self.zone)
-        millis = _OldLeaf(TIMESTAMP, (int,), lambda millis: millis * 1000, rebase=moments)
-        leaves = {
-            "date": _OldLeaf(DATE, (int,), rebase=rebased_dates),
-            "timestamp-millis": millis,
-            "timestamp-micros": _OldLeaf(TIMESTAMP, (int,), rebase=moments),
-        }
-        return {f"{_UNREAD}{name}": leaf for name, leaf in leaves.items()}
-
-
-def unread(schema: str | bytes) -> str:
-    """A schema of Avro by which dates and timestamps are read as integers: Python has no year 0."""
-
-    def renamed(node: dict[str, Any]) -> dict[str, Any]:
-        """The node, with another name for a logical type that counts days or time."""
-        logical = node.get("logicalType")
-        if logical in ("date", "timestamp-millis", "timestamp-micros"):
-            return {**node, "logicalType": f"{_UNREAD}{logical}"}
-        return node
-
-    return json.dumps(json.loads(schema, object_hook=renamed))
 
 
 def calendar_of(footer: Mapping[bytes, bytes] | None) -> JulianCalendar | None:
