@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from driftline.errors import UsageError
 from driftline.lake import Lake
 
 pytestmark = pytest.mark.usefixtures("columns_first")
@@ -47,6 +48,22 @@ def test_a_cell_whose_quotes_end_before_it_does(lake: Lake, tmp_path: Path, tabl
 
     verdict = table.verify([str(file)], "csv", exactly=True)
     assert verdict.ok, verdict.to_dict()
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.jsonl", ""), ("a.jsonl", "[ ]"), ("a.csv", "id,v\n")])
+def test_feed_without_a_record_yet_has_nothing_missing(
+    lake: Lake, tmp_path: Path, table_name: str, name: str, text: str
+) -> None:
+    table, file = lake.table(table_name), tmp_path / name
+    file.write_text(text)
+    table.ingest([str(file)])
+
+    verdict = table.verify([str(file)], exactly=True)
+    assert (verdict.records, verdict.missing, verdict.extra, verdict.ok) == (0, 0, 0, True)
+
+    file.write_text('{"id": 1}\n' if name == "a.jsonl" else "id,v\n1,2\n")
+    with pytest.raises(UsageError, match="there is no table"):
+        table.verify([str(file)])
 
 
 def test_records_that_all_wait_are_in_quarantine(lake: Lake, tmp_path: Path, table_name: str) -> None:

@@ -41,11 +41,9 @@ def checked(
 ) -> Verdict:
     """Check that every record of the data is in the table or its quarantine, as `Table.verify` promises.
 
-    ``warehouse``: the folder of the table's lake.
+    ``warehouse``: the folder of the table's lake. Raises UsageError for records of which there is no table.
     """
     state, quarantine = table.load(), waiting(table)
-    if not state.exists and quarantine is None:
-        raise no_table(table.name)
     settings = from_properties(state.properties)
     contract = settings.contract
     columns = table.readable(state.schema).struct.fields if state.exists else ()
@@ -57,7 +55,7 @@ def checked(
         told_where(table.spark, room),
         _files(data, fmt, room, warehouse, settings) as (sources, kind, names),
     ):
-        # Where all records wait, there is a quarantine, and no table yet.
+        # Where no record has come, or all of them wait, there is no table yet.
         stored = Stored(
             _rows(table, Struct(columns)).drop(*beside) if state.exists else table.spark.range(0).select(),
             replace(state.schema, struct=struct),
@@ -70,12 +68,15 @@ def checked(
         )
         try:
             verdict = verify(table.spark, stored, sources, kind, exactly=exactly, names=names)
-            if verdict.missing and (quarantine := kept(table)) is not None:
+            if verdict.missing and (all_kept := kept(table)) is not None:
                 # Discarded records count where something is missing without them; else they are copies.
-                stored = replace(stored, quarantine=quarantine)
+                stored = replace(stored, quarantine=all_kept)
                 again = verify(table.spark, stored, sources, kind, names=names)
                 if again.missing < verdict.missing:
                     verdict = replace(again, extra=verdict.extra)
+            # A feed makes its table with its first record: before that, nothing can be missing.
+            if verdict.records and not state.exists and quarantine is None:
+                raise no_table(table.name)
             return verdict.named(names)
         except (Py4JError, PySparkException) as error:
             message, hint = explained(error)
