@@ -30,6 +30,13 @@ MOMENTS = pa.array([s and s * 10**6 for s in SECONDS], pa.timestamp("us", "UTC")
 MEANT_UTC = [datetime(1, 1, 1, tzinfo=UTC), datetime(1582, 10, 4, 0, 0, 5, tzinfo=UTC), None]
 
 
+@pytest.mark.parametrize(
+    ("days", "meant"), [(FIRST, date(1, 1, 1)), (FIRST - 1, "0000-12-31"), (FIRST - 307, "0000-02-29")]
+)
+def test_days_before_the_year_1_keep_their_names(days: int, meant: date | str) -> None:
+    assert str(day(days)) == str(meant)
+
+
 def parquet(path: Path, table: pa.Table, footer: Mapping[str, str], **options: Any) -> str:
     pq.write_table(table.replace_schema_metadata(dict(footer)), path, **options)
     return str(path)

@@ -20,6 +20,7 @@ from driftline.verify.difference import RowDifference
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
 from driftline.verify.matching_key import Meeting, Slot, key
+from driftline.verify.moments import FarMoment, date_at, far_moment, micros
 from driftline.verify.source_values import Cell, Misquoted, Pairs, Single, ValueSettings, single
 from driftline.verify.table_shape import TableStruct
 from driftline.verify.typed_files import values_of
@@ -458,3 +459,24 @@ def test_a_record_without_a_value_has_a_default_and_nothing_else(
 ) -> None:
     columns = TableStruct.of(schema(DEFAULTED).struct, defaults=DEFAULTS)
     assert [d.path for d in differences(columns, row, parse(record.encode()))] == paths
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (-719_163, "0000-12-31"),
+        (-719_529, "-0001-12-31"),
+        (2_932_897, "10000-01-01"),
+        (2**31 - 1, "5881580-07-11"),
+        (-(2**31), "-5877641-06-23"),
+    ],
+)
+def test_far_date_is_its_count_and_its_text(count: int, text: str) -> None:
+    far = date_at(count)
+    assert (str(far), far_moment(text)) == (text, far)
+    assert micros(far) == count * 86_400_000_000
+
+
+def test_least_count_of_microseconds_is_a_moment() -> None:
+    (value,) = values_of(pa.array([-(2**63)]).cast(pa.timestamp("us", "UTC")))
+    assert value == FarMoment("instant", -(2**63))

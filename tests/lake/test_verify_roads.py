@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import UsageError
@@ -39,6 +41,30 @@ def test_nothing_lawful_is_taken_for_a_loss(lake: Lake, tmp_path: Path, table_na
     doubled = table.verify(paths, "json", exactly=True)
     assert (doubled.missing, doubled.extra, len(doubled.mismatches)) == (0, 1, 1)
     assert table.verify(paths, "json").ok
+
+
+def test_dates_beyond_the_years_of_python_are_compared(lake: Lake, tmp_path: Path, table_name: str) -> None:
+    days = [-719_163, 2_932_897, -2_000_000, 5_000_000]  # 0000-12-31, 10000-01-01
+    micros = [-62_135_596_800_000_001, 253_402_300_800_000_000, -(10**17), 10**18]
+    records = {
+        "id": pa.array(range(4)),
+        "day": pa.array(days, pa.int32()).cast(pa.date32()),
+        "at": pa.array(micros).cast(pa.timestamp("us", "UTC")),
+        "local": pa.array(micros).cast(pa.timestamp("us")),
+    }
+    table, file = lake.table(table_name), tmp_path / "a.parquet"
+    for rows in (
+        pa.table(records),
+        pa.table(records | {"day": records["day"].cast(pa.string())}).slice(0, 2),
+    ):
+        pq.write_table(rows, file)
+        table.ingest([str(file)])
+        assert table.verify([str(file)]).ok
+
+    other = pa.array([day + 1 for day in days[:2]] + days[2:], pa.int32()).cast(pa.date32())
+    pq.write_table(pa.table(records | {"day": other}), file)
+    verdict = table.verify([str(file)])
+    assert (verdict.missing, {mismatch.path for mismatch in verdict.mismatches}) == (2, {"day"})
 
 
 def test_a_cell_whose_quotes_end_before_it_does(lake: Lake, tmp_path: Path, table_name: str) -> None:

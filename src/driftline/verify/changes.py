@@ -26,7 +26,7 @@ from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.types import Path
 from driftline.verify.holds import moment_of
-from driftline.verify.moments import micros
+from driftline.verify.moments import FarMoment, micros
 from driftline.verify.source_values import Cell, ValueSettings, typed
 from driftline.verify.table_shape import TableColumn, TableStruct
 
@@ -221,6 +221,8 @@ def identity(value: Any) -> tuple[str, str] | None:
             return TEXT, str(value)
         case date():
             return TEXT, _iso(value)
+        case FarMoment():
+            return TEXT, str(value)
         case bytes():
             return "binary", value.hex()
     return None

@@ -36,7 +36,7 @@ _PRESENT = {"float", "decimal", "binary", "fixed"}  # types that Spark hands ove
 _COPIED = ("boolean", "long", "double", "string")  # a later one may hold a copy of an earlier one
 _SHORT = r"^-?(?:0|[1-9][0-9]{0,13})$|^-?(?:0|[1-9][0-9]{0,5})\.[0-9]{1,7}(?:e[+-]?[0-9]{1,2})?$|^-?(?:0|[1-9][0-9]{0,6})\.[0-9]{1,8}$|^-?[1-9]e[+-]?[0-9]{1,2}$"  # texts that no two numbers of one double have
 _EXACT = 2**53
-_LEVELS = 60  # of lists, structs and maps, beyond which Arrow hands nothing over
+MOST_LEVELS = 60  # of lists, structs and maps, beyond which Arrow hands nothing over
 
 Copies: TypeAlias = "tuple[dict[str, int], ...]"
 Blocks: TypeAlias = "list[np.ndarray[Any, Any]]"
@@ -57,7 +57,7 @@ class ColumnShape:
     def of_all(cls, record: TableStruct) -> tuple[ColumnShape | None, ...]:
         """The shapes of a record's columns; None for a type that Spark may not hand over in Arrow."""
         shapes = (cls.of(column, column.dim) for _, column in record.columns.values())
-        return tuple(None if shape is None or shape.levels > _LEVELS else shape for shape in shapes)
+        return tuple(None if shape is None or shape.levels > MOST_LEVELS else shape for shape in shapes)
 
     @classmethod
     def of(cls, column: TableColumn, dim: int) -> ColumnShape | None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
 from functools import partial, reduce
-from typing import IO, TYPE_CHECKING, Any
+from itertools import repeat
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
+import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
 from driftline.runtime.worker import lighten_worker
 from driftline.verify.files import Read, SourcePlace, opened
+from driftline.verify.fingerprints import MOST_LEVELS
 from driftline.verify.json_texts import MalformedText, parse
 from driftline.verify.source_values import Pairs, Single
+from driftline.verify.typed_files import values_of
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -22,29 +27,72 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 Plain = Callable[[Any], Any]
+_Batches: TypeAlias = "Iterable[pa.RecordBatch]"
+_ROWS = 1_000  # in a batch of packed ones
 _SMALL = 2**18  # bytes, as Spark estimates
 _FILE, _AT = "\0file", "\0at"  # no column has such a name
 
 
-def rows(df: DataFrame, names: Sequence[str] | None = None, *, any_text: bool = False) -> RDD[dict[str, Any]]:
+def rows(
+    df: DataFrame, names: Sequence[str] | None = None, chosen: Callable[[_Batches], _Batches] | None = None
+) -> RDD[dict[str, Any]]:
     """The rows, by the columns' names or by these. The session's time zone must be UTC while this is called.
-    ``any_text``: text may have bytes that are not UTF-8.
-    """
-    from pyspark.sql import functions as F
 
+    ``chosen``: filters the rows' batches in tasks; only for columns that Arrow takes.
+    """
     schema = df.schema
-    # Names may hold anything, so columns are taken by position. An instant without its zone passes through
-    # Python without the time zone of the machine, and bytes pass that Java's text would not have.
-    places = [f"c{i}" for i in range(len(schema))]
-    df = df.toDF(*places).select(
-        *(F.col(c) if passed == f.dataType else F.col(c).cast(passed).alias(c)
-          for c, f in zip(places, schema.fields, strict=True)
-          for passed in [_passed(f.dataType, any_text)])
-    )  # fmt: skip
+    df = df.toDF(*(f"c{i}" for i in range(len(schema))))  # names may hold anything
     cores = df.sparkSession.sparkContext.defaultParallelism
     if df.rdd.getNumPartitions() < cores and not _is_small(df):
         df = df.repartition(cores)
-    return df.rdd.mapPartitions(partial(_as_plain, list(names or schema.names), schema.json(), any_text))
+    columns = list(names or schema.names)
+    if any(_levels(f.dataType) > MOST_LEVELS for f in schema.fields):
+        return _unpacked(df, columns)
+    # Spark's own road from rows to Python parses the schema again for each few rows, and knows no date beyond
+    # Python's years.
+    return df.mapInArrow(partial(_packed, columns, chosen), "row binary").rdd.map(_loaded)
+
+
+def _packed(
+    names: Sequence[str], chosen: Callable[[_Batches], _Batches] | None, batches: _Batches
+) -> _Batches:
+    lighten_worker()
+    for batch in batches if chosen is None else chosen(batches):
+        records = zip(*map(values_of, batch.columns), strict=True) if names else repeat((), batch.num_rows)
+        packed = [
+            pickle.dumps({name: x for name, x in zip(names, record, strict=True) if x is not None})
+            for record in records
+        ]
+        for start in range(0, len(packed), _ROWS):
+            yield pa.RecordBatch.from_pydict({"row": pa.array(packed[start : start + _ROWS], pa.binary())})
+
+
+def _loaded(row: Any) -> Any:
+    return pickle.loads(row[0])  # noqa: S301  our own bytes
+
+
+def _levels(type_: DataType) -> int:
+    """The depth of a type; more than Arrow takes if a variant is in it."""
+    from pyspark.sql import types as T
+
+    match type_:
+        case T.StructType():
+            return 1 + max((_levels(f.dataType) for f in type_.fields), default=0)
+        case T.ArrayType():
+            return 1 + _levels(type_.elementType)
+        case T.MapType():
+            return 2 + max(_levels(type_.keyType), _levels(type_.valueType))
+    return MOST_LEVELS + 1 if type_.typeName() == "variant" else 1  # a type that Spark 3.5 lacks
+
+
+def _unpacked(df: DataFrame, names: Sequence[str]) -> RDD[dict[str, Any]]:
+    """Rows with a column that Arrow does not take."""
+    from pyspark.sql import functions as F
+
+    schema = df.schema
+    # An instant without its zone passes through Python without the time zone of the machine.
+    df = df.select(*(F.col(f.name).cast(_passed(f.dataType)).alias(f.name) for f in schema.fields))
+    return df.rdd.mapPartitions(partial(_as_plain, names, schema.json()))
 
 
 def _is_small(df: DataFrame) -> bool:
@@ -53,14 +101,12 @@ def _is_small(df: DataFrame) -> bool:
     return bool(java.queryExecution().optimizedPlan().stats().sizeInBytes() <= _SMALL)
 
 
-def _as_plain(
-    names: Sequence[str], schema: str, any_text: bool, rows: Iterable[Any]
-) -> Iterator[dict[str, Any]]:
+def _as_plain(names: Sequence[str], schema: str, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
     # The schema comes as text: a deep one is too deep for pickle.
     from pyspark.sql.types import StructType
 
     lighten_worker()
-    return map(_struct(names, StructType.fromJson(json.loads(schema)), any_text), rows)
+    return map(_struct(names, StructType.fromJson(json.loads(schema))), rows)
 
 
 def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read], int]:
@@ -79,7 +125,7 @@ def typed(spark: SparkSession, paths: Sequence[str], fmt: str) -> tuple[RDD[Read
         df = spark.read.format(fmt).schema(schema).load([_literal(path) for path in same])
         df = df.toDF(*(f"c{i}" for i in range(len(df.columns)))).withColumn("file", F.input_file_name())
         df = df.withColumn("at", F.monotonically_increasing_id())
-        out.append(rows(df, [*schema.names, _FILE, _AT], any_text=True).map(_read))
+        out.append(rows(df, [*schema.names, _FILE, _AT]).map(_read))
     text = "".join(by_schema)
     return reduce(lambda a, b: a.union(b), out), 2 if '"float"' in text else int('"double"' in text)
 
@@ -123,46 +169,40 @@ def _literal(path: str) -> str:
     return "".join(f"\\{c}" if c in "\\*?[]{}" else c for c in path)
 
 
-def _passed(type_: DataType, any_text: bool) -> DataType:
+def _passed(type_: DataType) -> DataType:
     """The type in which values pass to Python."""
     from pyspark.sql import types as T
 
-    passed = partial(_passed, any_text=any_text)
     match type_:
         case T.TimestampType():
             return T.TimestampNTZType()
-        case T.StringType() if any_text:
-            return T.BinaryType()
         case T.StructType():
             return T.StructType(
-                [T.StructField(f.name, passed(f.dataType), f.nullable, f.metadata) for f in type_.fields]
+                [T.StructField(f.name, _passed(f.dataType), f.nullable, f.metadata) for f in type_.fields]
             )
         case T.ArrayType():
-            return T.ArrayType(passed(type_.elementType), type_.containsNull)
+            return T.ArrayType(_passed(type_.elementType), type_.containsNull)
         case T.MapType():
-            return T.MapType(passed(type_.keyType), passed(type_.valueType), type_.valueContainsNull)
+            return T.MapType(_passed(type_.keyType), _passed(type_.valueType), type_.valueContainsNull)
         case _:
             return type_
 
 
-def _plain(type_: DataType, any_text: bool) -> Plain | None:
+def _plain(type_: DataType) -> Plain | None:
     """The function that makes values of a Spark type plain; None if they are plain already."""
     from pyspark.sql import types as T
 
-    plain = partial(_plain, any_text=any_text)
     match type_:
-        case T.StringType() if any_text:
-            return lambda x: x.decode(errors="surrogateescape")
         case T.StructType():
-            return _struct(type_.names, type_, any_text)
+            return _struct(type_.names, type_)
         case T.ArrayType():
-            element = plain(type_.elementType)
+            element = _plain(type_.elementType)
             if element is None:
                 return list
             return lambda xs: [None if x is None else element(x) for x in xs]
         case T.MapType():
             complex_ = isinstance(type_.keyType, (T.StructType, T.ArrayType))
-            key, value = str if complex_ else plain(type_.keyType) or _same, plain(type_.valueType) or _same
+            key, value = str if complex_ else _plain(type_.keyType) or _same, _plain(type_.valueType) or _same
             return lambda m: Pairs({key(k): None if x is None else value(x) for k, x in m.items()})
         case T.TimestampType():
             return lambda x: x.replace(tzinfo=UTC)
@@ -176,8 +216,8 @@ def _plain(type_: DataType, any_text: bool) -> Plain | None:
             return None
 
 
-def _struct(names: Sequence[str], type_: StructType, any_text: bool) -> Plain:
-    fields = [(name, _plain(f.dataType, any_text)) for name, f in zip(names, type_.fields, strict=True)]
+def _struct(names: Sequence[str], type_: StructType) -> Plain:
+    fields = [(name, _plain(f.dataType)) for name, f in zip(names, type_.fields, strict=True)]
 
     def struct(row: Any) -> dict[str, Any]:
         """The row as a dict of its fields that are not null."""

@@ -13,7 +13,16 @@ from functools import partial
 from typing import Any
 
 from driftline.core.schema.types import Primitive
-from driftline.verify.moments import PER_UNIT, Moment, epoch, micros, moment
+from driftline.verify.moments import (
+    PER_UNIT,
+    FarMoment,
+    Moment,
+    epoch,
+    far_moment,
+    micros,
+    moment,
+    zone_of,
+)
 from driftline.verify.source_values import (
     Cell,
     Misquoted,
@@ -91,6 +100,8 @@ def _in_string(stored: str, v: Any, settings: ValueSettings) -> bool:
         case date():
             moment_ = moment(stored)
             return type(moment_) is type(v) and moment_ == v
+        case FarMoment():
+            return far_moment(stored) == v
         case bytes():
             return stored.encode() == v
         case _:
@@ -127,7 +138,7 @@ def moment_of(v: Any, settings: ValueSettings) -> Moment | None:
     """A typed date or timestamp, or the one that a string is."""
     if isinstance(v, str):
         return by_pattern(str(v), settings) or moment(str(v), settings.offsets)
-    return v if isinstance(v, date) else None
+    return v if isinstance(v, Moment) else None
 
 
 def _is_epoch(stored: float, v: Any, settings: ValueSettings) -> bool:
@@ -135,19 +146,14 @@ def _is_epoch(stored: float, v: Any, settings: ValueSettings) -> bool:
     return m is not None and stored == epoch(m, settings.unit)
 
 
-def _in_date(stored: date, v: Any, settings: ValueSettings) -> bool:
+def _in_date(stored: Moment, v: Any, settings: ValueSettings) -> bool:
     m = moment_of(v, settings)
     return not isinstance(m, datetime) and stored == m
 
 
-def _in_timestamp(stored: datetime, v: Any, settings: ValueSettings) -> bool:
+def _in_timestamp(stored: Moment, v: Any, settings: ValueSettings) -> bool:
     m = moment_of(v, settings)
-    return m is not None and _at(m, stored) == stored
-
-
-def _at(m: Moment, like: datetime) -> datetime:
-    """A date at midnight, with or without a zone as in ``like``."""
-    return m if isinstance(m, datetime) else datetime(m.year, m.month, m.day, tzinfo=like.tzinfo)
+    return m is not None and zone_of(m) in (None, zone_of(stored)) and micros(m) == micros(stored)
 
 
 def routed(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> bool:
@@ -217,7 +223,7 @@ def _prints(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> b
 def _is_midnight(type_: Primitive, stored: Any, v: Any, settings: ValueSettings) -> bool:
     """True if a column's date stands for the instant, or zoneless timestamp, at which it begins."""
     m = moment_of(v, settings)
-    return type_.name == "date" and isinstance(m, datetime) and _at(stored, m) == m
+    return type_.name == "date" and m is not None and zone_of(m) is not None and micros(m) == micros(stored)
 
 
 def same_json(stored: Any, v: Any, *, empty_names: bool = False) -> bool:

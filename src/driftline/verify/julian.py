@@ -6,9 +6,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 
 from driftline.runtime.calendars import Shifts, julian_shifts
+from driftline.verify.moments import FarMoment, date_at
 
 _REFORM = date(1582, 10, 15).toordinal()
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -47,24 +48,24 @@ def old_days(metadata: Mapping[str, str]) -> OldDays | None:
     return old if old.days or old.int96 else None
 
 
-def day(days: int) -> date:
-    """The date of a count of days since 1970. Raises OverflowError before the year 1.
+def day(days: int) -> date | FarMoment:
+    """The date of a count of days since 1970.
 
     >>> day(-719164), day(-141428)
     (datetime.date(1, 1, 1), datetime.date(1582, 10, 4))
     """
     ordinal = days + _EPOCH
     if ordinal >= _REFORM:
-        return date.fromordinal(ordinal)
+        return date_at(days)
     # The Julian 0001-01-01 is two days before today's; each fourth year has a day more.
     cycles, of_cycle = divmod(ordinal + 1, 1461)
     years = min(of_cycle // 365, 3)
     of_year = of_cycle - 365 * years
     year = 4 * cycles + years + 1
-    if year < 1:
-        raise OverflowError
     leap_day = years == 3 and year % 100 == 0 and year % 400 != 0  # one that there is no more
-    return date(year, 1, 1) + timedelta(days=of_year - (leap_day and of_year >= 60))
+    before = year - 1
+    first = 365 * before + before // 4 - before // 100 + before // 400 + 1 - _EPOCH
+    return date_at(first + of_year - (leap_day and of_year >= 60))
 
 
 def _shifts(zone: str) -> Shifts:

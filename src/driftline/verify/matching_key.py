@@ -10,13 +10,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
 from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
-from driftline.verify.moments import epoch, moment
+from driftline.verify.moments import Moment, epoch, far_moment, moment
 from driftline.verify.source_values import ValueSettings, base64_text, by_pattern, number, single, written
 from driftline.verify.table_shape import TableColumn, TableStruct
 from driftline.verify.waiting import RowRest
@@ -225,7 +224,7 @@ def _collapsed(v: Any, settings: ValueSettings, coarse: int, timeless: bool = Fa
         if meant is None:
             return f"'{v}"
         v = meant
-    elif isinstance(v, date):
+    elif isinstance(v, Moment):
         v = epoch(v, settings.unit)
     elif settings.written and (m := by_pattern(str(v), settings)) is not None:  # 20260301
         v = epoch(m, settings.unit)
@@ -248,15 +247,15 @@ _WORDS = {"true": 1, "false": 0, "NaN": math.nan, "Infinity": math.inf, "-Infini
 
 def _meant(text: str, settings: ValueSettings) -> float | Decimal | None:
     """The number that a text may have been, or may become: a number's, a date's epoch, true's 1."""
-    if (m := by_pattern(text, settings)) is not None:
-        return epoch(m, settings.unit)
+    if (of_pattern := by_pattern(text, settings)) is not None:
+        return epoch(of_pattern, settings.unit)
     first = text[:1]
     if first == "-" or "0" <= first <= "9":
         n = number(text)
         n = written(text, settings) if n is None and (settings.comma or settings.thousands) else n
         if n is not None:
             return n
-        m = moment(text, settings.offsets)
+        m = moment(text, settings.offsets) or far_moment(text)
         if m is not None:
             return epoch(m, settings.unit)
     return _WORDS.get(text, _WORDS.get(text.lower()))

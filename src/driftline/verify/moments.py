@@ -5,16 +5,40 @@ the numbers that they become ("Epoch").
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from typing import Literal
 
-Moment = date | datetime
+
+@dataclass(frozen=True, slots=True)
+class FarMoment:
+    """A date or timestamp before the year 1 or after 9999, where Python's own types end.
+
+    ``count``: of a ``date`` the days since 1970, else the microseconds: of an ``instant``, or of a timestamp
+    ``without zone``.
+    """
+
+    kind: Literal["date", "instant", "without zone"]
+    count: int
+
+    def __str__(self) -> str:
+        if self.kind == "date":
+            return _day_text(self.count)
+        days, of_day = divmod(self.count, _DAY_MICROS)
+        return f"{_day_text(days)}T{clock_text(of_day, 6)}{'Z' * (self.kind == 'instant')}"
+
+
+Moment = date | datetime | FarMoment
 
 _DAY = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
 _TIME = r"[T ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?"
 _MOMENT = re.compile(rf"{_DAY}(?:{_TIME}(Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?)?")
+_FAR_MOMENT = re.compile(rf"(-?[0-9]{{4,7}})-([0-9]{{2}})-([0-9]{{2}})(?:{_TIME}(Z)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY, _LAST_DAY = date(1970, 1, 1).toordinal(), date.max.toordinal()
+_DAY_MICROS = 86_400_000_000
 PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -43,8 +67,63 @@ def moment(text: str, offsets: bool = False) -> Moment | None:
         return None
 
 
+def date_at(days: int) -> date | FarMoment:
+    """The date so many days after 1970-01-01.
+
+    >>> date_at(0), date_at(-719163)
+    (datetime.date(1970, 1, 1), FarMoment(kind='date', count=-719163))
+    """
+    ordinal = days + _EPOCH_DAY
+    return date.fromordinal(ordinal) if 1 <= ordinal <= _LAST_DAY else FarMoment("date", days)
+
+
+def timestamp_at(count: int, *, zoned: bool) -> datetime | FarMoment:
+    """The timestamp so many microseconds after 1970: an instant in UTC, or one without a zone."""
+    try:
+        instant = _EPOCH + timedelta(microseconds=count)
+    except OverflowError:
+        return FarMoment("instant" if zoned else "without zone", count)
+    return instant if zoned else instant.replace(tzinfo=None)
+
+
+def far_moment(text: str) -> FarMoment | None:
+    """The date or timestamp beyond Python's years that the text is; None if it is none.
+
+    >>> far_moment("10000-01-01"), far_moment("2026-01-01")
+    (FarMoment(kind='date', count=2932897), None)
+    """
+    match = _FAR_MOMENT.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    if 1 <= int(year) <= 9999:
+        return None
+    try:  # the calendar repeats after 400 years
+        era, of_era = divmod(int(year), 400)
+        days = date(of_era + 400, int(month), int(day)).toordinal() - _EPOCH_DAY + (era - 1) * 146_097
+        if hour is None:
+            return FarMoment("date", days)
+        clock = time(int(hour), int(minute), int(second), int((fraction or "").ljust(6, "0")))
+    except ValueError:
+        return None
+    of_day = timedelta(
+        hours=clock.hour, minutes=clock.minute, seconds=clock.second, microseconds=clock.microsecond
+    )
+    count = days * _DAY_MICROS + of_day // timedelta(microseconds=1)
+    return FarMoment("instant" if zone else "without zone", count)
+
+
+def zone_of(m: Moment) -> bool | None:
+    """True for an instant, False for a timestamp without a zone, None for a date."""
+    if isinstance(m, FarMoment):
+        return None if m.kind == "date" else m.kind == "instant"
+    return m.tzinfo is not None if isinstance(m, datetime) else None
+
+
 def micros(m: Moment) -> int:
     """Microseconds since 1970; a date is its midnight, a zoneless timestamp is taken as UTC."""
+    if isinstance(m, FarMoment):
+        return m.count * _DAY_MICROS if m.kind == "date" else m.count
     instant = m if isinstance(m, datetime) else datetime(m.year, m.month, m.day)
     return (instant.replace(tzinfo=instant.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
 
@@ -69,6 +148,10 @@ def day_text(days: int) -> str:
         return "infinity"
     if days in (-625821272, -2147472691):
         return "-infinity"
+    return _day_text(days)
+
+
+def _day_text(days: int) -> str:
     # Eras of 400 years that begin on the first of March: leap days come last.
     era, day = divmod(days + 719_468, 146_097)
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC
 from decimal import Decimal
 from functools import partial
 from itertools import repeat
@@ -24,9 +24,9 @@ from pyarrow.parquet import ParquetFile
 from driftline.errors import DataError
 from driftline.verify.files import Read, SourcePlace, opened
 from driftline.verify.julian import OldDays, day, old_days
+from driftline.verify.moments import FarMoment, date_at, timestamp_at
 from driftline.verify.source_values import Pairs, Single, Untyped
 
-_EPOCH = datetime(1970, 1, 1)  # the zone is added where there is one
 _ROWS = 5_000  # per batch
 _FAR = 2**63 * 1000  # nanoseconds, of a moment that is text in the table
 _LISTS = (
@@ -233,7 +233,7 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: _Kind) -> list[Any]:
         if kind.old is not None and zone is not None:
             units = [None if n is None else _today(n, 10**9 // per, kind.old) for n in units]
         return [
-            None if n is None else _far(n, type_) if abs(n * per) >= _FAR else _moment(n * per, zone)
+            None if n is None else _moment(n * per, zone) if -_FAR <= n * per < _FAR else _far(n, type_)
             for n in units
         ]
     if pa.types.is_time(type_):
@@ -244,25 +244,21 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: _Kind) -> list[Any]:
         return [None if x is None else Single(x) for x in array.to_pylist()]
     if pa.types.is_duration(type_):
         return array.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
-    try:
-        if pa.types.is_date64(type_):
-            moments = array.cast(pa.int64()).cast(pa.timestamp("ms")).to_pylist()
-            return [m if m is None or m.time() != time() else m.date() for m in moments]
-        if kind.word or pa.types.is_string(type_) or pa.types.is_large_string(type_):
-            texts = array.cast(pa.large_binary()).to_pylist()
-            return [None if text is None else text.decode(errors="surrogateescape") for text in texts]
-        if kind.old is not None and pa.types.is_date32(type_):
-            return [None if n is None else day(n) for n in array.cast(pa.int32()).to_pylist()]
-        return array.to_pylist()  # type: ignore[no-any-return]
-    except OverflowError as error:
-        raise _beyond_python() from error
+    if pa.types.is_date64(type_):
+        return [None if n is None else _date64(n) for n in array.cast(pa.int64()).to_pylist()]
+    if kind.word or pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        texts = array.cast(pa.large_binary()).to_pylist()
+        return [None if text is None else text.decode(errors="surrogateescape") for text in texts]
+    if pa.types.is_date32(type_):
+        date_of = date_at if kind.old is None else day
+        return [None if n is None else date_of(n) for n in array.cast(pa.int32()).to_pylist()]
+    return array.to_pylist()  # type: ignore[no-any-return]
 
 
-def _beyond_python() -> DataError:
-    return DataError(
-        "a date or timestamp is before the year 1 or after 9999, which verify cannot compare",
-        hint="compare this column by hand; the data is in the table",
-    )
+def _date64(millis: int) -> Any:
+    """A date, or a timestamp where the count of milliseconds is no whole number of days."""
+    days, of_day = divmod(millis, 86_400_000)
+    return timestamp_at(millis * 1000, zoned=False) if of_day else date_at(days)
 
 
 def _today(units: int, second: int, old: OldDays) -> int:
@@ -277,12 +273,10 @@ def _far(units: int, type_: pa.TimestampType) -> str:
 
 def _moment(nanos: int, zone: Any) -> Any:
     micros, finer = divmod(nanos, 1000)
-    try:
-        moment = _EPOCH + timedelta(microseconds=micros)
-    except OverflowError as error:
-        raise _beyond_python() from error
-    if not finer:
-        return moment.replace(tzinfo=zone)
+    moment = timestamp_at(micros, zoned=zone is not None)
+    if not finer or isinstance(moment, FarMoment):  # what is finer has years from 1677 to 2262
+        return moment
+    moment = moment.replace(tzinfo=None)
     text = f"{moment.replace(microsecond=0).isoformat()}.{moment.microsecond * 1000 + finer:09d}"
     return text + ("Z" if zone is not None else "")
 
@@ -502,7 +496,7 @@ class AvroSchema:
         old = self._old if self._old is not None and self._old.days else None
         match name:
             case "date":
-                return self._day(written)
+                return date_at(written) if old is None else day(written)
             case "decimal":
                 return _decimal(written, schema.get("scale", 0))
             case "big-decimal":
@@ -516,13 +510,6 @@ class AvroSchema:
         per, zone = _UNITS[unit], UTC if kind == "timestamp" else None
         if old is not None and zone is not None:
             written = _today(written, 10**9 // per, old)
-        if abs(written * per) >= _FAR:
+        if not -_FAR <= written * per < _FAR:
             return _far(written, pa.timestamp({10**6: "ms", 10**3: "us", 1: "ns"}[per], zone and "UTC"))
         return _moment(written * per, zone)
-
-    def _day(self, count: int) -> Any:
-        try:
-            is_old = self._old is not None and self._old.days
-            return day(count) if is_old else (_EPOCH + timedelta(days=count)).date()
-        except (OverflowError, ValueError) as error:
-            raise _beyond_python() from error

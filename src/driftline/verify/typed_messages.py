@@ -17,7 +17,7 @@ import numpy as np
 from driftline.errors import DataError
 from driftline.verify.envelopes import AROUND, NAMED_TYPES, Unreadable, decoded
 from driftline.verify.files import Read, SourcePlace, opened
-from driftline.verify.moments import clock_text, day_text, moment_text
+from driftline.verify.moments import FarMoment, clock_text, day_text, moment_text
 from driftline.verify.source_values import Pairs, Single, base64_text
 from driftline.verify.typed_files import AvroSchema, Plain, readable
 
@@ -56,6 +56,8 @@ def as_json(value: Any) -> Any:
             return value.isoformat().replace("+00:00", "Z")
         case date():
             return value.isoformat()
+        case FarMoment():
+            return str(value)
         case Pairs():
             return {_name(key): as_json(item) for key, item in value.items()}
         case Mapping():

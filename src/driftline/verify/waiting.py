@@ -6,13 +6,13 @@ import base64
 import json
 import math
 from collections.abc import Iterator, Mapping
-from datetime import date
 from typing import Any
 
 from driftline.core.planning.rest import is_type_key, steps, type_key
 from driftline.core.schema.schema_json import type_of
 from driftline.core.schema.types import STRING, Map, Primitive, Struct, Type, peel
 from driftline.verify.holds import holds
+from driftline.verify.moments import Moment
 from driftline.verify.source_values import (
     Cell,
     Single,
@@ -123,7 +123,7 @@ def _is_text(v: Any) -> bool:
     """True if the value is a text in the rest: moments of typed sources are, and numbers that JSON cannot
     express.
     """
-    return isinstance(v, (str, date)) or (isinstance(v, float) and not math.isfinite(v))
+    return isinstance(v, str | Moment) or (isinstance(v, float) and not math.isfinite(v))
 
 
 def _typed(value: Any, type_: Type) -> Any:

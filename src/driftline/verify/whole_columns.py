@@ -282,7 +282,7 @@ class ColumnMatching:
             return None
         df = self._stored.toDF(*_numbered(self._stored))
         chosen = (unmatched.alone, False) if self._own is None else (self._own, True)
-        return rows(df.mapInArrow(partial(self._columns.chosen, *chosen), df.schema), self._stored.columns)
+        return rows(df, self._stored.columns, partial(self._columns.chosen, *chosen))
 
     def _in_arrow(self, pieces: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
         """The pieces of the rows, made by tasks."""
