@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from openpyxl import Workbook
@@ -15,6 +16,7 @@ from driftline.core.planning.dialect import Dialect
 from driftline.errors import DataError, UsageError
 from driftline.observe.endings import format_by_name, is_hidden_name
 from driftline.readers.excel import sheet_split, sheet_texts
+from driftline.verify.cells import CsvDialect
 from driftline.verify.workbooks import as_lines
 
 
@@ -36,9 +38,9 @@ def texts(path: str, dialect: Dialect | None = None, sheet: str = "") -> list[An
     return [json.loads(line) if line else None for line in lines]
 
 
-def verified(path: str, folder: Path, header: str = "") -> list[Any]:
+def verified(path: str, folder: Path, header: str = "", sheet: str = "") -> list[Any]:
     """The same as `verify` reads it."""
-    as_lines(path, folder / "lines", "", header, 0)
+    as_lines(path, folder / "lines", sheet, CsvDialect(header=header))
     lines = (folder / "lines").read_text().splitlines()
     return [json.loads(line) if line else None for line in lines]
 
@@ -124,3 +126,112 @@ def test_what_is_no_workbook_is_one_sentence(tmp_path: Path) -> None:
 def test_excel_is_known_by_its_ending_and_the_mark_of_an_open_one_is_no_file() -> None:
     assert format_by_name("a/Book 1.XLSX") == "excel"
     assert is_hidden_name("~$Book 1.xlsx") and not is_hidden_name("Book 1.xlsx")
+
+
+# The first rows of a table as people type them, and whether the first of them has names. Ingest and `verify` have
+# this rule twice, each on its own.
+HEADERS: list[tuple[list[list[Any]], bool]] = [
+    ([["id", "v"], [1, "x"]], True),
+    ([[1, 2.5], [3, 4]], False),
+    ([[1, 2, 3], [2, 4, 6], [3, 6, 9]], True),  # whole numbers that rise, as years do that name columns
+    ([[10, 5], [3, 4]], True),
+    ([[5, 5], [3, 4]], False),
+    ([[1, 3, 2], [3, 4, 5]], False),
+    ([[7], [8]], True),
+    ([["2024-01-01"], ["2024-01-02"]], False),
+    ([[date(2024, 1, 1)], [date(2024, 1, 2)]], False),
+    ([[date(2024, 1, 1), 2.5], [timedelta(hours=30), 3]], True),
+    ([[datetime(2024, 1, 1, 5)], [datetime(2024, 1, 2)]], True),  # moments above a day
+    ([[True]], False),
+    ([[True, 1], [False, 2]], False),
+    ([["true"], ["x"]], True),
+    ([["x"]], True),
+    ([[1, None], [2, 3]], True),
+    ([[1.5, 2], [None, 3]], False),
+    ([[1e300], [2]], True),  # a number with an exponent is no number of a table
+    ([["1,5"], ["2,5"]], True),
+    ([["007"], ["008"]], True),
+    ([["#N/A", 1], ["x", 2]], True),
+]
+
+
+@pytest.mark.parametrize(("rows", "has_names"), HEADERS, ids=str)
+def test_header_of_a_workbook_is_told_alike_by_ingest_and_verify(
+    tmp_path: Path, rows: list[list[Any]], has_names: bool
+) -> None:
+    path = workbook(tmp_path / "a.xlsx", s=rows)
+    records = [record for record in texts(path) if record is not None]
+    assert len(records) == len(rows) - has_names
+    assert records == [record for record in verified(path, tmp_path) if record is not None]
+
+
+# A cell as its XML has it, and the value of JSON that it is; format 14 is a date, 46 a duration, 22 both.
+WRITTEN: list[tuple[str, Any]] = [
+    ('t="inlineStr"><is><t>a_x000D_b</t></is>', "a\rb"),
+    ('t="inlineStr"><is><t>_x005F_x000D_</t></is>', "_x000D_"),
+    ('t="inlineStr"><is><t> a </t></is>', "a"),
+    ('t="inlineStr"><is><t xml:space="preserve"> a </t></is>', " a "),
+    ('t="inlineStr"><is><r><t>a </t></r><r><t xml:space="preserve"> b</t></r></is>', "a b"),
+    ('t="inlineStr"><is><t>a</t><rPh sb="0" eb="1"><t>ph</t></rPh></is>', "a"),
+    ('t="str"><v>a_x000D_</v>', "a\r"),
+    ('t="d"><v>2024-01-03</v>', "2024-01-03"),
+    ('t="d"><v>2024-01-02T03:04:05</v>', "2024-01-02T03:04:05"),
+    ('t="d"><v>2024-01-02T03:04:05Z</v>', "2024-01-02T03:04:05Z"),
+    ('t="d"><v>no day</v>', "no day"),
+    ('s="1"><v>45000</v>', "2023-03-15"),
+    ('s="1"><v>60</v>', "1900-02-28"),
+    ('s="1"><v>1e20</v>', 1e20),  # no serial of a day
+    ('s="2"><v>45000.123456789</v>', "2023-03-15T02:57:46.667000"),
+    ('s="2"><v>0.999999999</v>', "00:00:00"),
+    ('s="3"><v>1.25</v>', "30:00:00"),
+    ("><v>-0.0</v>", -0.0),
+]
+STRICT = {
+    b"http://schemas.openxmlformats.org/spreadsheetml/2006/main": b"http://purl.oclc.org/ooxml/spreadsheetml/main",
+    b"http://schemas.openxmlformats.org/officeDocument/2006/relationships": b"http://purl.oclc.org/ooxml/officeDocument/relationships",
+}
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+@pytest.mark.parametrize(("cell", "value"), WRITTEN, ids=str)
+def test_cell_that_others_write_is_read_alike_by_ingest_and_verify(
+    tmp_path: Path, cell: str, value: Any, is_strict: bool
+) -> None:
+    path = written(tmp_path, cell, strict=is_strict)
+    expected = {"v": value}
+    assert texts(path) == [None, expected] == verified(path, tmp_path)
+    assert str(texts(path)[1]["v"]) == str(value)
+
+
+def written(folder: Path, cell: str, *, strict: bool) -> str:
+    """A workbook of one column, with a cell of this XML below its name."""
+    book = Workbook()
+    for number, format_ in enumerate(["mm-dd-yy", "m/d/yy h:mm", "[h]:mm:ss"], 1):
+        book.active.cell(1, number, 1).number_format = format_
+    book.save(folder / "formats.xlsx")
+    sheet = (
+        '<?xml version="1.0"?><worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>'
+        f'<row r="1"><c r="A1" t="inlineStr"><is><t>v</t></is></c></row><row r="2"><c r="A2" {cell}</c></row>'
+        "</sheetData></worksheet>"
+    )
+    with ZipFile(folder / "formats.xlsx") as formats, ZipFile(folder / "a.xlsx", "w") as archive:
+        for name in formats.namelist():
+            content = sheet.encode() if name.endswith("sheet1.xml") else formats.read(name)
+            for transitional, other in STRICT.items() if strict else ():
+                content = content.replace(transitional, other)
+            archive.writestr(name, content)
+    return str(folder / "a.xlsx")
+
+
+def test_workbook_without_the_sheet_of_the_table_is_read_by_its_only_one(tmp_path: Path) -> None:
+    only = workbook(tmp_path / "a.xlsx", first=[["id"], ["x"]])
+    assert verified(only, tmp_path, sheet="second") == [None, {"id": "x"}]
+    both = workbook(tmp_path / "b.xlsx", first=[["id"]], third=[["id"]])
+    with pytest.raises(UsageError, match="first, third, and none that is called 'second'"):
+        verified(both, tmp_path, sheet="second")
+
+
+def test_verify_names_the_file_that_is_no_workbook(tmp_path: Path) -> None:
+    (tmp_path / "a.xlsx").write_bytes(b"PK no archive")
+    with pytest.raises(DataError, match=r"a\.xlsx: cannot be read as a workbook"):
+        verified(str(tmp_path / "a.xlsx"), tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException
 from driftline.core.planning.contract import epoch_units, excluded_paths
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.rest import rest_column
-from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import DELETED_KIND
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
@@ -28,6 +27,7 @@ from driftline.sources.pipes import spooled
 from driftline.sources.spool import folder_in, place_of, told_where
 from driftline.sql.quoting import name
 from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
+from driftline.verify.cells import CsvDialect
 from driftline.verify.workbooks import as_lines
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def checked(
     room = place_of(table.spark, warehouse)
     with (
         told_where(table.spark, room),
-        _files(data, fmt, room, warehouse, settings) as (sources, kind, names),
+        _files(data, fmt, room, warehouse, state.properties) as (sources, kind, names),
     ):
         # Where no record has come, or all of them wait, there is no table yet.
         stored = Stored(
@@ -92,7 +92,7 @@ def _rows(table: CatalogTable, struct: Struct) -> DataFrame:
 
 @contextmanager
 def _files(
-    data: Data, fmt: str | None, room: Path | None, lake: str | None, settings: Settings
+    data: Data, fmt: str | None, room: Path | None, lake: str | None, properties: Mapping[str, str]
 ) -> Iterator[tuple[list[str], str, dict[str, str]]]:
     """The files to check, outside the ``lake``, with their format, and names for files that were copied.
 
@@ -112,9 +112,7 @@ def _files(
         with folder_in(room) as folder:
             lines = {str(folder / f"{number}.jsonl"): file for number, file in enumerate(sources)}
             for target, file in lines.items():
-                as_lines(
-                    file, Path(target), settings.sheet, settings.csv.header, int(settings.csv.skip_lines or 0)
-                )
+                as_lines(file, Path(target), properties.get("driftline.sheet", ""), CsvDialect.of(properties))
             yield list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}
 
 
