@@ -11,10 +11,12 @@ from zipfile import ZipFile
 
 import pytest
 from openpyxl import Workbook
+from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH
 
 from driftline.core.planning.dialect import Dialect
 from driftline.errors import DataError, UsageError
 from driftline.observe.endings import format_by_name, is_hidden_name
+from driftline.readers.csv.sniff import form_of
 from driftline.readers.excel import sheet_split, sheet_texts
 from driftline.verify.cells import CsvDialect
 from driftline.verify.workbooks import as_lines
@@ -75,6 +77,44 @@ def test_a_column_of_moments_has_no_days(tmp_path: Path) -> None:
     path = workbook(tmp_path / "a.xlsx", s=[["at"], *[[moment] for moment in at]])
     assert texts(path) == [None, {"at": "2026-03-01T12:30:05.120000"}, {"at": "2026-03-02T00:00:00"}]
     assert texts(path) == verified(path, tmp_path)
+
+
+DATES = "yyyy-mm-dd hh:mm:ss"
+# Numbers of days in a format, the epoch of the workbook, and the values of JSON that they are.
+SERIALS = [
+    (DATES, "1900", [-1.2, -5, 1.5], ["1899-12-28T19:12:00", "1899-12-25T00:00:00", "1900-01-01T12:00:00"]),
+    ("yyyy-mm-dd", "1900", [-5, -693_593], ["1899-12-25", "0001-01-01"]),
+    (DATES, "1904", [-1.25, 0.25], ["1903-12-30T18:00:00", "06:00:00"]),
+    ("[h]:mm:ss", "1900", [-0.0625, 1.25, 1.5 / 86_400], ["-01:30:00", "30:00:00", "00:00:01.5"]),
+    ("hh:mm:ss", "1900", [0.5, -0.25], ["12:00:00", "1899-12-29T18:00:00"]),
+]
+
+
+@pytest.mark.parametrize(("number_format", "epoch", "serials", "values"), SERIALS, ids=str)
+def test_date_before_the_epoch_keeps_its_day(
+    tmp_path: Path, number_format: str, epoch: str, serials: list[float], values: list[str]
+) -> None:
+    book = Workbook()
+    book.epoch = {"1900": WINDOWS_EPOCH, "1904": MAC_EPOCH}[epoch]
+    for row, serial in enumerate(["at", *serials], 1):
+        cell = book.active.cell(row, 1, serial)
+        cell.number_format = number_format if row > 1 else "General"
+    path = str(tmp_path / "a.xlsx")
+    book.save(path)
+    assert texts(path) == [None, *({"at": value} for value in values)] == verified(path, tmp_path)
+
+
+@pytest.mark.parametrize("rows", [[[1, 2, 3], [2, 4, 6], [3, 6, 9]], [[10, 5], [3, 4]]], ids=str)
+def test_header_that_looks_like_data_gets_the_advice_of_csv(tmp_path: Path, rows: list[list[int]]) -> None:
+    path = workbook(tmp_path / "a.xlsx", s=rows)
+    advice = f"{path}: the header looks like data: if it is, pass --header no"
+    text = "".join(",".join(map(str, row)) + "\n" for row in rows).encode()
+    assert list(form_of(text, Dialect()).notes(Dialect(), path)) == [advice]
+    (split,) = sheet_split(path, "")
+    for dialect, expected in ((Dialect(), [advice]), (Dialect(header="yes"), []), (Dialect(header="no"), [])):
+        notes: list[str] = []
+        assert list(sheet_texts(split, dialect, 10_000, notes))
+        assert notes == expected
 
 
 def test_rows_count_through_blank_ones_and_what_stands_beside(tmp_path: Path) -> None:

@@ -177,11 +177,16 @@ def time_text(times: pa.Array) -> pa.Array:
     text = without_zeros(_where(times, pc.invert(outside)).cast(pa.string()))
     if not pc.any(outside).as_py():
         return text
-    far = [_counted_on(count, second) for count in counts.filter(outside).to_pylist()]
+    far = [duration_text(count, second) for count in counts.filter(outside).to_pylist()]
     return pc.replace_with_mask(text, pc.and_(outside, times.is_valid()), pa.array(far, pa.string()))
 
 
-def _counted_on(count: int, second: int) -> str:
+def duration_text(count: int, second: int) -> str:
+    """The hours, minutes and seconds of a count of which so many are a ``second``.
+
+    >>> duration_text(-1_500, 1_000), duration_text(108_300, 1)
+    ('-00:00:01.5', '30:05:00')
+    """
     seconds, parts = divmod(abs(count), second)
     text = f"{'-' * (count < 0)}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return f"{text}.{parts:0{len(str(second)) - 1}}".rstrip("0") if parts else text

@@ -68,11 +68,12 @@ Share: TypeAlias = Sequence[tuple[int, Split]]  # splits, each with its number i
 class ObservedSplits:
     """The observation of some splits.
 
-    ``lines``: the number of lines of each, by its number, in their order.
+    ``lines``: the number of lines of each, by its number, in their order; ``notes``: advice for a person.
     """
 
     observation: Observation
     lines: Mapping[int, int]
+    notes: Sequence[str] = ()
 
     @property
     def first(self) -> int:

@@ -11,11 +11,12 @@ from html import unescape
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from driftline.convert.kernels import duration_text
 from driftline.core.planning.dialect import NO, YES, Dialect
 from driftline.core.values.parse import cut
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.json_files import Split, with_members
-from driftline.readers.csv.header import is_row
+from driftline.readers.csv.header import header_advice, is_row
 from driftline.readers.csv.stretches import named
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import opened
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 _ROWS = 1_000  # texts that are handed on together
 _HEAD = 21  # rows that tell if the first one has names
 _EXACT = 2**53  # from here on, not each whole number is a double
-_ERROR = re.compile(
-    rb'<(?:\w+:)?c\b(?=[^>]*\st="e")[^>]*?\sr="([A-Z]+)([0-9]+)"[^>]*(?<!/)>'
-    rb"(?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?v>([^<]*)<",
-    re.DOTALL,
+_CELL = (
+    rb'[^>]*?\sr="([A-Z]+)([0-9]+)"[^>]*(?<!/)>'
+    rb"(?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?v>(%b[^<]*)<"
 )
+_ERROR = re.compile(rb'<(?:\w+:)?c\b(?=[^>]*\st="e")' + _CELL % b"", re.DOTALL)
+_NEGATIVE = re.compile(rb"<(?:\w+:)?c\b" + _CELL % b"-", re.DOTALL)
+_DATE_1904 = re.compile(rb"""<(?:\w+:)?workbookPr\b[^>]*\sdate1904=["'](?:1|true)["']""")
+_DAY = 86_400_000  # milliseconds
 _SHEET = re.compile(r"<(?:\w+:)?sheet\b[^>]*>")
 _RELATIONSHIP = re.compile(r"<(?:\w+:)?Relationship\b[^>]*>")
 
@@ -49,10 +53,13 @@ def sheet_split(path: str, sheet: str) -> list[Split]:
     return [Split(path, 0, len(content), document=True, sheet=sheet or names[0])] if names else []
 
 
-def sheet_texts(split: Split, dialect: Dialect, longest: int) -> Iterator[list[bytes]]:
+def sheet_texts(
+    split: Split, dialect: Dialect, longest: int, notes: list[str] | None = None
+) -> Iterator[list[bytes]]:
     """The rows of a sheet as texts, in groups: one a row of the sheet, empty where that is no record.
 
-    ``dialect``: tells of the header, and of rows to skip; ``longest``: bytes of a text, at most.
+    ``dialect``: tells of the header, and of rows to skip; ``longest``: bytes of a text, at most. ``notes``:
+    gets advice for a person.
     """
     content = _content(split.path)
     sheet = _workbook(split.path, content).get_sheet_by_name(split.sheet)
@@ -60,13 +67,21 @@ def sheet_texts(split: Split, dialect: Dialect, longest: int) -> Iterator[list[b
         return
     top, first_column = sheet.start
     rows = sheet.to_python(skip_empty_area=True)
-    for number, column, text in _errors(content, split.sheet):
-        rows[number - top][column - first_column] = text
+    text = _sheet_xml(content, split.sheet)
+    for number, column, error in _cells(_ERROR, text) if b't="e"' in text else ():
+        rows[number - top][column - first_column] = error
+    if b">-" in text and any(isinstance(cell, time) for row in rows for cell in row):
+        epoch = _epoch(content)
+        for number, column, serial in _cells(_NEGATIVE, text):
+            row, place = rows[number - top], column - first_column
+            row[place] = _before(epoch, float(serial)) if isinstance(row[place], time) else row[place]
     skipped = max(0, int(dialect.skip_lines or 0) - top)
     first = next((i for i, row in enumerate(rows) if i >= skipped and any(map(_is_filled, row))), None)
     if first is None:
         return
-    names, begins = _names(rows[first : first + _HEAD], dialect, split.path)
+    names, begins, advice = _names(rows[first : first + _HEAD], dialect, split.path)
+    if advice and notes is not None:
+        notes.append(advice)
     moments = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, datetime)}
     texts = [b""] * (top + first + begins)
     for row in rows[first + begins :]:
@@ -82,8 +97,8 @@ def _with_members(texts: list[bytes], split: Split) -> list[bytes]:
     return [with_members(text, split) for text in texts] if split.beside else texts
 
 
-def _names(rows: Sequence[Sequence[Any]], dialect: Dialect, path: str) -> tuple[Sequence[str], int]:
-    """The names of the columns, and how many rows of these have them."""
+def _names(rows: Sequence[Sequence[Any]], dialect: Dialect, path: str) -> tuple[Sequence[str], int, str]:
+    """The names of the columns, how many rows of these have them, and advice for a person."""
     width = len(rows[0])
     if dialect.names:
         if len(dialect.names) != width:
@@ -91,11 +106,12 @@ def _names(rows: Sequence[Sequence[Any]], dialect: Dialect, path: str) -> tuple[
                 f"{path}: its rows have {width} cells, where --header names {len(dialect.names)}",
                 "name each column",
             )
-        return dialect.names, 0
+        return dialect.names, 0, ""
     cells = [[_shown(cell).encode() for cell in row] for row in rows]
     if dialect.header == NO or (dialect.header != YES and is_row(cells, dialect.signs)):
-        return [f"column_{place}" for place in range(1, width + 1)], 0
-    return [column.name for column in named([cell.decode() for cell in cells[0]])], 1
+        return [f"column_{place}" for place in range(1, width + 1)], 0, ""
+    names = [column.name for column in named([cell.decode() for cell in cells[0]])]
+    return names, 1, header_advice(cells, dialect, path)
 
 
 def _text(row: Sequence[Any], names: Sequence[str], moments: set[int]) -> bytes:
@@ -113,8 +129,7 @@ def _value(cell: Any, *, in_moments: bool = False) -> Any:
         is_whole = cell.is_integer() and abs(cell) < _EXACT and str(cell) != "-0.0"
         return int(cell) if is_whole else cell
     if isinstance(cell, timedelta):
-        minutes, seconds = divmod(cell // timedelta(seconds=1), 60)
-        return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+        return duration_text(cell // timedelta(microseconds=1), 10**6)
     if in_moments and isinstance(cell, date) and not isinstance(cell, datetime):
         return f"{cell.isoformat()}T00:00:00"
     if isinstance(cell, (date, time)):
@@ -131,15 +146,39 @@ def _is_filled(cell: Any) -> bool:
     return cell != "" and cell is not None
 
 
-def _errors(content: bytes, sheet: str) -> Iterator[tuple[int, int, str]]:
-    """The cells with an error, such as `#N/A`, which calamine reads as empty: row and column, from 0."""
+def _sheet_xml(content: bytes, sheet: str) -> bytes:
+    """The XML of a sheet, for what calamine does not tell.
+
+    A cell with an error, such as `#N/A`, is empty there; a date before the epoch, whose number is below 0, is
+    a time without its day.
+    """
     with zipfile.ZipFile(BytesIO(content)) as archive:
-        text = archive.read(_part(archive, sheet))
-    for letters, row, value in _ERROR.findall(text) if b't="e"' in text else ():
+        return archive.read(_part(archive, sheet))
+
+
+def _cells(pattern: re.Pattern[bytes], text: bytes) -> Iterator[tuple[int, int, str]]:
+    """The cells of a sheet that the pattern finds: row and column, from 0, and what they hold."""
+    for letters, row, value in pattern.findall(text):
         column = 0
         for letter in letters:
             column = 26 * column + letter - ord("A") + 1
         yield int(row) - 1, column - 1, unescape(value.decode())
+
+
+def _epoch(content: bytes) -> datetime:
+    """The day whose number is 0."""
+    with zipfile.ZipFile(BytesIO(content)) as archive:
+        is_1904 = _DATE_1904.search(archive.read("xl/workbook.xml"))
+    return datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30)
+
+
+def _before(epoch: datetime, serial: float) -> date | float:
+    """The date or moment of a number of days before the epoch; the number itself where there is none."""
+    try:
+        moment = epoch + timedelta(milliseconds=round(serial * _DAY))
+    except OverflowError:
+        return serial
+    return moment if moment.time() != time() else moment.date()
 
 
 def _part(archive: zipfile.ZipFile, sheet: str) -> str:

@@ -92,12 +92,13 @@ class JsonFiles(Source):
 class JsonScan(BatchScan):
     """Splits of files of JSON; once observed, they have the numbers of their first lines.
 
-    ``first``: the shape of the first lines, if they were observed.
+    ``first``: the shape of the first lines, if they were observed; ``advice``: on their sheets.
     """
 
     spark: SparkSession
     splits: Sequence[Split]
     first: RecordShape = field(default_factory=RecordShape)
+    advice: Sequence[str] = ()
 
     def is_cut_for(self, request: ScanRequest) -> bool:
         """True if another request has the same splits."""
@@ -165,19 +166,26 @@ class JsonScan(BatchScan):
             part.observation.shifted(splits[part.first].line - 1) for part in in_order
         )
         first = self.first if converted or not in_order else in_order[0].observation.shape
-        return Observed(replace(self, splits=splits, first=first), merged)
+        advice = list(dict.fromkeys(note for part in in_order for note in part.notes))
+        return Observed(replace(self, splits=splits, first=first, advice=advice), merged)
 
     def _lines(self) -> Sequence[int]:
         return [split.line - 1 for split in self.splits]
 
     def _notes(self, observation: Observation) -> Sequence[str]:
-        """Files with text that is not UTF-8, and documents that may have their records in a list."""
+        """Sheets whose header looks like data, files with text that is not UTF-8, and documents that may have
+        their records in a list.
+        """
         not_utf8 = [bad.place.source for bad in observation.tally.reasons if bad.reason.startswith(NOT_UTF8)]
         return [
-            f"JSON is read as UTF-8, and not all of {file} is that: "
-            "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
-            for file in dict.fromkeys(not_utf8)
-        ] + list(self._records_inside(observation))
+            *self.advice,
+            *(
+                f"JSON is read as UTF-8, and not all of {file} is that: "
+                "from Windows' encoding, `iconv -f cp1252 -t utf-8` makes it"
+                for file in dict.fromkeys(not_utf8)
+            ),
+            *self._records_inside(observation),
+        ]
 
     def _records_inside(self, observation: Observation) -> Iterator[str]:
         """The flag that takes records out of documents, where each file is one object with one list of

@@ -101,8 +101,10 @@ def _value(cell: Any, moment: bool) -> Any:
     if isinstance(cell, datetime):
         return cell.isoformat() if moment else cell.date().isoformat()
     if isinstance(cell, timedelta):
-        minutes, seconds = divmod(abs(cell) // timedelta(seconds=1), 60)
-        return f"{'-' * (cell < timedelta())}{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+        micros = cell // timedelta(microseconds=1)
+        seconds, fraction = divmod(abs(micros), 10**6)
+        text = f"{'-' * (micros < 0)}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        return f"{text}.{fraction:06}".rstrip("0") if fraction else text
     if isinstance(cell, date | time):
         return cell.isoformat() + "T00:00:00" * (moment and isinstance(cell, date))
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53 and str(cell) != "-0.0":

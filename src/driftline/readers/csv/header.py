@@ -1,4 +1,4 @@
-"""Tells if the first row of a CSV file has names, and if titles stand above it."""
+"""Tells if the first row of a CSV file, or of a sheet, has names, and if titles stand above it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from driftline.core.planning.dialect import JSON_SIGNS, POINT, Signs
+from driftline.core.planning.dialect import JSON_SIGNS, POINT, Dialect, Signs
 
 Cells: TypeAlias = Sequence[bytes]
 
@@ -45,6 +45,13 @@ def is_like_data(rows: Sequence[Cells], signs: Signs) -> bool:
     values = [cell for cell, is_alike in zip(rows[0], alike, strict=True) if is_alike]
     steps = len(values) > 1 and len(values) < len(rows[0]) and _are_steps(values)
     return None not in alike and any(alike) and not steps
+
+
+def header_advice(rows: Sequence[Cells], dialect: Dialect, path: str) -> str:
+    """The advice on a first row that was taken for names, and may have none; empty if there is none."""
+    if dialect.header or not is_like_data(rows, dialect.signs):
+        return ""
+    return f"{path}: the header looks like data: if it is, pass --header no"
 
 
 def titles(rows: Sequence[Cells]) -> int:

@@ -14,7 +14,7 @@ import msgspec
 from driftline.core.planning.dialect import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs
 from driftline.readers.csv.cut import BACKSLASH, COMMA, CsvRecord, Marks, is_escaped, records
 from driftline.readers.csv.dated import date_hints
-from driftline.readers.csv.header import is_like_data, is_row, titles
+from driftline.readers.csv.header import header_advice, is_row, titles
 
 _CSV_MARKS = b',;\t|"\r\n'
 HEAD, _ROWS = 2**16, 20  # bytes, and rows behind a header, that tell
@@ -128,8 +128,8 @@ def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool
         signs = Dialect(thousands=POINT) if any(grouped for _, grouped in commas) else Dialect(decimal=",")
         names = ", ".join(name for name, _ in commas)
         yield f"{signs.flags} would make {names} numeric: {{path}} has decimal commas; for a column that is there: driftline resolve"
-    if not dialect.header and has_header and is_like_data(begin.cells(marks), dialect.signs):
-        yield "{path}: the header looks like data: if it is, pass --header no"
+    if has_header and (advice := header_advice(begin.cells(marks), dialect, "{path}")):
+        yield advice
     if not (dialect.skip_lines or dialect.comment or dialect.header == NO):
         yield from _titles(begin, marks)
 

@@ -59,6 +59,7 @@ class OpenSplits:
         self._listed = ListedRecords(records) if records else None
         self._parts: list[ObservedSplits] = []
         self._part = 0  # the number of its first split
+        self._notes: list[str] = []
 
     def groups(self) -> Iterator[Sequence[Run]]:
         """Read the lines; where a part ends, keep its observation."""
@@ -76,7 +77,8 @@ class OpenSplits:
                 before = _behind_all(observation)
                 observer = JsonObserver(terms.expected, terms.settings, terms.judge, before=before)
                 self._lines = LineTask(observer, None, terms)
-            self._parts.append(ObservedSplits(observation, counts))
+            self._parts.append(ObservedSplits(observation, counts, self._notes))
+            self._notes = []
 
     def observe(
         self, group: Sequence[Run], everything: str | None
@@ -110,7 +112,7 @@ class OpenSplits:
     def _blocks(self, split: Split) -> Iterator[list[bytes]]:
         settings = self._reader.terms.settings
         if split.sheet:
-            return sheet_texts(split, settings.csv, settings.max_record_bytes)
+            return sheet_texts(split, settings.csv, settings.max_record_bytes, self._notes)
         return blocks(split, settings.max_record_bytes, self._listed)
 
 
