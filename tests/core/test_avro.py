@@ -27,6 +27,7 @@ from driftline.readers.avro import AvroReader, avro_found, avro_readers, cuts_of
 from driftline.readers.columnar.rows import RowsObserver
 from driftline.readers.terms import AdmissionTerms
 from driftline.verify.json_texts import parse
+from driftline.verify.source_values import Single
 from driftline.verify.typed_files import read_columns, readable
 
 LONGS = {"type": "array", "items": "long"}
@@ -187,6 +188,25 @@ def as_counted(column: pa.Array) -> list[Any]:
         column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
     values: list[Any] = column.to_pylist()
     return values
+
+
+def test_float_beside_double_and_text_is_of_its_own_branch(tmp_path: Path) -> None:
+    union = ["null", {"type": "float"}, "double", "string"]
+    values = [("double", 1e300), "x", ("float", 0.1), ("double", 0.1), None]
+    for field in (union, {"type": "array", "items": union}, {"type": "map", "values": union}):
+        nested = [{"k": v} if "values" in field else [v] if "items" in field else v for v in values]
+        read = [
+            record.record["f"]
+            for record in read_columns(str(written(tmp_path / "u", field, *nested)), "avro")
+            if record.record
+        ]
+        plain = [v["k"] if isinstance(v, dict) else v[0] if isinstance(v, list) else v for v in read]
+        assert [(type(v), v) for v in plain[:4]] == [
+            (float, 1e300),
+            (str, "x"),
+            (Single, 0.10000000149011612),
+            (float, 0.1),
+        ]
 
 
 def test_verify_reads_uuids_and_moments_as_they_were_written(tmp_path: Path) -> None:

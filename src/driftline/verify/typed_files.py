@@ -301,6 +301,7 @@ _BASES = {
     "decimal": ("bytes", "fixed"),
     "big-decimal": ("bytes",),
     "duration": ("fixed",),
+    "float": ("float",),  # none of Avro's: it tells a float from a double in a union
     **{f"{local}timestamp-{unit}": ("long",) for local in ("", "local-") for unit in _UNITS},
 }
 _FARTHEST = 10_000  # the scale of a number that is written out
@@ -323,7 +324,7 @@ def _avro(file: Any) -> Iterator[dict[str, Any]]:
     records: Any = reader(file, return_record_name=True, handle_unicode_errors="surrogateescape")
     text = records.metadata["avro.schema"]
     plain = AvroSchema(old_days(records.metadata))
-    if "logicalType" not in text:
+    if "logicalType" not in text and not ('"float"' in text and '"double"' in text):
         yield from map(plain.plain(records.writer_schema), records)
         return
     schema: Any = parse_schema(json.loads(text, object_hook=_unread))
@@ -336,8 +337,21 @@ def _avro(file: Any) -> Iterator[dict[str, Any]]:
             yield of_schema(read_record(block.bytes_, schema, None))
 
 
+def _with_floats(node: dict[str, Any]) -> dict[str, Any]:
+    """The node; in its union of float and double, which Python has as one type, a float is known as such."""
+    unions = {key: node[key] for key in ("type", "items", "values") if isinstance(node.get(key), list)}
+    marked: Any = {"type": "float", "logicalType": _UNREAD + "float"}
+    return node | {
+        key: [marked if base == "float" else branch for branch, base in zip(union, bases, strict=True)]
+        for key, union in unions.items()
+        for bases in [[branch.get("type") if isinstance(branch, dict) else branch for branch in union]]
+        if "double" in bases
+    }
+
+
 def _unread(node: dict[str, Any]) -> dict[str, Any]:
     """The node, with another name for its logical type, if that may stand on its base; else without one."""
+    node = _with_floats(node)
     name, base, size = node.get("logicalType"), node.get("type"), node.get("size")
     if not isinstance(name, str) or not isinstance(base, str):
         return node
@@ -466,14 +480,16 @@ class AvroSchema:
         """The function that makes values of a union plain, whose ``branches`` are other than null."""
         names = [self.name(branch) for branch in branches]
         plains = [self.plain(branch) for branch in branches]
+        # Beside doubles a float comes with its type.
+        kinds: dict[type, str] = {
+            list: "array",
+            dict: "map",
+            float: "double" if "double" in names else "float",
+        }
 
         def plain(value: Any) -> Any:
             """The value, made plain by the branch that it belongs to."""
-            kind = (
-                value[0]
-                if type(value) is tuple
-                else {list: "array", dict: "map", float: "float"}.get(type(value))
-            )
+            kind = value[0] if type(value) is tuple else kinds.get(type(value))
             if kind in names:
                 return plains[names.index(kind)](value)
             return self._scalar(value)
@@ -495,6 +511,8 @@ class AvroSchema:
         kind, _, unit = name.rpartition("-")
         old = self._old if self._old is not None and self._old.days else None
         match name:
+            case "float":
+                return Single(written)
             case "date":
                 return date_at(written) if old is None else day(written)
             case "decimal":
