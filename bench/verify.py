@@ -1,9 +1,9 @@
 """The check next to the ingest that it proves, in one session, in turns.
 
-    python bench/verify.py [--records 1000000] [--drift 0.01] [--rounds 3]
+    python bench/verify.py [--records 1000000] [--drift 0.01] [--rounds 3] [--wide 2000]
 
 Each round takes the events of `events` into a fresh table, and has `verify` compare files and table; then the same with
-three records. What counts is the ratio of the two in a round: machines are noisy.
+three records, and with documents of thousands of fields that drift. What counts is the ratio of the two in a round: machines are noisy.
 Memory: that of this process, its Python workers and Java together (PSS), at most, while it verifies.
 """
 
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from threading import Event, Thread
 from typing import Any, Self
 
@@ -45,6 +46,44 @@ def one_round(lake: Lake, files: Path, records: int, table: str) -> tuple[float,
     return timed(lambda: lake.table(table).ingest(files)), timed(verify)
 
 
+def write_wide(folder: Path, documents: int, seed: int = 0) -> int:
+    """Documents of some sections out of 300, each of 30 fields, of which a part changes its type; returns the bytes."""
+    random = Random(seed)
+    folder.mkdir()
+    kinds = [[random.choice(KINDS) for _ in range(30)] for _ in range(300)]
+    with (folder / "documents.jsonl").open("w") as lines:
+        for number in range(documents):
+            document: dict[str, Any] = {"id": number}
+            for section in random.sample(range(300), 4):
+                fields = random.sample(range(30), 20)
+                document[f"section_{section}"] = {
+                    f"field_{field}": value_of(
+                        kinds[section][field] if random.random() > DRIFT else random.choice(KINDS), random
+                    )
+                    for field in fields
+                }
+            lines.write(json.dumps(document) + "\n")
+    return (folder / "documents.jsonl").stat().st_size
+
+
+KINDS, DRIFT = ("number", "fraction", "text", "flag", "texts", "object"), 0.03
+
+
+def value_of(kind: str, random: Random) -> Any:
+    match kind:
+        case "number":
+            return random.randrange(10**6)
+        case "fraction":
+            return random.random()
+        case "text":
+            return f"value {random.randrange(10**6)}"
+        case "flag":
+            return random.random() < 0.5
+        case "texts":
+            return [f"value {random.randrange(100)}" for _ in range(3)]
+    return {"name": f"name {random.randrange(100)}", "size": random.randrange(100)}
+
+
 class Peak:
     """The most memory that this process and its children have had, in bytes."""
 
@@ -71,25 +110,31 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--drift", type=float, default=0.01)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--wide", type=int, default=2_000)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as tmp:
         lake = Lake.open(Path(tmp, "lake"))
         out = []
-        sizes = {records: Path(tmp, str(records)) for records in (FEW, args.records // 10, args.records)}
-        warm = Path(tmp, "warm")
+        sizes = {
+            records: Path(tmp, str(records)) for records in (FEW, args.records // 10, args.records) if records
+        }
+        warm, wide = Path(tmp, "warm"), Path(tmp, "wide")
         write(warm, 20_000, args.drift)
         one_round(lake, warm, 20_000, "bench.warm")
         for records, files in sizes.items():
             size = write(files, records, args.drift if records > FEW else 0, files=min(records, 8))
-            if records == FEW:
-                one_round(lake, files, records, "bench.warm_few")
-            with Peak() as peak:
-                rounds = [
-                    one_round(lake, files, records, f"bench.of_{records}_{i}") for i in range(args.rounds)
-                ]
-            out.append(figures(records, size, rounds, peak.bytes))
+            out.append(measured(lake, files, records, size, args.rounds))
+        out.append(measured(lake, wide, args.wide, write_wide(wide, args.wide), args.rounds))
     print(json.dumps(out) if args.json else "\n".join(map(text, out)))
+
+
+def measured(lake: Lake, files: Path, records: int, size: int, rounds: int) -> dict[str, Any]:
+    if records == FEW:
+        one_round(lake, files, records, "bench.warm_few")
+    with Peak() as peak:
+        times = [one_round(lake, files, records, f"bench.{files.name}_{i}") for i in range(rounds)]
+    return figures(records, size, times, peak.bytes)
 
 
 def figures(records: int, size: int, rounds: list[tuple[float, float]], peak: int) -> dict[str, Any]:

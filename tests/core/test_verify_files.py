@@ -5,17 +5,20 @@ from __future__ import annotations
 import gzip
 import tracemalloc
 from decimal import Decimal
+from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from driftline.errors import DataError
 from driftline.observe.json_documents import records_of
-from driftline.verify import files, json_texts
+from driftline.verify import files, in_memory, json_texts
 from driftline.verify.cells import cells, rows
 from driftline.verify.comparison import pair
 from driftline.verify.files import FilePart, SourcePlace, parts, read
@@ -285,3 +288,22 @@ def test_objects_over_several_lines_are_records(tmp_path: Path) -> None:
     assert records(tmp_path / "a.jsonl", text) == [
         ("1", {"a": 1}), ("4", {"a": {"b": "}\n{"}}), ("10", b'{\n "a": \n}'), ("13", {"a": 3}),
     ]  # fmt: skip
+
+
+def test_periods_and_intervals_of_pandas_are_what_arrow_has_of_them(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "month": pd.period_range("2026-01", periods=2, freq="M"),
+            "between": pd.interval_range(0, 2),
+        }
+    )
+    (file,) = in_memory.write(frame, tmp_path)
+    assert [read.record for read in in_memory.read(file)] == pa.Table.from_pandas(frame).to_pylist()
+
+
+def test_value_of_a_type_that_verify_does_not_know_is_named_with_its_place(tmp_path: Path) -> None:
+    rows = [{"a": 1}, {"a": {"b": [1, Fraction(1, 3)]}}]
+    with pytest.raises(
+        DataError, match=r"^a\.b: row 1 has a value of the type Fraction, which verify cannot compare"
+    ):
+        in_memory.write(rows, tmp_path)

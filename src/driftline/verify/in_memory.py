@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, time, timedelta
-from itertools import islice
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import islice, starmap
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,7 +16,9 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from driftline.errors import DataError
 from driftline.verify.files import Read, SourcePlace
+from driftline.verify.moments import FarMoment
 from driftline.verify.source_values import Single
 from driftline.verify.typed_files import values_of
 
@@ -24,10 +27,11 @@ _ROWS = 20_000  # per file
 
 
 def write(data: Any, folder: Path) -> dict[str, str]:
-    """Write the records of a table, or dicts, into files of the
-    folder; their paths, with a name for each.
+    """Write the records of a table, or dicts, into files of the folder; their paths, with a name for each.
+
+    Raises DataError for a value of a type that is not known, with its row and field.
     """
-    records = map(_record, _records(data))
+    records = starmap(_of_row, enumerate(_records(data)))
     names: dict[str, str] = {}
     while batch := list(islice(records, _ROWS)):
         path = folder / f"{len(names):08}"
@@ -99,8 +103,31 @@ def _of_arrow(data: Any) -> Iterator[dict[str, Any]]:
             yield dict(zip(batch.schema.names, row, strict=True))
 
 
+class _UnknownType(Exception):
+    """A value of an unknown type. Arguments: the type's name, then the steps to the value, the last first."""
+
+
+def _of_row(number: int, record: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return _record(record)
+    except _UnknownType as error:
+        type_, *steps = error.args
+        path = ".".join(str(step) for step in reversed(steps))
+        raise DataError(
+            f"{path}: row {number} has a value of the type {type_}, which verify cannot compare",
+            "leave the field out, or verify what it was written from",
+        ) from None
+
+
 def _record(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _plain(value) for key, value in record.items() if not _is_null(value)}
+    out = {}
+    for key, value in record.items():
+        if not _is_null(value):
+            try:
+                out[key] = _plain(value)
+            except _UnknownType as error:
+                raise _UnknownType(*error.args, key) from None
+    return out
 
 
 def _is_null(value: Any) -> bool:
@@ -128,8 +155,20 @@ def _plain(value: Any) -> Any:
             return str(value)
         case bytearray() | memoryview():
             return bytes(value)
-        case _:
+        case list() | str() | bytes() | int() | float() | Decimal() | date() | FarMoment():
             return value
+    return _of_pandas_scalar(value)
+
+
+def _of_pandas_scalar(value: Any) -> Any:
+    """A period by its ordinal, an interval by its bounds."""
+    name = type(value).__name__
+    if type(value).__module__.partition(".")[0] == "pandas":
+        if name == "Period":
+            return value.ordinal
+        if name == "Interval":
+            return _record({"left": value.left, "right": value.right})
+    raise _UnknownType(name)
 
 
 def _moment(value: datetime) -> Any:
