@@ -245,7 +245,7 @@ class JsonObserver:
             if why is None:
                 self._walker.walk(record, source, number)
         except Malformed as error:
-            why = str(error)
+            why = error.why
         if why is not None:
             self._malformed += 1
             if len(self._bad) < REASONS:

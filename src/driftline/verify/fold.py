@@ -7,6 +7,7 @@ Tasks sort changes and rows by key, and compare them as they come, so that memor
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import reduce
@@ -169,17 +170,14 @@ class KeyedFold:
                 yield SourceChange(place, arrival, payload, why=str(error), message=message)
 
     def by_text(self, changes: Iterable[SourceChange]) -> Iterator[_Keyed]:
-        """Changes by the text that their copies in quarantine have, too. Of those in one message, one without
-        a key comes first, and one that deletes last: it has nothing else that could be refused.
-        """
+        """Changes by the text that their copies in quarantine have, too; those of one message together."""
         for change in changes:
             text = (
                 self.comparison.fingerprint_of(unpacked(change.message or change.payload))
                 if change.is_record
                 else self.comparison.fingerprint(change.payload)
             )
-            rank = bool(change.key), change.deletes
-            yield (_number(text), text, _READ, rank, change.arrival), change
+            yield (_number(text), text, _READ, change.arrival), change
 
     def waiting(self, quarantined: Iterable[bytes]) -> Iterator[_Keyed]:
         """The records in quarantine by the same text."""
@@ -187,19 +185,22 @@ class KeyedFold:
             yield (_number(text), text, _WAITING, ()), None
 
     def not_waiting(self, texts: Iterable[_Keyed]) -> Iterator[_Keyed]:
-        """The changes that are not in quarantine, by key. Of equal ones the first to come is there."""
+        """The changes that are not in quarantine, by key. Of equal ones the first to come is there; a message
+        is there with all its changes.
+        """
         tally = FoldTally()
 
         def others() -> Iterator[SourceChange]:
             for (_, text), group in groupby(texts, lambda x: x[0][:2]):
                 held = waiting = 0
-                for key, change in group:
-                    if key[2] == _WAITING:
-                        waiting += 1
+                for (kind, *_), of_one in groupby(group, _record_of):
+                    if kind == _WAITING:
+                        waiting += sum(1 for _ in of_one)
                     elif held < waiting:
                         held += 1
+                        deque(of_one, maxlen=0)
                     else:
-                        yield change
+                        yield from (change for _, change in of_one)
                 tally.records += held
                 tally.quarantined += held
                 if waiting > held:
@@ -326,6 +327,12 @@ def _filled(before: Any, record: Any) -> Any:
 
 def _sorted(keyed: RDD[_Keyed], tasks: int) -> RDD[_Keyed]:
     return keyed.repartitionAndSortWithinPartitions(tasks, itemgetter(0), keyfunc=_whole)
+
+
+def _record_of(keyed: _Keyed) -> tuple[Any, ...]:
+    """The kind of a text, in the source or in quarantine, and the place of its record or message."""
+    _, _, kind, arrival = keyed[0]
+    return kind, *arrival[:-1]
 
 
 def _whole(key: Any) -> Any:

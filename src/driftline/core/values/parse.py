@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from msgspec import MsgspecError, Raw
 from msgspec import json as msgspec_json
@@ -28,7 +28,12 @@ _ESCAPES = re.compile(
 
 
 class Malformed(ValueError):
-    """The line is not a record; the message says why."""
+    """The line is not a record; the message says why. ``why``: the reason, as a `RefusedText` has it."""
+
+    @property
+    def why(self) -> Any:
+        """The text of the reason, or the refusal."""
+        return self.args[0]
 
 
 class Number(str):
@@ -65,12 +70,15 @@ class UnlistedDocument(bytes):
 
 
 class RefusedText(bytes):
-    """A text that is no record for the reason ``why``, with an ellipsis behind it, so that it is no JSON."""
+    """A text that is no record for the reason ``why``, with an ellipsis behind it, so that it is no JSON.
 
-    why: str
+    The reason is a text, or the refusal of a table.
+    """
+
+    why: object
 
     @classmethod
-    def of(cls, text: bytes, why: str) -> RefusedText:
+    def of(cls, text: bytes, why: object) -> RefusedText:
         """Mark the beginning of a text."""
         marked = cls(text[:_SHOWN] + _ELLIPSIS)
         marked.why = why

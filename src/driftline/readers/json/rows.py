@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from io import BytesIO
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -41,11 +42,11 @@ from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.pickling import pickled
 from driftline.core.schema.types import Path, Struct
-from driftline.core.values.parse import parse, parse_values, raw_members
+from driftline.core.values.parse import Malformed, RefusedText, parse, parse_values, raw_members
 from driftline.keys.presence import PRESENCE, presence_of_lines
 from driftline.observe.decoder import REFUSED, FieldDecoders
 from driftline.observe.expect import ExpectedField, foreseen
-from driftline.observe.json_lines import JsonObserver, LineNumbers, Looked, Why
+from driftline.observe.json_lines import AdmissionByShape, JsonObserver, LineNumbers, Looked, Why
 from driftline.observe.observation import Observation
 from driftline.observe.screen import doubtful
 from driftline.observe.walk import MANY_KEYS
@@ -357,6 +358,9 @@ class LineTask:
         self._observer, self._make, self._terms = observer, make, terms
         self._unwrapper = Unwrapper.of(terms.settings.row_key)
         self._deletes = DeleteFilter.of(terms)
+        self._admission: AdmissionByShape | None = None
+        if self._unwrapper is not None and terms.judge is not None:
+            self._admission = AdmissionByShape(terms.judge, terms.expected, terms.settings.dates)
         self._learnt = -1
 
     def observe(
@@ -371,7 +375,7 @@ class LineTask:
         begins = 0  # the place of the run's first text
         for run in runs:
             if self._unwrapper is not None and origins is not None:
-                texts, places = self._unwrapper.records(run.lines)
+                texts, places = self._whole_messages(run, *self._unwrapper.records(run.lines))
                 origins += [begins + place for place in places]
                 begins += len(run.lines)
                 run = run.of_records(texts, places)
@@ -392,6 +396,39 @@ class LineTask:
         described = runs if asks_for_place(self._terms.settings.metadata) else ()
         accepted = AcceptedLines(lines, judged, deletes, origins, described)
         return accepted, reject_batch(rejects) if rejects else None
+
+    def _whole_messages(
+        self, run: Run, texts: list[bytes], places: list[int]
+    ) -> tuple[list[bytes], list[int]]:
+        """The records of messages, without those of a message of which the table refuses one.
+
+        Such a message comes as one text that is refused: with its delete alone, an update that changes a key
+        to none would remove a row and write nothing.
+        """
+        if self._admission is None or len(set(places)) == len(places):
+            return texts, places
+        kept_texts: list[bytes] = []
+        kept_places: list[int] = []
+        for place, numbered in groupby(zip(places, texts, strict=True), key=itemgetter(0)):
+            records = [text for _, text in numbered]
+            why = self._refusal(records, run.source, place) if len(records) > 1 else None
+            records = records if why is None else [RefusedText.of(run.lines[place], why)]
+            kept_texts += records
+            kept_places += [place] * len(records)
+        return kept_texts, kept_places
+
+    def _refusal(self, records: Sequence[bytes], source: str, place: int) -> Why | None:
+        """The reason to refuse one of the records of a message; None if the table takes them all."""
+        assert self._admission is not None
+        cut = records if self._deletes is None else self._deletes.lines(records)[0]
+        for record in cut:
+            try:
+                conflict = self._admission.conflict(parse(record), source, place)
+            except Malformed as error:
+                return str(error)
+            if conflict is not None:
+                return conflict
+        return None
 
     def convert(self, accepted: AcceptedLines) -> Iterator[Rows]:
         """The rows of the lines. Raises Diverged once a line has more than the plan was made for."""
