@@ -95,12 +95,12 @@ def hide_secrets(error: BaseException, *settings: Mapping[str, str]) -> None:
 
     Notebooks, `logging.exception` and schedulers print an error with its causes.
     """
-    checked: dict[int, BaseException] = {}
+    checked: dict[int, tuple[BaseException, BaseException]] = {}  # both are kept: an id counts as long
 
     def safe(link: BaseException) -> BaseException:
         """The error itself, or what stands for it: other libraries keep their text each in its own way."""
         if id(link) in checked:
-            return checked[id(link)]
+            return checked[id(link)][1]
         text = "".join(traceback.format_exception_only(link)).strip()
         hidden, replacement = redacted(text, *settings), link
         if isinstance(link, DriftlineError):
@@ -109,7 +109,7 @@ def hide_secrets(error: BaseException, *settings: Mapping[str, str]) -> None:
             link.args = tuple(redacted(str(part), *settings) for part in link.args)
         elif hidden != text and link is not error:
             replacement = Exception(hidden).with_traceback(link.__traceback__)
-        checked[id(link)] = replacement
+        checked[id(link)] = link, replacement
         behind, suppressed = [link.__cause__, link.__context__], link.__suppress_context__
         replacement.__cause__, replacement.__context__ = (cause and safe(cause) for cause in behind)
         replacement.__suppress_context__ = suppressed

@@ -10,6 +10,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
+from driftline.config import hide_secrets
 from driftline.errors import DataError, SetupError
 from driftline.ingest import pipeline
 from driftline.runtime.failure import WHOLE, explained, is_cut_off, java_ended, of_text
@@ -22,6 +23,16 @@ AT = "\n\tat org.apache.spark.util.ThreadUtils$.parmap(ThreadUtils.scala:389)\n"
 
 # What is printed, the sentence, and whether there is a hint that says what to do (or which).
 TOLD: dict[str, tuple[str, str, str | None]] = {
+    "too few open files": (
+        "OSError: [Errno 24] Too many open files: '/lake/a.parquet'",
+        "Too many open files (ulimit -n)",
+        "raise the limit: ulimit -n 4096",
+    ),
+    "too few threads": (
+        "java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory or process/resource limits reached",
+        "Java cannot start a thread: a limit of processes, threads or memory is reached (ulimit -u)",
+        "raise it, or end other processes; then run the batch again",
+    ),
     "half a Parquet file": (
         (f"{JOB}org.apache.spark.SparkException: Exception thrown in awaitResult: {AT}"
         "Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while "
@@ -165,7 +176,7 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
         (f"{JOB}java.io.UncheckedIOException: Failed to create Parquet file{AT}"
         "Caused by: java.io.IOException: No space left on device\n\t... 25 more\n"),
         "No space left on device",
-        "free some disk space and run the batch again; nothing was committed",
+        "free some disk space, for temporary files (TMPDIR) too, and run the batch again; nothing was committed",
     ),
     "a folder that is none": (
         (f"{JOB}java.io.UncheckedIOException: Failed to create Parquet file{AT}"
@@ -225,3 +236,11 @@ def test_an_answer_of_java_s_is_no_lost_connection() -> None:
         error = DataError("the table refused the change")
         error.__cause__ = cause
         assert is_cut_off(error) is cut_off
+
+
+def test_an_error_that_stands_behind_itself_is_looked_at_once() -> None:
+    error, cause = DataError("the table refused the change"), ValueError("of py4j's")
+    error.__cause__, cause.__context__ = cause, error
+    assert not is_cut_off(error)
+    hide_secrets(error, {"token": "s3cret"})
+    assert error.__cause__ is cause

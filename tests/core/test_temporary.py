@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from driftline.errors import SetupError
 from driftline.runtime import temporary
 
 MAKES = """
@@ -111,3 +112,9 @@ def test_folder_of_another_user_stays(place: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "getuid", lambda: other.stat().st_uid + 1)
     temporary.folder()
     assert other.is_dir()
+
+
+def test_place_that_takes_no_file_is_one_sentence(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(place / "gone"))
+    with pytest.raises(SetupError, match=r"no temporary files can be made: .*gone"):
+        temporary.folder()

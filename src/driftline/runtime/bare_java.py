@@ -20,7 +20,7 @@ from driftline.runtime import temporary
 from driftline.runtime.class_data import FOLDERS, Archive, flags
 from driftline.runtime.failure import is_cut_off
 from driftline.runtime.jars import cache_folder, cached_jars
-from driftline.runtime.java import default_memory, find_java
+from driftline.runtime.java import check_limits, default_memory, find_java
 
 # The jars by the beginnings of their names: of the cache, and of Spark's own.
 _OURS = ("org.apache.iceberg_iceberg-spark-runtime-", "org.xerial_sqlite-jdbc-")
@@ -71,6 +71,7 @@ class BareJava:
         self.archive = Archive.of(cache_folder(), java, jars)
         taken = flags(self.archive) if options is None else options
         # Java leaves nothing there when it is killed, and SQLite's library is unpacked there.
+        check_limits(temporary.folder())
         self._temporary = TemporaryDirectory(prefix="java-", dir=temporary.folder())
         argv = [
             str(java.home / "bin" / "java"),

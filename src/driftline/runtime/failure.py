@@ -21,7 +21,9 @@ from driftline.runtime.stores import all_configured
 _CLOSING = 1.0  # seconds from the end of Java's connections to its own
 _MEMORY = "set DRIFTLINE_DRIVER_MEMORY=8g to give Java more; on a cluster, raise spark.executor.memory"
 WHOLE = "check that the file is complete"
-_ROOM = "free some disk space and run the batch again; nothing was committed"
+_ROOM = (
+    "free some disk space, for temporary files (TMPDIR) too, and run the batch again; nothing was committed"
+)
 
 _GONE = "{0}: the file no longer exists"
 _CLOSED, _ALLOW = "{0}: Permission denied", "let this user read and write it"
@@ -57,6 +59,12 @@ ASK_DOCTOR = "run `driftline doctor` to find the cause"
 # sentence, with what was matched, and the hint.
 _YEARS = "a date or timestamp is before the year 1 or after 9999, and Python has none of these"
 _CAUSES: tuple[tuple[str, str, str | None], ...] = (
+    (r"(Too many open files)", "{0} (ulimit -n)", "raise the limit: ulimit -n 4096"),
+    (
+        r"unable to create (?:new )?native thread",
+        "Java cannot start a thread: a limit of processes, threads or memory is reached (ulimit -u)",
+        "raise it, or end other processes; then run the batch again",
+    ),
     (r"(No space left on device|Disk quota exceeded|File too large)", "{0}", _ROOM),
     (r"OutOfMemoryError: ([^\n]+)", "Java ran out of memory: {0}", _MEMORY),
     (
@@ -182,7 +190,9 @@ def _is_stopped(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    passed: list[BaseException] = []  # one that is raised again may stand behind itself
+    while error is not None and not any(error is link for link in passed):
+        passed.append(error)
         yield error
         error = error.__cause__ or error.__context__
 

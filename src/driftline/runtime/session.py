@@ -17,7 +17,7 @@ from driftline.runtime.bare_java import quiet_py4j
 from driftline.runtime.connect import must_start_classic
 from driftline.runtime.failure import java_process
 from driftline.runtime.jars import bundles, cache_folder, find_jars
-from driftline.runtime.java import QUICK, Java, default_memory, find_java, launcher_home
+from driftline.runtime.java import QUICK, Java, check_limits, default_memory, find_java, launcher_home
 from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_conf import activate
 from driftline.runtime.spark_version import quiet_errors, release_of
@@ -102,6 +102,7 @@ def _launch_java(settings: Mapping[str, str]) -> None:
     """
     from pyspark import SparkConf, SparkContext
 
+    check_limits(temporary.folder())
     at_launch = [
         (key, value)
         for key, value in settings.items()

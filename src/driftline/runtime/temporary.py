@@ -16,12 +16,24 @@ from functools import cache
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
+from driftline.errors import SetupError
+
 
 def folder() -> Path:
     """This process's folder among the machine's temporary files, which is made at the first call.
 
-    The folders of processes that were killed are removed then.
+    The folders of processes that were killed are removed then. Raises SetupError if none can be made.
     """
+    try:
+        return _present()
+    except OSError as error:
+        raise SetupError(
+            f"no temporary files can be made: {error}",
+            "set TMPDIR to a folder with room that you may write to",
+        ) from error
+
+
+def _present() -> Path:
     path = _folder(os.getpid(), gettempdir())
     if not path.is_dir():  # something cleans up there
         _folder.cache_clear()
