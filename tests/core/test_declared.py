@@ -76,7 +76,11 @@ def column(array: pa.Array) -> tuple[str, list[Any]]:
             "string",
             ["-00:00:00.000000001", "100:00:00.5"],
         ),
-        (pa.array([7], pa.duration("ms")), "long", [7]),
+        (
+            pa.array([7, -1, 108_300_000, None, 2**62], pa.duration("ms")),
+            "string",
+            ["00:00:00.007", "-00:00:00.001", "30:05:00", None, "1281023894007:36:27.904"],
+        ),
         (pa.array([Decimal("1.25")], pa.decimal256(5, 2)), "decimal(5, 2)", [Decimal("1.25")]),
         (pa.array([[1], None], pa.large_list(pa.int64())), "list<long>", [[1], None]),
         (pa.array([[1, 2], None], pa.list_(pa.int64(), 2)), "list<long>", [[1, 2], None]),

@@ -92,7 +92,7 @@ def test_values_keep_their_types() -> None:
 
 def test_values_that_tables_have_otherwise() -> None:
     assert read([{"a": time(1, 2, 3)}]) == ({"a": "string"}, [{"a": "01:02:03"}])
-    assert read([{"a": timedelta(seconds=1)}]) == ({"a": "long"}, [{"a": 1_000_000}])
+    assert read([{"a": timedelta(seconds=1)}]) == ({"a": "string"}, [{"a": "00:00:01"}])
     assert read([{"a": UUID(int=1)}]) == ({"a": "uuid"}, [{"a": UUID(int=1).bytes}])
     assert read([{"a": 10**40}, {"a": "x"}]) == ({"a": "string"}, [{"a": str(10**40)}, {"a": "x"}])
     east = NOON.replace(tzinfo=timezone(timedelta(hours=2)))
@@ -269,6 +269,105 @@ def test_polars_columns_of_objects_are_what_the_objects_are() -> None:
     ]
     with pytest.raises(UsageError, match=r"^s: a value of type set cannot be stored in a table"):
         read(pl.DataFrame({"s": [{1, 2}, {3}]}))
+
+
+# Every dtype --------------------------------------------------------------------------------------------------
+
+
+PANDAS: list[tuple[Any, str, list[Any]]] = [
+    *((pd.Series([1, 2], dtype=name), "int", [1, 2]) for name in ("int8", "int16", "int32", "uint8", "uint16", "Int8", "UInt16", "int32[pyarrow]")),
+    *((pd.Series([1, 2], dtype=name), "long", [1, 2]) for name in ("int64", "uint32", "Int64", "UInt32", "Sparse[int64]")),
+    *((pd.Series([1, 2**64 - 1], dtype=name), "decimal(20, 0)", [1, 2**64 - 1]) for name in ("uint64", "UInt64")),
+    *((pd.Series([0.5, None], dtype=name), "float", [0.5, None]) for name in ("float16", "float32", "Float32")),
+    *((pd.Series([0.5, None], dtype=name), "double", [0.5, None]) for name in ("float64", "Float64", "Sparse[float64]")),
+    *((pd.Series([True, False], dtype=name), "boolean", [True, False]) for name in ("bool", "boolean", "bool[pyarrow]")),
+    *((pd.Series(["a", None], dtype=name), "string", ["a", None]) for name in ("str", "string", "string[python]", "string[pyarrow]", "category", "object")),
+    (pd.Series(np.array([b"ab", b"c"])), "binary", [b"ab", b"c"]),
+    (pd.Series(pd.to_datetime(["2026-01-02", None])).dt.as_unit("us"), "timestamp_ntz", [datetime(2026, 1, 2), None]),
+    *((pd.Series(pd.to_datetime(["2026-01-02", None])).dt.as_unit(unit), "string | timestamp_ntz", [datetime(2026, 1, 2), None]) for unit in ("s", "ms", "ns")),
+    (pd.Series(pd.to_datetime(["2026-01-02T01:00+01:00", None], utc=True)), "timestamp", [datetime(2026, 1, 2, tzinfo=UTC), None]),
+    *((pd.Series([1, None, -1], dtype=f"timedelta64[{unit}]"), "string", [text, None, f"-{text}"]) for unit, text in (("s", "00:00:01"), ("ms", "00:00:00.001"), ("us", "00:00:00.000001"), ("ns", "00:00:00.000000001"))),
+    (pd.Series([timedelta(days=2, seconds=1), pd.Timedelta(1, "ns")], dtype=object), "string", ["48:00:01", "00:00:00.000000001"]),
+    *((pd.Series(pd.PeriodIndex(["2026-01-02", None], freq=freq)), "string", [text, None]) for freq, text in (("M", "2026-01"), ("D", "2026-01-02"), ("Q-NOV", "2026Q1"), ("W", "2025-12-29/2026-01-04"), ("h", "2026-01-02 00:00"))),
+    (pd.Series(pd.arrays.IntervalArray.from_tuples([(1, 2), None], closed="left")), "struct<left: double, right: double, closed: string>", [{"left": 1.0, "right": 2.0, "closed": "left"}, None]),
+]  # fmt: skip
+POLARS: list[tuple[pl.Series, str, list[Any]]] = [
+    *((pl.Series([1, None], dtype=dtype), "int", [1, None]) for dtype in (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16)),
+    *((pl.Series([1, None], dtype=dtype), "long", [1, None]) for dtype in (pl.Int64, pl.UInt32)),
+    (pl.Series([2**64 - 1], dtype=pl.UInt64), "decimal(20, 0)", [2**64 - 1]),
+    (pl.Series([10**38 - 1, None, 2**127 - 1], dtype=pl.Int128), "decimal(38, 0) | string", [10**38 - 1, None, str(2**127 - 1)]),
+    (pl.Series([1, 2**128 - 1], dtype=pl.UInt128), "decimal(38, 0) | string", [1, str(2**128 - 1)]),
+    *((pl.Series([0.5], dtype=dtype), "float", [0.5]) for dtype in (pl.Float16, pl.Float32)),
+    (pl.Series([0.5], dtype=pl.Float64), "double", [0.5]),
+    (pl.Series([True, None], dtype=pl.Boolean), "boolean", [True, None]),
+    *((pl.Series(["a", None], dtype=dtype), "string", ["a", None]) for dtype in (pl.String, pl.Categorical, pl.Enum(["a"]))),
+    (pl.Series([b"a"], dtype=pl.Binary), "binary", [b"a"]),
+    (pl.Series([Decimal("1.50")], dtype=pl.Decimal(5, 2)), "decimal(5, 2)", [Decimal("1.50")]),
+    (pl.Series([date(2026, 1, 2)], dtype=pl.Date), "date", [date(2026, 1, 2)]),
+    (pl.Series([time(1, 2, 3)], dtype=pl.Time), "string", ["01:02:03"]),
+    (pl.Series([datetime(2026, 1, 2)], dtype=pl.Datetime("us")), "timestamp_ntz", [datetime(2026, 1, 2)]),
+    *((pl.Series([datetime(2026, 1, 2)], dtype=pl.Datetime(unit)), "string | timestamp_ntz", [datetime(2026, 1, 2)]) for unit in ("ms", "ns")),
+    *((pl.Series([timedelta(seconds=90)], dtype=pl.Duration(unit)), "string", ["00:01:30"]) for unit in ("ms", "us", "ns")),
+    (pl.Series([[1], None], dtype=pl.List(pl.Int64)), "list<long>", [[1], None]),
+    (pl.Series([[1, 2]], dtype=pl.Array(pl.Int64, 2)), "list<long>", [[1, 2]]),
+    (pl.Series([{"a": 1}], dtype=pl.Struct({"a": pl.Int64})), "struct<a: long>", [{"a": 1}]),
+    (pl.Series([None, None], dtype=pl.Null), "void", [None, None]),
+]  # fmt: skip
+NUMPY: list[tuple[Any, str, Any]] = [
+    *((np.dtype(name).type(7), "long", 7) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")),
+    *((np.dtype(name).type(0.5), "double", 0.5) for name in ("float16", "float32", "float64")),
+    (np.bool_(True), "boolean", True),
+    (np.str_("a"), "string", "a"),
+    (np.bytes_(b"a"), "binary", b"a"),
+    (np.datetime64("2026-01-02"), "date", date(2026, 1, 2)),
+    (np.datetime64("2026-01-02", "s"), "timestamp_ntz", datetime(2026, 1, 2)),
+    (np.datetime64("2026-01-02", "ns"), "timestamp_ntz", datetime(2026, 1, 2)),
+    (np.datetime64("2026-01-02T00:00:00.000000001"), "string | timestamp_ntz", "2026-01-02T00:00:00.000000001"),
+    (np.timedelta64(90, "s"), "string", "00:01:30"),
+    (np.timedelta64(1, "ns"), "string", "00:00:00.000000001"),
+    (np.array(7), "long", 7),
+    (np.array([1_000], "m8[us]"), "list<string>", ["00:00:00.001"]),
+    (np.array([(1, "x")], dtype=[("n", "i8"), ("t", "U1")])[0], "struct<n: long, t: string>", {"n": 1, "t": "x"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("series", "type_", "values"), [*PANDAS, *POLARS], ids=lambda case: str(getattr(case, "dtype", ""))
+)
+def test_every_dtype_of_a_frame_keeps_its_values(series: Any, type_: str, values: list[Any]) -> None:
+    """`verify` reads the same, by itself."""
+    frame = pd.DataFrame({"x": series}) if isinstance(series, pd.Series) else pl.DataFrame({"x": series})
+    types, rows = read(frame)
+    assert types == {"x": type_}
+    assert [row.get("x") for row in rows] == values
+    numbers = [int(v) if "128" in str(series.dtype) and isinstance(v, str) else v for v in values]
+    assert [record.get("x") for record in independently(frame)] == numbers
+
+
+@pytest.mark.parametrize(("value", "type_", "held"), NUMPY, ids=lambda case: str(getattr(case, "dtype", "")))
+def test_every_dtype_of_a_record_keeps_its_values(value: Any, type_: str, held: Any) -> None:
+    types, rows = read([{"x": value}])
+    assert (types, rows) == ({"x": type_}, [{"x": held}])
+    assert independently([{"x": value}]) == [{"x": held}]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (pd.DataFrame({"x": np.array([1j])}), "x: type complex128 cannot be stored in a table: "),
+        (pd.DataFrame({"x": np.array([1], np.longdouble)}), "x: type float128 cannot be stored in a table: "),
+        (pd.DataFrame({"x": np.array([b"ab"], "V2")}), r"x: type .*V2 cannot be stored in a table: "),
+        (pl.DataFrame({"x": pl.Series([[1]], dtype=pl.List(pl.Int128))}), r"x: type List\(Int128\) cannot be stored in a table: "),
+        ([{"x": np.complex64(1)}], "x: a value of type complex cannot be stored in a table"),
+        ([{"x": np.longdouble(1)}], "x: a value of type longdouble cannot be stored in a table"),
+        ([{"x": np.timedelta64(1, "M")}], "x: Unsupported timedelta64 time unit"),
+        (pl.Series([1]), "a Series is not a table that Arrow can read: "),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)  # fmt: skip
+def test_dtype_that_no_table_has_is_refused_with_its_column(data: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        read(data)
 
 
 # Values outside their type ------------------------------------------------------------------------------------

@@ -132,6 +132,10 @@ FRAMES = {
         pd.DataFrame({"id": [1, 2], "took": pd.to_timedelta(["1 day", "00:00:01.5"]).as_unit("ns")}),
         ["id", "took"],
     ),
+    "periods and intervals": (
+        pd.DataFrame({"p": pd.period_range("2026-01", periods=2, freq="M"), "i": pd.interval_range(1, 3)}),
+        ["p", "i"],
+    ),
 }  # fmt: skip
 
 

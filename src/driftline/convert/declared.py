@@ -7,6 +7,7 @@ one of the columns, which all have the same lists.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from driftline.convert.kernels import nulls_of
 from driftline.convert.leaf_readings import LeafReading, Read, leaf_readings
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import (
+    STRING,
     UUID,
     VARIANT,
     List,
@@ -47,9 +49,7 @@ class Declared:
     def __init__(self, schema: pa.Schema, leaves: Leaves = leaf_readings) -> None:
         _all_different(schema, ())
         self.schema, self.leaves = schema, leaves
-        self._readings = [
-            (n, f.name, r) for n, f in enumerate(schema) for r in readings(f.type, (f.name,), leaves)
-        ]
+        self._readings = [(n, f.name, r) for n, f in enumerate(schema) for r in _readings_of(f, leaves)]
         self.struct = Struct(tuple(reading.field(name) for _, name, reading in self._readings))
 
     def read(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
@@ -106,6 +106,57 @@ def _nullable(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
+def _readings_of(field: pa.Field, leaves: Leaves) -> Iterator[LeafReading]:
+    """The readings of a column, whose field may name an extension type that this process does not know."""
+    name, parameters = (
+        (field.metadata or {}).get(f"ARROW:extension:{part}".encode(), b"").decode()
+        for part in ("name", "metadata")
+    )
+    if name in _OF_PANDAS:
+        yield from _OF_PANDAS[name](field.type, parameters, (field.name,), leaves)
+    else:
+        yield from readings(field.type, (field.name,), leaves)
+
+
+def _of_period(type_: pa.DataType, parameters: str, path: Path, leaves: Leaves) -> Iterator[LeafReading]:
+    """Periods of pandas: numbers that mean nothing without their frequency, so they are text."""
+    from pandas import Period, PeriodIndex
+
+    try:
+        frequency = Period(ordinal=0, freq=json.loads(parameters)["freq"]).freq
+    except (ValueError, TypeError, KeyError):
+        yield from readings(type_, path, leaves)
+        return
+
+    def texts(ordinals: pa.Array) -> pa.Array:
+        """The texts of periods."""
+        numbers = ordinals.fill_null(0).to_numpy(zero_copy_only=False)
+        spelled = PeriodIndex.from_ordinals(numbers, freq=frequency).astype(str)
+        return pa.array(spelled.to_numpy(object), pa.string(), mask=nulls_of(ordinals))
+
+    yield LeafReading(STRING, texts)
+
+
+def _of_interval(type_: pa.StructType, parameters: str, path: Path, leaves: Leaves) -> Iterator[LeafReading]:
+    """Intervals of pandas: records of both ends, and of which belong to it."""
+    try:
+        closed = str(json.loads(parameters)["closed"])
+    except (ValueError, TypeError, KeyError):
+        yield from readings(type_, path, leaves)
+        return
+    whole = pa.struct([*type_, pa.field("closed", pa.string())])
+
+    def with_closed(ends: pa.Array) -> pa.Array:
+        """The records with what the type says."""
+        arrays = [*(ends.field(i) for i in range(type_.num_fields)), pa.repeat(closed, len(ends))]
+        return pa.StructArray.from_arrays(arrays, fields=list(whole), mask=ends.is_null())
+
+    yield from _after(with_closed, [_of_struct(whole, path, leaves)])
+
+
+_OF_PANDAS = {"pandas.period": _of_period, "pandas.interval": _of_interval}
+
+
 def readings(type_: pa.DataType, path: Path, leaves: Leaves = leaf_readings) -> Iterator[LeafReading]:
     """The types of a column of an Arrow type, and the reading of each.
 
@@ -114,6 +165,10 @@ def readings(type_: pa.DataType, path: Path, leaves: Leaves = leaf_readings) -> 
     if isinstance(type_, pa.BaseExtensionType):
         if type_.extension_name == "arrow.uuid":
             yield LeafReading(UUID, lambda a: a.storage)
+        elif type_.extension_name in _OF_PANDAS:
+            parameters = type_.__arrow_ext_serialize__().decode()
+            of_storage = _OF_PANDAS[type_.extension_name](type_.storage_type, parameters, path, leaves)
+            yield from _after(lambda a: a.storage, of_storage)
         else:
             yield from _after(lambda a: a.storage, readings(type_.storage_type, path, leaves))
     elif pa.types.is_dictionary(type_):

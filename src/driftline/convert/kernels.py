@@ -170,14 +170,19 @@ def _time_string(values: pa.Array, source: Primitive, target: Primitive, unit: s
 
 
 def time_text(times: pa.Array) -> pa.Array:
-    """Times of a day as text. Times before midnight or past 24 hours count on: `-00:00:01`, `25:00:00`."""
-    second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[times.type.unit]
-    counts = times.cast(pa.int32() if second < 10**6 else pa.int64()).fill_null(0)
-    outside = pc.invert(_within(counts, 0, 86_400 * second - 1))
-    text = without_zeros(_where(times, pc.invert(outside)).cast(pa.string()))
+    """Times of a day, or durations, as text. Before midnight and past 24 hours they count on: `-00:00:01`,
+    `25:00:00`.
+    """
+    unit = times.type.unit
+    second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    clock, integer = (pa.time32, pa.int32()) if second < 10**6 else (pa.time64, pa.int64())
+    counts = times.cast(pa.int64() if pa.types.is_duration(times.type) else integer)
+    outside = pc.invert(_within(counts.fill_null(0), 0, 86_400 * second - 1))
+    within_day = _where(counts, pc.invert(outside)).cast(integer).cast(clock(unit))
+    text = without_zeros(within_day.cast(pa.string()))
     if not pc.any(outside).as_py():
         return text
-    far = [duration_text(count, second) for count in counts.filter(outside).to_pylist()]
+    far = [duration_text(count, second) for count in counts.fill_null(0).filter(outside).to_pylist()]
     return pc.replace_with_mask(text, pc.and_(outside, times.is_valid()), pa.array(far, pa.string()))
 
 

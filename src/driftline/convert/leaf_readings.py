@@ -70,12 +70,10 @@ def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[LeafReading]:
         yield LeafReading(TIMESTAMP_NTZ, lambda a: _where_whole(a, whole_days=False), overflow=True)
     elif pa.types.is_timestamp(type_):
         yield from _of_timestamp(type_)
-    elif pa.types.is_time(type_):
+    elif pa.types.is_time(type_) or pa.types.is_duration(type_):
         yield LeafReading(STRING, time_text)
     elif pa.types.is_decimal(type_):
         yield from _of_decimal(type_)
-    elif pa.types.is_duration(type_):
-        yield LeafReading(LONG, lambda a: a.cast(pa.int64()))
     else:
         raise UsageError(
             f"{dotted(path)}: type {type_} cannot be stored in a table", hint="cast or drop the column"
@@ -195,4 +193,4 @@ def _numbers(values: pa.Array, type_: pa.DataType, read: Callable[[Decimal], Any
 
 
 def _fits(number: Decimal, scale: int) -> bool:
-    return scale <= _DIGITS and abs(number) < Decimal(10) ** (_DIGITS - scale)
+    return scale <= _DIGITS and number.copy_abs() < Decimal(10) ** (_DIGITS - scale)

@@ -28,9 +28,11 @@ _LONG, _DIGITS = 2**63, 38
 _KINDS: tuple[tuple[type, str], ...] = (  # a class comes before those it is made of
     (bool, "boolean"), (int, "long"), (float, "double"), (str, "string"), (Decimal, "decimal"), (datetime, "moment"),
     (date, "date"), (time, "time"), (timedelta, "duration"), (UUID, "uuid"),
+    (np.datetime64, "moment"), (np.timedelta64, "duration"),
     (bytes, "binary"), (bytearray, "binary"), (memoryview, "binary"), (Mapping, "record"),
     (list, "list"), (tuple, "list"), (np.ndarray, "list"),
 )  # fmt: skip
+_FINER = ("ns", "ps", "fs", "as")  # numpy's units below a microsecond
 _NULLS = ("NoneType", "NaTType", "NAType")  # None, and those of pandas
 _ARROW: dict[str, pa.DataType | None] = {
     "boolean": pa.bool_(),
@@ -47,6 +49,7 @@ _ARROW: dict[str, pa.DataType | None] = {
     "date": pa.date32(),
     "time": pa.time64("us"),
     "duration": pa.duration("us"),
+    "fine duration": pa.duration("ns"),
     "uuid": pa.uuid(),
     "binary": pa.binary(),
 }
@@ -82,16 +85,35 @@ def columns_of(values: Values, path: Path) -> list[TypedValues]:
     [('long', [1, None, None]), ('string', [None, 'x', None])]
     """
     classes = set(map(type, values))
-    if any(issubclass(cls, np.generic) for cls in classes):
-        return columns_of([v.item() if isinstance(v, np.generic) else v for v in values], path)
+    if any(issubclass(cls, (np.generic, np.ndarray)) for cls in classes):
+        values = list(map(_of_numpy, values))
+        classes = set(map(type, values))
     if any(cls.__name__ in _NULLS[1:] for cls in classes):
         values = [None if type(v).__name__ in _NULLS else v for v in values]
     kinds = {_kind(cls, path) for cls in classes} - {None}
     if not kinds:
         return [TypedValues(VOID, pa.nulls(len(values)))]
-    if len(kinds) == 1 and not kinds & {"long", "moment"}:
+    if len(kinds) == 1 and not kinds & {"long", "moment", "duration"}:
         return _of_kind(values, str(kinds.pop()), path)
     return _merged(_of_kinds(values, [_exact_kind(value, path) for value in values], path))
+
+
+def _of_numpy(value: Any) -> Any:
+    """A value of numpy's as Python's own. Moments and durations stay that Python has none for."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, np.void) and value.dtype.names:
+        return {name: value[name] for name in value.dtype.names}
+    if not isinstance(value, (np.datetime64, np.timedelta64)):
+        return value.item() if isinstance(value, np.generic) else value
+    if np.isnat(value):
+        return None
+    if np.datetime_data(value.dtype)[0] in _FINER:
+        value = value.astype(f"{value.dtype.kind}8[ns]")
+        micros = value.astype(f"{value.dtype.kind}8[us]")
+        value = micros if micros == value else value
+    plain = value.item()
+    return value if isinstance(plain, int) else plain
 
 
 def _by_key(records: Sequence[Mapping[str, Any] | None], path: Path) -> Iterator[tuple[str, Values]]:
@@ -127,8 +149,12 @@ def _exact_kind(value: Any, path: Path) -> str | None:
     if kind == "long":
         return kind if -_LONG <= value < _LONG else "whole" if abs(value) < 10**_DIGITS else "huge"
     if kind == "moment":
-        name = "moment" if value.tzinfo is None else "instant"
-        return f"fine {name}" if getattr(value, "nanosecond", 0) else name
+        is_fine = isinstance(value, np.datetime64) or getattr(value, "nanosecond", 0) > 0
+        name = "instant" if getattr(value, "tzinfo", None) is not None else "moment"
+        return f"fine {name}" if is_fine else name
+    if kind == "duration":
+        is_fine = isinstance(value, np.timedelta64) or getattr(value, "nanoseconds", 0) > 0
+        return "fine duration" if is_fine else kind
     return kind
 
 

@@ -20,7 +20,7 @@ from driftline.errors import DataError
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.moments import FarMoment
 from driftline.verify.source_values import Single
-from driftline.verify.typed_files import values_of
+from driftline.verify.typed_files import clock_text, values_of
 
 PICKLED = "pickled"  # the format of these files
 _ROWS = 20_000  # per file
@@ -67,10 +67,6 @@ def _of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
     columns = []
     for series in all_series:
         values = [None if null else value for value, null in zip(series, series.isna(), strict=True)]
-        if getattr(series.dtype, "kind", "") == "m":  # counted in its own unit, as a table has it
-            unit: Any = str(series.dtype).partition("[")[2].partition("]")[0]
-            per = np.timedelta64(1, unit)
-            values = [v if v is None else int(v // per) for v in values]
         single = str(series.dtype).lower() == "float32"
         columns.append([v if v is None else Single(v) for v in values] if single else values)
     for row in zip(*columns, strict=True):
@@ -137,6 +133,10 @@ def _is_null(value: Any) -> bool:
 def _plain(value: Any) -> Any:
     if _is_null(value):
         return None
+    if getattr(value, "dtype", None) is not None and value.dtype.kind in "mM":
+        return _of_times(value)
+    if isinstance(value, np.void) and value.dtype.names:
+        return _record({name: value[name] for name in value.dtype.names})
     if type(value).__module__ == "numpy":
         value = Single(value) if value.dtype == "float32" and not value.ndim else value.tolist()
     match value:
@@ -150,7 +150,8 @@ def _plain(value: Any) -> Any:
             text = value.replace(microsecond=0).isoformat()
             return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
         case timedelta():
-            return value // timedelta(microseconds=1)
+            micros = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
+            return clock_text(micros * 1000 + getattr(value, "nanoseconds", 0))
         case UUID():
             return str(value)
         case bytearray() | memoryview():
@@ -161,14 +162,28 @@ def _plain(value: Any) -> Any:
 
 
 def _of_pandas_scalar(value: Any) -> Any:
-    """A period by its ordinal, an interval by its bounds."""
+    """A period as it prints, an interval by its ends."""
     name = type(value).__name__
     if type(value).__module__.partition(".")[0] == "pandas":
         if name == "Period":
-            return value.ordinal
+            return str(value)
         if name == "Interval":
-            return _record({"left": value.left, "right": value.right})
+            return _record({"left": value.left, "right": value.right, "closed": value.closed})
     raise _UnknownType(name)
+
+
+def _of_times(value: Any) -> Any:
+    """Moments and durations of numpy's."""
+    if value.ndim:
+        return [_of_times(item) for item in value]
+    if np.isnat(value):
+        return None
+    if isinstance(plain := value.item(), date):
+        return _plain(plain)
+    nanos = int(value.astype(f"{value.dtype.kind}8[ns]").astype(np.int64))
+    if value.dtype.kind == "m":
+        return clock_text(nanos)
+    return str(value.astype("M8[ns]")) if nanos % 1000 else _plain(value.astype("M8[us]").item())
 
 
 def _moment(value: datetime) -> Any:

@@ -113,8 +113,10 @@ def _parquet(file: Any) -> Iterator[dict[str, Any]]:
         for start in range(0, len(table), _ROWS):
             flags = iter(kinds)
             columns = [
-                _values(_one(column.slice(start, _ROWS)), _one(second.slice(start, _ROWS)), flags)
-                for column, second in zip(table.columns, fine_table.columns, strict=True)
+                _by_field(
+                    field, _values(_one(column.slice(start, _ROWS)), _one(second.slice(start, _ROWS)), flags)
+                )
+                for field, column, second in zip(table.schema, table.columns, fine_table.columns, strict=True)
             ]
             names = table.column_names
             if index is not None and columns:
@@ -155,7 +157,13 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any
         if type_.extension_name == "arrow.uuid":
             next(kinds)
             return [None if value is None else str(value) for value in array.to_pylist()]
-        return _values(array.storage, fine.storage, kinds)
+        values = _values(array.storage, fine.storage, kinds)
+        is_of_pandas = type_.extension_name in _OF_PANDAS
+        return (
+            _of_pandas(type_.extension_name, type_.__arrow_ext_serialize__(), values)
+            if is_of_pandas
+            else values
+        )
     if pa.types.is_dictionary(type_):
         words = _values(array.dictionary, fine.dictionary, kinds)
         # Below a struct that is null there may be a place, though there is no word.
@@ -176,6 +184,30 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any
         lists = _cut(_values(_elements(array), _elements(fine), kinds), array)
         return [None if v is None else Untyped(v) for v in lists] if _is_untyped(type_) else lists
     return _leaves(array, fine, next(kinds))
+
+
+_OF_PANDAS = ("pandas.period", "pandas.interval")
+
+
+def _by_field(field: pa.Field, values: list[Any]) -> list[Any]:
+    """The values of a column, whose extension type its field may name where this process does not know it."""
+    metadata = field.metadata or {}
+    name = metadata.get(b"ARROW:extension:name", b"").decode()
+    known = name in _OF_PANDAS and not isinstance(field.type, pa.BaseExtensionType)
+    return _of_pandas(name, metadata.get(b"ARROW:extension:metadata", b""), values) if known else values
+
+
+def _of_pandas(name: str, parameters: bytes, values: list[Any]) -> list[Any]:
+    """Periods of pandas, which are counted, by their texts; intervals with what is closed."""
+    from pandas import Period
+
+    try:
+        meaning = json.loads(parameters)
+        if name == "pandas.interval":
+            return [None if ends is None else {**ends, "closed": meaning["closed"]} for ends in values]
+        return [None if n is None else str(Period(ordinal=n, freq=meaning["freq"])) for n in values]
+    except (ValueError, TypeError, KeyError):
+        return values
 
 
 def _is_untyped(type_: pa.DataType) -> bool:
@@ -236,14 +268,12 @@ def _leaves(array: pa.Array, fine: pa.Array, kind: _Kind) -> list[Any]:
             None if n is None else _moment(n * per, zone) if -_FAR <= n * per < _FAR else _far(n, type_)
             for n in units
         ]
-    if pa.types.is_time(type_):
+    if pa.types.is_time(type_) or pa.types.is_duration(type_):
         per = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[type_.unit]
         integers = array.cast(pa.int32() if pa.types.is_time32(type_) else pa.int64()).to_pylist()
-        return [None if n is None else _time(n * per) for n in integers]
+        return [None if n is None else clock_text(n * per) for n in integers]
     if pa.types.is_float16(type_) or pa.types.is_float32(type_):
         return [None if x is None else Single(x) for x in array.to_pylist()]
-    if pa.types.is_duration(type_):
-        return array.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
     if pa.types.is_date64(type_):
         return [None if n is None else _date64(n) for n in array.cast(pa.int64()).to_pylist()]
     if kind.word or pa.types.is_string(type_) or pa.types.is_large_string(type_):
@@ -281,7 +311,8 @@ def _moment(nanos: int, zone: Any) -> Any:
     return text + ("Z" if zone is not None else "")
 
 
-def _time(nanos: int) -> str:
+def clock_text(nanos: int) -> str:
+    """A time of a day, or a duration, as the rules spell it."""
     seconds, fraction = divmod(abs(nanos), 10**9)
     hours, minutes = divmod(seconds // 60, 60)
     text = f"{'-' if nanos < 0 else ''}{hours:02}:{minutes:02}:{seconds % 60:02}"
@@ -524,7 +555,7 @@ class AvroSchema:
             case "duration":
                 return _duration(written)
         if kind == "time":
-            return _time(written * _UNITS[unit])
+            return clock_text(written * _UNITS[unit])
         per, zone = _UNITS[unit], UTC if kind == "timestamp" else None
         if old is not None and zone is not None:
             written = _today(written, 10**9 // per, old)

@@ -89,6 +89,8 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _leaves(type_: pa.DataType) -> int:
+    if isinstance(type_, pa.BaseExtensionType):
+        return _leaves(type_.storage_type)
     if pa.types.is_struct(type_):
         return sum(_leaves(f.type) for f in type_)
     if pa.types.is_map(type_):
@@ -103,6 +105,8 @@ def _replaced(type_: pa.DataType, old: Iterator[bool], instead: pa.DataType) -> 
         """The field, with the types inside it replaced."""
         return field.with_type(_replaced(field.type, old, instead))
 
+    if isinstance(type_, pa.BaseExtensionType) and _leaves(type_) > 1:
+        return [next(old) for _ in range(_leaves(type_))] and type_
     if pa.types.is_struct(type_):
         return pa.struct([inner(f) for f in type_])
     if pa.types.is_map(type_):
