@@ -290,7 +290,7 @@ def test_objects_over_several_lines_are_records(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_periods_and_intervals_of_pandas_are_what_arrow_has_of_them(tmp_path: Path) -> None:
+def test_periods_and_intervals_of_pandas_are_what_the_rules_make_of_them(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {
             "month": pd.period_range("2026-01", periods=2, freq="M"),
@@ -298,7 +298,14 @@ def test_periods_and_intervals_of_pandas_are_what_arrow_has_of_them(tmp_path: Pa
         }
     )
     (file,) = in_memory.write(frame, tmp_path)
-    assert [read.record for read in in_memory.read(file)] == pa.Table.from_pandas(frame).to_pylist()
+    expected = [
+        {"month": f"2026-0{n + 1}", "between": {"left": n, "right": n + 1, "closed": "right"}}
+        for n in range(2)
+    ]
+    assert [read.record for read in in_memory.read(file)] == expected
+    table = pa.Table.from_pandas(frame)
+    (file,) = in_memory.write(table, tmp_path)
+    assert [read.record for read in in_memory.read(file)] == expected
 
 
 def test_value_of_a_type_that_verify_does_not_know_is_named_with_its_place(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from driftline.errors import DataError
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.moments import FarMoment
 from driftline.verify.source_values import Single
-from driftline.verify.typed_files import clock_text, values_of
+from driftline.verify.typed_files import by_field, clock_text, values_of
 
 PICKLED = "pickled"  # the format of these files
 _ROWS = 20_000  # per file
@@ -95,7 +95,8 @@ def _of_polars(frame: Any) -> Iterator[dict[str, Any]]:
 
 def _of_arrow(data: Any) -> Iterator[dict[str, Any]]:
     for batch in pa.RecordBatchReader.from_stream(data):
-        for row in zip(*map(values_of, batch.columns), strict=True):
+        columns = [by_field(f, values_of(c)) for f, c in zip(batch.schema, batch.columns, strict=True)]
+        for row in zip(*columns, strict=True):
             yield dict(zip(batch.schema.names, row, strict=True))
 
 

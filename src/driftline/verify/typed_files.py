@@ -113,7 +113,7 @@ def _parquet(file: Any) -> Iterator[dict[str, Any]]:
         for start in range(0, len(table), _ROWS):
             flags = iter(kinds)
             columns = [
-                _by_field(
+                by_field(
                     field, _values(_one(column.slice(start, _ROWS)), _one(second.slice(start, _ROWS)), flags)
                 )
                 for field, column, second in zip(table.schema, table.columns, fine_table.columns, strict=True)
@@ -189,7 +189,7 @@ def _values(array: pa.Array, fine: pa.Array, kinds: Iterator[_Kind]) -> list[Any
 _OF_PANDAS = ("pandas.period", "pandas.interval")
 
 
-def _by_field(field: pa.Field, values: list[Any]) -> list[Any]:
+def by_field(field: pa.Field, values: list[Any]) -> list[Any]:
     """The values of a column, whose extension type its field may name where this process does not know it."""
     metadata = field.metadata or {}
     name = metadata.get(b"ARROW:extension:name", b"").decode()
