@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from driftline.config import hide_secrets
 from driftline.errors import DataError, SetupError
 from driftline.ingest import pipeline
-from driftline.runtime.failure import WHOLE, explained, is_cut_off, java_ended, of_text
+from driftline.runtime.failure import BRING, WHOLE, explained, is_cut_off, java_ended, of_text
 
 JOB = (
     "An error occurred while calling o82.load.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 "
@@ -32,6 +32,19 @@ TOLD: dict[str, tuple[str, str, str | None]] = {
         "java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory or process/resource limits reached",
         "Java cannot start a thread: a limit of processes, threads or memory is reached (ulimit -u)",
         "raise it, or end other processes; then run the batch again",
+    ),
+    "no driftline in tasks": (
+        (f"{JOB}org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n    func = read()\n'
+        f"ModuleNotFoundError: No module named 'driftline'\n{AT}"),
+        "the Python that runs Spark's tasks has no driftline",
+        BRING,
+    ),
+    "another Python in tasks": (
+        ("pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
+        "version: 3.12 than that in driver: 3.11, PySpark cannot run with different minor versions."),
+        "Spark's tasks run by Python 3.12, not by the version of this process",
+        BRING,
     ),
     "half a Parquet file": (
         (f"{JOB}org.apache.spark.SparkException: Exception thrown in awaitResult: {AT}"

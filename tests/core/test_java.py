@@ -1,6 +1,8 @@
 import resource
 import shutil
 import subprocess
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +11,7 @@ import pytest
 
 from driftline.errors import SetupError
 from driftline.runtime.java import Java, check_limits, find_java, inspect, launcher_home
+from driftline.runtime.session import check_workers
 
 
 def home(folder: Path, version: str) -> Path:
@@ -147,3 +150,19 @@ def test_full_temporary_folder_is_told_before_java_starts(tmp_path, monkeypatch)
         check_limits(tmp_path / "own")
     assert raised.value.message.startswith(f"{tmp_path}:")
     assert "TMPDIR" in raised.value.hint
+
+
+def test_tasks_here_by_a_python_without_driftline_are_refused(tmp_path):
+    """Both are links of their own to Python; only the first one finds driftline."""
+    has, has_not = (
+        executable(tmp_path / name, f'exec {sys.executable} {flags} "$@"')
+        for name, flags in (("has", ""), ("has_not", "-S"))
+    )
+    for python, master, refused in (
+        (has, "local[2]", False),
+        (has_not, "local[2]", True),
+        (has_not, "yarn", False),
+    ):
+        context = SimpleNamespace(pythonExec=str(python), _python_includes=[], master=master)
+        with pytest.raises(SetupError, match="tasks has no driftline") if refused else nullcontext():
+            check_workers(SimpleNamespace(sparkContext=context))

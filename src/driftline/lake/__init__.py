@@ -25,7 +25,14 @@ from driftline.operations.view import altered
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.failure import front, java_process, query_errors
 from driftline.runtime.read_only import must_read
-from driftline.runtime.session import in_store, is_embedded, make_lake, open_session, stop_session
+from driftline.runtime.session import (
+    check_workers,
+    in_store,
+    is_embedded,
+    make_lake,
+    open_session,
+    stop_session,
+)
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.spark_version import release_of
 from driftline.runtime.stores import is_stored
@@ -138,10 +145,12 @@ class Lake(Shown):
     def attach(cls, spark: SparkSession, catalog: str = "spark_catalog") -> Lake:
         """Use a Spark session of your own, with an Iceberg catalog of this name.
 
-        Raises UsageError for Spark Connect, SetupError for a version of Spark that driftline does not know.
+        Raises UsageError for Spark Connect, SetupError for a version of Spark that driftline does not know,
+        and for tasks on this machine whose Python has no driftline.
         """
         must_be_classic(spark)
         release_of(spark.version)
+        check_workers(spark)
         return cls(spark, catalog)
 
     @cached_property

@@ -58,7 +58,22 @@ ASK_DOCTOR = "run `driftline doctor` to find the cause"
 # Signs of a cause, anywhere in an error's text: the
 # sentence, with what was matched, and the hint.
 _YEARS = "a date or timestamp is before the year 1 or after 9999, and Python has none of these"
+NO_DRIFTLINE = "the Python that runs Spark's tasks has no {0}"
+BRING = (
+    "set PYSPARK_PYTHON to the path of this Python before the session starts; "
+    "on a cluster, install driftline where the tasks run (docs/cluster.md)"
+)
 _CAUSES: tuple[tuple[str, str, str | None], ...] = (
+    (
+        r"ModuleNotFoundError: No module named '(driftline|arro3|fastavro|msgspec|numpy|pyarrow)\b",
+        NO_DRIFTLINE,
+        BRING,
+    ),
+    (
+        r"\[PYTHON_VERSION_MISMATCH\] Python in worker has different version:? ([\d.]+)",
+        "Spark's tasks run by Python {0}, not by the version of this process",
+        BRING,
+    ),
     (r"(Too many open files)", "{0} (ulimit -n)", "raise the limit: ulimit -n 4096"),
     (
         r"unable to create (?:new )?native thread",

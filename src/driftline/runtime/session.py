@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -15,11 +17,11 @@ from driftline.errors import SetupError, UsageError
 from driftline.runtime import class_data, file_io, stores, temporary
 from driftline.runtime.bare_java import quiet_py4j
 from driftline.runtime.connect import must_start_classic
-from driftline.runtime.failure import java_process
+from driftline.runtime.failure import BRING, NO_DRIFTLINE, java_process
 from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import QUICK, Java, check_limits, default_memory, find_java, launcher_home
 from driftline.runtime.java_types import java_type
-from driftline.runtime.spark_conf import activate
+from driftline.runtime.spark_conf import activate, runs_here
 from driftline.runtime.spark_version import quiet_errors, release_of
 
 if TYPE_CHECKING:
@@ -143,6 +145,26 @@ def _forget_ended() -> bool:
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
     return True
+
+
+def check_workers(session: SparkSession) -> None:
+    """Raise SetupError if a session's tasks, which run on this machine, have a Python without driftline.
+
+    Small batches would go in all the same, as the driver reads them, and the first large one would fail.
+    """
+    context = session.sparkContext
+    python, archives = shutil.which(context.pythonExec), context._python_includes
+    # Not the files behind links: the Python of an environment is a link to one without its packages.
+    if (
+        not runs_here(context)
+        or archives
+        or python is None
+        or Path(python).absolute() == Path(sys.executable)
+    ):
+        return
+    looks = [python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('driftline') is None)"]
+    if subprocess.run(looks, capture_output=True, check=False).returncode == 1:
+        raise SetupError(f"{NO_DRIFTLINE.format('driftline')}: {python}", BRING)
 
 
 def is_embedded(properties: Mapping[str, str]) -> bool:
