@@ -7,6 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from driftline.core.changelog.restoring import restoration
@@ -14,13 +16,16 @@ from driftline.core.changes import Refused, evolved
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import (
     BOOLEAN,
+    DATE,
     INT,
     LONG,
     STRING,
     TIME,
+    TIMESTAMP_NTZ,
     UUID,
     VARIANT,
     Field,
+    List,
     Primitive,
     Schema,
     Struct,
@@ -30,6 +35,7 @@ from driftline.core.schema.types import (
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake import types
 from driftline.formats.ducklake.catalog import CatalogDatabase
+from driftline.formats.ducklake.files import describe
 from driftline.formats.open import EmbeddedLake, located
 from driftline.operations.alter import parse
 from driftline.runtime import duckdb as engine
@@ -168,3 +174,25 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "lake" / "data").write_text("a file")
     with pytest.raises(SetupError, match="cannot make the folder"):
         CatalogDatabase.of("sqlite", tmp_path / "lake").make()
+
+
+def test_bounds_of_days_are_in_order_whatever_their_year(tmp_path: Path) -> None:
+    """The lowest of row groups is no lowest text: years have more than four digits, or are before Christ."""
+    days = [-719_163, 0, 2_932_897, -735_000, 2**31 - 1]
+    pq.write_table(
+        pa.table({"d": pa.array(days, pa.int32()).cast(pa.date32())}), tmp_path / "a", row_group_size=1
+    )
+    (file,) = describe(f"{tmp_path}/", ["a"], Schema(Struct((Field("d", DATE, 1),))))
+    assert (file.stats[1].low, file.stats[1].high) == ("0044-08-22 (BC)", "infinity")
+
+
+def test_file_with_a_timestamp_that_duckdb_cannot_print_has_no_bounds(tmp_path: Path) -> None:
+    inner = pa.array([[1], None], pa.list_(pa.field("element", pa.int64())))
+    for name, first in (("far", -(2**63)), ("near", 0)):
+        table = pa.table({"t": pa.array([first, None], pa.timestamp("us")), "l": inner})
+        pq.write_table(table, tmp_path / name)
+    fields = (Field("t", TIMESTAMP_NTZ, 1), Field("l", List(LONG, 3), 2))
+    far, near = describe(f"{tmp_path}/", ["far", "near"], Schema(Struct(fields)))
+    assert (far.rows, near.rows) == (2, 2)
+    assert far.stats == {n: replace(stats, low=None, high=None) for n, stats in near.stats.items()}
+    assert near.stats[1].low == "1970-01-01 00:00:00"

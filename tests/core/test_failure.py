@@ -6,6 +6,7 @@ from subprocess import Popen
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
@@ -13,7 +14,7 @@ from pyspark import SparkContext
 from driftline.config import hide_secrets
 from driftline.errors import DataError, SetupError
 from driftline.ingest import pipeline
-from driftline.runtime.failure import BRING, WHOLE, explained, is_cut_off, java_ended, of_text
+from driftline.runtime.failure import BRING, WHOLE, explained, front, is_cut_off, java_ended, of_text
 
 JOB = (
     "An error occurred while calling o82.load.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 "
@@ -257,3 +258,14 @@ def test_an_error_that_stands_behind_itself_is_looked_at_once() -> None:
     assert not is_cut_off(error)
     hide_secrets(error, {"token": "s3cret"})
     assert error.__cause__ is cause
+
+
+def test_error_of_duckdb_reaches_nobody_raw() -> None:
+    @front
+    class Table:
+        def read(self) -> None:
+            duckdb.sql("SELECT 'x'::DATE").fetchall()
+
+    with pytest.raises(DataError, match=r"^DuckDB says: Conversion Error: .*\"x\"") as caught:
+        Table().read()
+    assert isinstance(caught.value.__cause__, duckdb.Error)

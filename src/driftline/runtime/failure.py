@@ -174,7 +174,7 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(self, *args, **kwargs)
         except Exception as error:
-            ended = _spark_ended(error, getattr(self, "_java", None))
+            ended = _spark_ended(error, getattr(self, "_java", None)) or _of_duckdb(error)
             given = [kwargs[key] for key in _WITH_SECRETS if kwargs.get(key)]
             settings = [{"": value} if isinstance(value, str) else value for value in given]
             hide_secrets(ended or error, *settings, *getattr(self, "_configured", ()), *all_configured())
@@ -183,6 +183,15 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
         raise ended  # here, so that nothing but its cause is behind it
 
     return call
+
+
+def _of_duckdb(error: Exception) -> DataError | None:
+    """The error to report for one of DuckDB's that nobody has met: its first line says what is wrong."""
+    if type(error).__module__ not in ("duckdb", "_duckdb"):
+        return None
+    met = DataError(f"DuckDB says: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    met.__cause__ = error
+    return met
 
 
 def _spark_ended(error: Exception, java: Popen[Any] | None) -> SetupError | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -111,7 +111,7 @@ def _described(connection: Any, folder: str, paths: Sequence[str], schema: Schem
         ).fetchall()
     }
     stats: dict[str, dict[int, ColumnStats]] = {name: {} for name in files}
-    for row in connection.execute(_CHUNKS, [full]).fetchall():
+    for row in _chunks(connection, [folder + path for path in paths], columns):
         name, path, size, values, nulls, lows, highs = row
         id_, type_ = columns[path]
         column_stats = ColumnStats(size, values - (nulls or 0), nulls)
@@ -123,6 +123,45 @@ def _described(connection: Any, folder: str, paths: Sequence[str], schema: Schem
         for path in paths
         for rows, size, footer in [files[folder + path]]
     ]
+
+
+def _chunks(connection: Any, paths: Sequence[str], columns: Iterable[str]) -> list[tuple[Any, ...]]:
+    """The statistics of the files' columns, as `_CHUNKS` has them. ``columns``: their paths.
+
+    DuckDB cannot print a timestamp at the end of what 64 bits count, and so no statistics of its file at all:
+    the columns of such a file have no bounds.
+    """
+    import duckdb
+
+    try:
+        rows: list[tuple[Any, ...]] = connection.execute(_CHUNKS, [list(map(plain, paths))]).fetchall()
+    except duckdb.ConversionException:
+        if len(paths) > 1:
+            return [row for path in paths for row in _chunks(connection, [path], columns)]
+        return list(_chunks_by_arrow(paths[0], {path.replace(", ", "."): path for path in columns}))
+    return rows
+
+
+def _chunks_by_arrow(path: str, columns: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
+    """The statistics of a file's columns without bounds. ``columns``: their paths by Arrow's spelling."""
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(stores.native(path)) as file:
+        metadata = file.metadata
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    for number in range(metadata.num_columns):
+        chunks = [group.column(number) for group in groups]
+        statistics = [chunk.statistics for chunk in chunks]
+        has_nulls = all(s is not None and s.has_null_count for s in statistics)
+        yield (
+            path,
+            columns[chunks[0].path_in_schema],
+            sum(chunk.total_compressed_size for chunk in chunks),
+            sum(chunk.num_values for chunk in chunks),
+            sum(s.null_count for s in statistics) if has_nulls else None,
+            None,
+            None,
+        )
 
 
 def ids_in(paths: Sequence[str]) -> dict[str, frozenset[int]]:
@@ -182,8 +221,26 @@ def order_of(type_: Primitive) -> Any:
             return Decimal
         case "string":
             return str.encode
+        case "date" | "timestamp" | "timestamp_ntz":
+            return _moment_order
         case _:
-            return str  # ISO text; false before true
+            return str  # false before true
+
+
+_YEAR = re.compile(r"(\d+)-(\S+)( \(BC\))?(.*)")
+
+
+def _moment_order(text: str) -> tuple[float, str, str]:
+    """The order of a date or moment as DuckDB prints it, whose year may have five digits or be before Christ.
+
+    >>> sorted(["10000-01-01", "infinity", "2024-01-01", "0044-01-01 (BC)"], key=_moment_order)
+    ['0044-01-01 (BC)', '2024-01-01', '10000-01-01', 'infinity']
+    """
+    match = _YEAR.fullmatch(text)
+    if match is None:
+        return float(text.replace("infinity", "inf")), "", ""
+    year, day, before_christ, clock = match.groups()
+    return 1 - int(year) if before_christ else int(year), day, clock
 
 
 def listed(spark: SparkSession, folder: str) -> list[str]:
