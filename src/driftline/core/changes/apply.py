@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from driftline.core.changes.defaults import default_json
 from driftline.core.changes.values import (
@@ -34,6 +36,7 @@ from driftline.core.schema.types import (
     Type,
     children,
     dotted,
+    with_child,
 )
 
 Edit = Callable[[Field], Field | None]
@@ -49,8 +52,7 @@ def apply(schema: Schema, changes: Iterable[ColumnChange]) -> Schema:
     'struct<a: long>'
     """
     draft = SchemaDraft(schema, schema.highest_id())
-    for change in changes:
-        draft.make(change)
+    draft.make_all(changes)
     return draft.schema
 
 
@@ -71,6 +73,18 @@ class SchemaDraft:
     last: int
     mark: str = MARK
     renamed: set[int] = field(default_factory=set)
+
+    def make_all(self, changes: Iterable[ColumnChange]) -> None:
+        """Make the changes in order; columns that are appended one after the other in one pass.
+
+        Raises DataError, KeyError, TypeError where the schema does not allow a change.
+        """
+        for appends, run in groupby(changes, _appends):
+            if appends:
+                self._append(change for change in run if isinstance(change, AddColumn) and not change.within)
+            else:
+                for change in run:
+                    self.make(change)
 
     def make(self, change: ColumnChange) -> None:
         """Make the change. Raises DataError, KeyError where the schema does not allow it."""
@@ -162,6 +176,50 @@ class SchemaDraft:
             case _:
                 raise KeyError(dotted(full_path))
 
+    def _append(self, changes: Iterable[AddColumn]) -> None:
+        """Append columns to their structs. A batch may bring thousands of columns in as many structs, so the
+        schema is gone through once.
+        """
+        appended = _Appended()
+        for change in changes:
+            column = self._fresh(change.column)
+            self.renamed.add(column.id)
+            inside = appended
+            for step in change.parent:
+                inside = inside.inside[step]
+            inside.columns.append(column)
+        if not (appended.columns or appended.inside):
+            return
+        struct = self._with(self.schema.struct, appended, ())
+        assert isinstance(struct, Struct)
+        self.schema = replace(self.schema, struct=struct)
+
+    def _with(self, type_: Type, appended: _Appended, path: Path) -> Type:
+        for column in appended.columns[:1]:
+            _check_struct(type_, column)
+        if isinstance(type_, Struct):
+            type_ = Struct((*type_.fields, *appended.columns))
+        inside = {} if not appended.inside else self._by_name(type_)
+        changed: dict[int, Field] = {}
+        for step, below in appended.inside.items():
+            if step not in inside:
+                raise KeyError(dotted((*path, step)))
+            child = inside[step]
+            changed[id(child)] = replace(child, type=self._with(child.type, below, (*path, step)))
+        if isinstance(type_, Struct):
+            return Struct(tuple(changed.get(id(f), f) for f in type_.fields))
+        for child in changed.values():
+            type_ = with_child(type_, child.name, child)
+        return type_
+
+    def _by_name(self, type_: Type) -> dict[str, Field]:
+        """The children by name; of two of one name, the one that had it before."""
+        by_name: dict[str, Field] = {}
+        for child in children(type_):
+            if child.id not in self.renamed or child.name not in by_name:
+                by_name[child.name] = child
+        return by_name
+
     def _moved(self, type_: Type, name: str, to: Position) -> Struct:
         assert isinstance(type_, Struct)
         column = self.child(type_, name)
@@ -200,9 +258,26 @@ def documented(before: str | None, doc: str | None, prefix: str = MARK) -> str |
     return f"{first}\n{doc}" if doc else first
 
 
-def _add(type_: Type, column: Field, to: Position | None) -> Struct:
+@dataclass(slots=True)
+class _Appended:
+    """New columns of a struct, and of those inside it."""
+
+    columns: list[Field] = field(default_factory=list)
+    inside: defaultdict[str, _Appended] = field(default_factory=lambda: defaultdict(_Appended))
+
+
+def _appends(change: ColumnChange) -> bool:
+    return isinstance(change, AddColumn) and change.to is None
+
+
+def _check_struct(type_: Type, column: Field) -> None:
     if not isinstance(type_, Struct):
         raise TypeError(f"no struct to add {column.name} to, but {type_}")
+
+
+def _add(type_: Type, column: Field, to: Position | None) -> Struct:
+    _check_struct(type_, column)
+    assert isinstance(type_, Struct)
     if to is None:
         return Struct((*type_.fields, column))
     after = None if to.after is None else next((f.id for f in type_.fields if f.name == to.after), -1)

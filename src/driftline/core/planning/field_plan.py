@@ -145,6 +145,8 @@ def named_columns(struct: Struct, drafts: Sequence[NewColumn], prefix: str) -> l
     Names are given to natural columns first, in code point order (seed rules 4, 5). ``prefix``: of the mark
     in their docs.
     """
+    if not drafts:
+        return []
     names = Names.of(struct)
     columns: dict[int, Field] = {}
     evolved = []

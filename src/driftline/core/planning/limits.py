@@ -24,6 +24,7 @@ from driftline.core.schema.types import (
     hollow,
     leaves,
     peel,
+    remembered,
     with_child,
 )
 
@@ -68,6 +69,7 @@ def _without(type_: Type, late: AbstractSet[Path], path: Path) -> Type:
     return type_
 
 
+@remembered
 def leaf_columns(struct: Struct) -> int:
     """Count the leaf columns that hold data of records."""
     return sum(leaves(f.type) for f in struct.fields if not is_metadata(f.doc))
@@ -123,24 +125,26 @@ def _beyond_fields(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -
         return {}
     fields = {path: len(f.type.fields) for path, f in plan.before.walk() if isinstance(f.type, Struct)}
     exceeding: Exceeding = {}
+    order: _Order | None = None
     for parent, columns in added.items():
         room = max(0, limit - fields.get(parent, 0))
-        exceeding |= _types_of(
-            _in_order(columns, plan.changes)[room:], last, settings, f"have more than max_fields = {limit}"
-        )
+        if len(columns) > room:
+            # Made once, of all changes: there may be as many structs as changes.
+            order = order or _Order(plan.changes)
+            beyond = sorted(columns, key=order.of)[room:]
+            exceeding |= _types_of(beyond, last, settings, f"have more than max_fields = {limit}")
     return exceeding
 
 
 def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) -> Exceeding:
     """Fields whose columns would exceed ``max_columns`` for the table."""
     limit = settings.max_columns
-    total = leaf_columns(plan.schema.struct)
-    if total <= limit:
+    added = _leaf_columns(plan.changes)
+    room = limit - leaf_columns(plan.before.struct)
+    if sum(leaves(c.type) for c in added) <= room or not added:
         return {}
-    added = _in_order(_leaf_columns(plan.changes), plan.changes)
-    room = limit - (total - sum(leaves(c.type) for c in added))
     without: list[AddColumn] = []
-    for column in added:
+    for column in sorted(added, key=_Order(plan.changes).of):
         if leaves(column.type) > room:
             without.append(column)
         else:
@@ -153,18 +157,20 @@ def _leaf_columns(changes: Iterable[Change]) -> list[AddColumn]:
     return [c for c in changes if isinstance(c, AddColumn) and not isinstance(peel(c.type)[1], Struct)]
 
 
-def _in_order(columns: Iterable[AddColumn], changes: Iterable[Change]) -> list[AddColumn]:
-    """The columns record by record, in the order of their fields. ``changes``: contain the columns around
-    them too.
-    """
-    positions = {c.reason.field: _place(c).position for c in changes if isinstance(c, AddColumn)}
+class _Order:
+    """The order of new columns: record by record, in the order of their fields."""
 
-    def order(column: AddColumn) -> tuple[str, int, list[int]]:
+    def __init__(self, changes: Iterable[Change]) -> None:
+        """Take the places of the columns around the new ones from all changes of the plan."""
+        self._positions = {c.reason.field: _place(c).position for c in changes if isinstance(c, AddColumn)}
+
+    def of(self, column: AddColumn) -> tuple[str, int, list[int]]:
+        """A key to sort by."""
         place, path = _place(column), column.reason.field
-        within = [positions.get(path[: depth + 1], 0) for depth, key in enumerate(path) if key != "element"]
+        within = [
+            self._positions.get(path[: depth + 1], 0) for depth, key in enumerate(path) if key != "element"
+        ]
         return place.source, place.line, within
-
-    return sorted(columns, key=order)
 
 
 def _place(column: AddColumn) -> Place:

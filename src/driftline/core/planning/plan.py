@@ -42,7 +42,7 @@ from driftline.core.planning.routes import (
 from driftline.core.planning.row_key import ORDERS_COLUMN, ORDERS_KIND, RowKey
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, merge_all
 from driftline.core.schema.definition import CHANGE, UNAVAILABLE
-from driftline.core.schema.naming import by_key, is_metadata
+from driftline.core.schema.naming import is_metadata, struct_by_key
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     Field,
@@ -323,7 +323,7 @@ class _Routed:
 
 def _plan_record(scope: _Scope, shape: RecordShape, contract: Contract, context: Context) -> _PlannedRecord:
     """Plan a record of this shape, at every depth."""
-    columns_by_key = by_key(scope.struct.fields, context.settings.mark)
+    columns_by_key = struct_by_key(scope.struct, context.settings.mark)
     decided = [
         _decide(scope, key, columns_by_key.get(key, []), field_shape, contract, context)
         for key, field_shape in in_order(shape, contract, empty_names=context.settings.keep_empty_names)

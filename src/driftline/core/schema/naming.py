@@ -8,15 +8,16 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from driftline.core.schema.types import Field, Map, Primitive, Struct, Type, peel
+from driftline.core.schema.types import Field, Map, Primitive, Struct, Type, peel, remembered
 
 METADATA = "driftline_metadata:"  # begins the doc of such a column: see `is_metadata`
 MARK = "upsolver_evolved_from:"
 MAX_NAME_BYTES = 255
+_WIDE = 64  # fields of a struct
 MAX_KEY = 1_024  # characters of a key that gets a column, whose doc each metadata file has
 
 # Iceberg's and Spark's metadata columns: a table column of this name hides them, or is hidden.
@@ -106,6 +107,16 @@ def by_key(columns: Iterable[Field], prefix: str = MARK) -> dict[str, list[Field
         if not is_metadata(column.doc):
             keys.setdefault(data_key(column, prefix), []).append(column)
     return keys
+
+
+def struct_by_key(struct: Struct, prefix: str = MARK) -> Mapping[str, list[Field]]:
+    """The columns of a struct, by key; those of wide structs are remembered for a while."""
+    return by_key(struct.fields, prefix) if len(struct.fields) < _WIDE else _of_wide(prefix)(struct)
+
+
+@cache
+def _of_wide(prefix: str) -> Callable[[Struct], Mapping[str, list[Field]]]:
+    return remembered(lambda struct: by_key(struct.fields, prefix))
 
 
 def unmarked(doc: str | None, prefix: str = MARK) -> str | None:

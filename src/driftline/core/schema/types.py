@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import wraps
+from typing import TypeAlias, TypeVar
 
 from driftline.core.schema.pickling import pickled_by_fields
 
@@ -157,7 +158,7 @@ class Schema:
 
     def find(self, path: Path) -> Field | None:
         """The field at ``path``; list elements and map values are steps named element and value."""
-        return next((f for p, f in self.walk() if p == path), None)
+        return _find(self.struct, path) if path else None
 
     def walk(self) -> Iterator[tuple[Path, Field]]:
         """Every field with its path, parents first. Elements, keys and values come as fields too."""
@@ -165,10 +166,47 @@ class Schema:
 
     def highest_id(self) -> int:
         """The highest id of its columns, at any depth; 0 if it has none."""
-        return max((f.id for _, f in self.walk()), default=0)
+        return _highest_id(self.struct)
 
 
 Path: TypeAlias = tuple[str, ...]
+_Answer = TypeVar("_Answer")
+_REMEMBERED = 32  # structs, of which each may have ten thousand columns
+
+
+def remembered(function: Callable[[Struct], _Answer]) -> Callable[[Struct], _Answer]:
+    """Remember what ``function`` answers for the last structs.
+
+    Records that a policy may refuse are planned one by one against the same table: without it each of them
+    costs as much as the table is wide. Structs are told apart by identity, as their hash goes through them.
+    """
+    answers: dict[int, tuple[Struct, _Answer]] = {}
+
+    @wraps(function)
+    def answer(struct: Struct) -> _Answer:
+        """Answer for the struct, from memory if possible."""
+        known = answers.get(id(struct))
+        if known is None or known[0] is not struct:
+            if len(answers) >= _REMEMBERED:
+                answers.clear()
+            known = answers[id(struct)] = struct, function(struct)
+        return known[1]
+
+    return answer
+
+
+@remembered
+def _highest_id(struct: Struct) -> int:
+    return max((f.id for _, f in _walk(struct, ())), default=0)
+
+
+def _find(type_: Type, path: Path) -> Field | None:
+    first, *rest = path
+    for child in children(type_):
+        # Two may have one name for a while, as in a swap.
+        if child.name == first and (found := _find(child.type, tuple(rest)) if rest else child):
+            return found
+    return None
 
 
 def _walk(type_: Type, path: Path) -> Iterator[tuple[Path, Field]]:

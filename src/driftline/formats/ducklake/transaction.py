@@ -325,10 +325,10 @@ class DuckLakeTransaction:
         base, now = self.base, self._intent.schema
         self._after = after
         draft = SchemaDraft(now, max(after, base.last_id if base is not None else now.highest_id()))
-        for change in changes:
-            draft.make(change)
-            self._changes.append(change)
-            self._said.append(f"{change.action} {'.'.join(change.path)}")
+        made = list(changes)
+        draft.make_all(made)
+        self._changes += made
+        self._said += [f"{change.action} {'.'.join(change.path)}" for change in made]
         self._intent.schema = draft.schema
 
     def append(self, frame: DataFrame, summary: Mapping[str, str]) -> int:

@@ -1,0 +1,121 @@
+"""Planning takes time in proportion to what a batch changes: calls are counted, as seconds depend on the machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from driftline.core.changes import AddColumn, apply
+from driftline.core.planning.admission import AdmissionCheck
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Settings
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.types import LONG, Field, Schema, Struct
+from driftline.observe.expect import expect
+from driftline.observe.json_lines import JsonObserver
+
+WIDE = Settings(max_columns=1_000_000)
+FIELDS = 6  # of a struct
+
+
+def in_structs(count: int) -> Iterable[dict[str, Any]]:
+    for number in range(count // FIELDS):
+        yield {f"s{number}": {f"f{i}": i for i in range(FIELDS)}}
+
+
+def in_lists(count: int) -> Iterable[dict[str, Any]]:
+    for number in range(count // FIELDS):
+        yield {f"l{number}": [{f"f{i}": i for i in range(FIELDS)}]}
+
+
+def in_maps(count: int) -> Iterable[dict[str, Any]]:
+    for number in range(count // FIELDS):
+        keys = [f"{key:032x}" for key in range(3)]
+        yield {f"m{number}": {key: {f"f{i}": i for i in range(FIELDS)} for key in keys}}
+
+
+def drifting(count: int) -> Iterable[dict[str, Any]]:
+    for number in range(count // 4):
+        yield {"s": {f"f{number}": 1}}
+        yield {"s": {f"f{number}": "x"}}
+        yield {"s": {f"f{number}": [1.5]}}
+
+
+KINDS = [in_structs, in_lists, in_maps, drifting]
+
+
+def shape_of(records: Iterable[dict[str, Any]], schema: Schema) -> RecordShape:
+    observer = JsonObserver(expect(schema, WIDE), WIDE)
+    observer.feed([json.dumps(record).encode() for record in records], "batch", 1)
+    return observer.result().shape
+
+
+def calls(function: Callable[[], object]) -> int:
+    """The calls that ``function`` makes, of Python's functions and of built-in ones."""
+    count = 0
+
+    def called(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("settings", [WIDE, Settings(max_columns=100), Settings(max_fields=3)], ids=str)
+@pytest.mark.parametrize("records", KINDS)
+def test_planning_of_four_times_the_columns_takes_four_times_the_calls(
+    records: Callable[[int], Iterable[dict[str, Any]]], settings: Settings
+) -> None:
+    few, many = (shape_of(records(count), Schema()) for count in (250, 1_000))
+
+    assert calls(lambda: plan(Schema(), many, settings)) < 5 * calls(lambda: plan(Schema(), few, settings))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("records", KINDS)
+def test_planning_of_sixteen_thousand_columns_takes_sixteen_times_the_calls(
+    records: Callable[[int], Iterable[dict[str, Any]]],
+) -> None:
+    few, more, many = (shape_of(records(count), Schema()) for count in (1_000, 4_000, 16_000))
+
+    first = calls(lambda: plan(Schema(), few, WIDE))
+    assert calls(lambda: plan(Schema(), more, WIDE)) < 5 * first
+    assert calls(lambda: plan(Schema(), many, WIDE)) < 20 * first
+
+
+def test_columns_appended_to_many_structs_take_calls_in_proportion() -> None:
+    def appending(count: int) -> Callable[[], object]:
+        structs = (
+            Field(f"s{i}", Struct((Field("a", LONG, id=2 * i + 2),)), id=2 * i + 1) for i in range(count)
+        )
+        schema = Schema(Struct(tuple(structs)))
+        changes = [AddColumn((f"s{i}",), Field("b", LONG)) for i in range(count)]
+        return lambda: apply(schema, changes)
+
+    assert calls(appending(1_000)) < 5 * calls(appending(250))
+
+
+@pytest.mark.parametrize("records", [in_structs, in_lists, in_maps])
+def test_admission_of_one_record_takes_no_more_calls_in_a_wider_table(
+    records: Callable[[int], Iterable[dict[str, Any]]],
+) -> None:
+    def admitting(count: int) -> int:
+        wide = plan(Schema(), shape_of(records(count), Schema()), WIDE).schema
+        check = AdmissionCheck([wide], [wide], Settings(max_columns=count))
+        known, unknown = (
+            shape_of([record], Schema()) for record in (next(iter(records(count))), {"n": {"a": 1}})
+        )
+        check.conflict(known)
+        return calls(lambda: (check.conflict(known), check.conflict(unknown)))
+
+    assert admitting(1_000) < 1.5 * admitting(250)
