@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from driftline.core.planning.contract import (
     MAPS,
@@ -133,42 +133,42 @@ PATH_SETTINGS: Mapping[str, Setting] = {
 class SettingArguments(TypedDict, total=False):
     """The settings of ``--set`` and `driftline.toml`, each with the type that Python has for it."""
 
-    policy: str
-    on_conflict: str
+    policy: Literal["preserve", "widen", "strict"]
+    on_conflict: Literal["quarantine", "fail"]
     allow_rewrite: bool | str
-    dates: str
-    epoch_unit: str
+    dates: Literal["on", "off", "instant"]
+    epoch_unit: Literal["s", "ms", "us", "ns"]
     maps: str | Mapping[str, str]
     new_fields: str | Mapping[str, str]
-    empty_names: str
+    empty_names: Literal["drop", "keep"]
     max_columns: int
     max_fields: int
-    beyond: str
+    beyond: Literal["rest", "quarantine", "fail"]
     max_record_bytes: int
     mark: str
     delimiter: str
     quote: str
     encoding: str
     escape: str
-    decimal: str
-    thousands: str
+    decimal: Literal[".", ","]
+    thousands: Literal[".", ","]
     header: str
     skip_lines: int
     comment: str
     records: str
     sheet: str
     metadata: str
-    hive: str
+    hive: Literal["auto", "off"]
     key: str
     order_by: str
     delete_when: str
-    deletes: str
-    merge: str
+    deletes: Literal["hard", "soft"]
+    merge: Literal["replace", "patch"]
     delete_memory: str
     key_cache: str
-    envelope: str
+    envelope: Literal["debezium", "debezium-unwrapped", "maxwell", "canal", "ogg", "dms", "auto"]
     unavailable_value: str
-    on_snapshot: str
+    on_snapshot: Literal["merge", "reconcile"]
     epoch: int | str
     partition_by: str
     sort_by: str

@@ -4,6 +4,7 @@ import io
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
 from rich.console import Console
 
 from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
@@ -62,7 +63,7 @@ def test_each_conflict_is_told_with_its_cause():
         add("a_string", STRING, key="a", rule="sibling", sample="19,90 EUR", doc=mark("a")),
         WidenColumn(("b",), LONG, Reason("widen-in-place", "it is wider", ("b",), "5", Place("f.json", 4))),
         RelaxColumn(
-            ("c",), LONG, Reason("relax", "some record has no value for it", ("c",), "", Place("f.json", 5))
+            ("c",), LONG, Reason("relax", "a record has no value for it", ("c",), "", Place("f.json", 5))
         ),
         add("ID_long", LONG, key="ID", sample="7", doc=mark("ID")),
     )
@@ -73,7 +74,7 @@ def test_each_conflict_is_told_with_its_cause():
         "  b is now long   widen in place\n"
         "      5 (f.json:4): it is wider\n"
         "  c is now optional   relax\n"
-        "      f.json:5: some record has no value for it\n"
+        "      f.json:5: a record has no value for it\n"
         "  ID → ID_long long   name taken\n"
         '      7 (f.json:3): a column has the name "ID" already, in this or another letter case\n'
     )
@@ -125,9 +126,26 @@ def test_a_quarantine_is_listed_in_the_words_of_the_batch():
     assert "--replay" not in printed(drift.quarantine(Quarantine("s.t", 0, 1, 3, ())))
 
 
+@pytest.mark.parametrize(
+    ("last", "shown"),
+    [("f.json:9", "7 (f.json:3)"), ("g.json:1", "7 (f.json:3, last g.json:1)"), ("", "7 (f.json:3)")],
+)
+def test_reason_that_came_from_another_file_too_names_that_one(last: str, shown: str):
+    at = datetime(2026, 3, 2, 8, tzinfo=UTC)
+    group = RejectGroup("no record", "", "", "", 2, "7", "f.json:3", at, at, last)
+    assert shown in printed(drift.quarantine(Quarantine("s.t", 2, groups=(group,))))
+
+
+def test_column_of_driftline_s_own_is_shown_without_its_mark():
+    order = Field("_order", STRING, 8, doc="driftline_metadata:order\nthe order of the latest change")
+    lines = printed([schema_text.schema("s.t", Schema(Struct((order,))))])
+    assert "_order string #8  the order of the latest change" in lines
+    assert "driftline_metadata" not in lines
+
+
 def test_several_types_at_once_are_not_a_name_that_is_taken():
     changes = (add("a", STRING), add("a_long", LONG, key="a", doc=mark("a")))
-    assert "several types in the first batch" in printed(text.batch(Result("s.t", "", 5, 5, 0, changes)))
+    assert "several types in one batch" in printed(text.batch(Result("s.t", "", 5, 5, 0, changes)))
     nowhere = tuple(replace(change, reason=replace(change.reason, place=None)) for change in changes)
     assert "\n\n" not in printed(text.batch(Result("s.t", "", 5, 5, 0, nowhere)))
 

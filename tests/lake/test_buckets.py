@@ -250,7 +250,9 @@ def test_a_bucket_is_captured_and_each_object_taken_once(place, lake, bucket, s3
     assert later[0].result.rows_quarantined == 1
     assert table.verify(f"{bucket}/in", exactly=True).ok
     s3.put(f"{bucket}/in/a.json", b'{"id": 5}\n\n')
-    with pytest.raises(DataError, match=f"{bucket}/in/a.json had 10 bytes when it was taken, and now 11"):
+    with pytest.raises(
+        DataError, match=f"{bucket}/in/a.json changed since it was ingested: 10 bytes then, 11 now"
+    ):
         capture(table, f"{bucket}/in", **more)
 
 

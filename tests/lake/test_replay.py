@@ -94,6 +94,13 @@ def test_it_is_listed_by_reason(table: Table, file: Path) -> None:
     assert {"n: string into long", "more: boolean where the table has no such column"} <= reasons
 
 
+def test_reason_in_two_files_names_the_first_and_the_last(table: Table, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.jsonl").write_text('{"id": 7, "n": 1}\n{"id": 8, "n": "z"}')
+    table.ingest(tmp_path / "other.jsonl")
+    group = next(group for group in table.quarantine().groups if group.path == "n")
+    assert (group.place, group.last_place) == (f"{file}:2", f"{tmp_path / 'other.jsonl'}:2")
+
+
 def test_it_is_exported(table: Table, file: Path, tmp_path: Path) -> None:
     out = tmp_path / "it.jsonl"
     assert table.export_quarantine(out) == 5

@@ -15,7 +15,7 @@ class S3(GoServer):
     title = "an S3 server"
     module, version = "github.com/versity/versitygw/cmd/versitygw", "v1.8.0"
 
-    access_key, secret_key, region = "driftline", "a-secret-of-the-tests", "us-east-1"
+    access_key, secret_key, region = "of-the-tests", "a-secret-of-the-tests", "us-east-1"
 
     @property
     def options(self) -> dict[str, str]:

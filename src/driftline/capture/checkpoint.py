@@ -107,9 +107,9 @@ class Checkpoint:
         for key, value in claim.items():
             if self._known.get(key, value) != value:
                 raise UsageError(
-                    f"{self.place} is the checkpoint of capture {self._known.get('capture')}: "
-                    f"{self._known.get('source')} into {self._known.get('table')}, not {source} into {table}",
-                    hint="give this capture its own name, or another checkpoint",
+                    f"capture {self._known.get('capture')} reads {self._known.get('source')} into "
+                    f"{self._known.get('table')} ({self.place}); this one is {self.name}, {source} into {table}",
+                    hint="use another name and checkpoint, or the same source and table",
                 )
         if not claim.items() <= self._known.items():
             self._write(claim)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from driftline.capture.finding import Finder
 from driftline.capture.listing import ListedFile, entry_of
+from driftline.core.values.counted import counted
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.endings import format_by_name
 from driftline.runtime.deleting import Bounds, delete_file
@@ -245,8 +246,8 @@ def _replace(path: Path, text: str, modified: int | None = None) -> None:
 
 
 def _changed(before: ListedFile, now: ListedFile) -> DataError:
-    lengths = f"had {before.size} bytes when it was taken, and now {now.size}"
+    lengths = f": {counted(before.size, 'byte')} then, {now.size} now" if before.size != now.size else ""
     return DataError(
-        f"{now.path} {lengths if before.size != now.size else 'was overwritten after it was ingested'}",
+        f"{now.path} changed since it was ingested{lengths}",
         hint="each file is ingested once: move this one out of the folder, and add the new data under another name",
     )

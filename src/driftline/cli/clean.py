@@ -7,6 +7,7 @@ from typing import Annotated, TypedDict
 import typer
 
 from driftline.cli.options import Json
+from driftline.core.values.counted import counted
 
 
 class CleanedFileJson(TypedDict):
@@ -50,6 +51,6 @@ def clean(
     show(
         [
             *(printable(f.path) for f in orphans),
-            f"{len(orphans)} files {action}, {sum(f.size for f in orphans):,} bytes",
+            f"{counted(len(orphans), 'file')} {action}, {sum(f.size for f in orphans):,} bytes",
         ]
     )

@@ -99,7 +99,7 @@ def _of_table(
 
         size = _write(html, page(measured))
         if not json:
-            typer.echo(f"{html}  {size / 1000:.0f} kB, one file, to be opened in any browser")
+            typer.echo(f"{html}  {size / 1000:.0f} kB, one file; open it in any browser")
 
 
 def _of_lake(scope: Invocation, *, exact: bool, html: Path | None, json: bool) -> None:
@@ -129,7 +129,7 @@ def _write_all(folder: Path, lake: LakeStats, *, tell: bool) -> None:
     size = sum(_write(folder / name, text) for name, text in pages(lake))
     if tell:
         tables = counted(len(lake.tables), "table")
-        typer.echo(f"{folder / INDEX}  {tables}, {size / 1000:.0f} kB, to be opened in any browser")
+        typer.echo(f"{folder / INDEX}  {tables}, {size / 1000:.0f} kB; open it in any browser")
 
 
 def _offline(scope: Invocation, table: str) -> Stats | None:

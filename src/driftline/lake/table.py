@@ -360,14 +360,19 @@ class Table(Shown):
         """Let the records wait again that `discard_quarantine` took. Raises UsageError as that does."""
         return discard(self.format, source, restore=True)
 
-    def stats(self, *, exact: bool = False, progress: Callable[[str], None] = lambda _: None) -> Stats:
+    def stats(
+        self, *paths: str, exact: bool = False, progress: Callable[[str], None] = lambda _: None
+    ) -> Stats:
         """The contents of the table, column by column, and its drift: from metadata, or ``exact`` by a scan.
 
-        ``progress`` is called with the name of each step. Raises UsageError if the table does not exist.
+        ``paths``: only columns whose path contains one of these; `*` matches any text. ``progress`` is called
+        with the name of each step. Raises UsageError if the table does not exist.
         """
         offline = self.lake.embedded.table(self.name) if self.lake.embedded and not exact else None
         measured = offline_stats(offline) if offline else None
-        return stats(self.format, exact=exact, progress=progress) if measured is None else measured
+        if measured is None:
+            measured = stats(self.format, exact=exact, progress=progress)
+        return measured.only(*paths) if paths else measured
 
     def schema(self) -> TableSchema:
         """The schema: ids, types, docs. Raises UsageError if the table does not exist."""

@@ -45,6 +45,7 @@ class RejectGroupJson(TypedDict):
     count: int
     sample: str
     seen_in: str
+    last_seen_in: str
     first: str
     last: str
 
@@ -72,7 +73,9 @@ class ReplayJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class RejectGroup:
-    """Records that wait for one reason. ``sample``: the first of them, ``place``: its origin."""
+    """Records that wait for one reason. ``sample``: the first of them, ``place``: its origin; ``last_place``:
+    that of the last one.
+    """
 
     reason: str
     path: str
@@ -83,6 +86,7 @@ class RejectGroup:
     place: str
     first: datetime
     last: datetime
+    last_place: str = ""
 
     def to_dict(self) -> RejectGroupJson:
         """The form that `--json` prints."""
@@ -94,6 +98,7 @@ class RejectGroup:
             "count": self.count,
             "sample": self.sample,
             "seen_in": self.place,
+            "last_seen_in": self.last_place,
             "first": self.first.isoformat(),
             "last": self.last.isoformat(),
         }
@@ -190,11 +195,13 @@ def listed(table: CatalogTable) -> Quarantine:
     # Places in a text are no reasons of their own.
     alike = F.regexp_replace("reason", "[0-9]+", "0").alias("alike")
     first = F.min_by(F.struct("reason", "raw", *_PLACE), F.struct("quarantined_at", *_PLACE)).alias("one")
+    newest = F.max_by(F.struct(*_PLACE), F.struct("quarantined_at", *_PLACE)).alias("newest")
     groups = (
         rows.groupBy("waits", alike, *keys)
         .agg(
             F.count("*").alias("n"),
             first,
+            newest,
             F.min("quarantined_at").alias("first"),
             F.max("quarantined_at").alias("last"),
         )
@@ -215,6 +222,7 @@ def listed(table: CatalogTable) -> Quarantine:
             RejectGroup(
                 row.one.reason, row.path, row.table_type, row.incoming_type, row.n,
                 (row.one.raw or "")[:_SAMPLE], _place(row.one), row.first.astimezone(UTC), row.last.astimezone(UTC),
+                _place(row.newest),
             )
             for row in reasons
             if row.waits

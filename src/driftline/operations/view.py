@@ -138,7 +138,7 @@ def view(
     if not make:
         return view
     if not catalog.has_views:
-        return _not_made(view, "a DuckLake keeps no views of Spark's")
+        return _not_made(view, "DuckLake cannot store Spark views")
     catalog.check_writable()
     table.read()  # raises where Spark cannot
     return _create(table.spark, view, full)

@@ -134,8 +134,12 @@ def _group(group: RejectGroup) -> Iterator[RenderableType]:
         line.append("  ")
     line.append(clean(group.reason))
     yield Hanging(line, 2, 10)
-    place = group.place.removeprefix("file:").removeprefix(f"{Path.cwd()}/")
-    where = f" ({clean(place)})" if place else ""
+    first, newest = (
+        clean(place.removeprefix("file:").removeprefix(f"{Path.cwd()}/"))
+        for place in (group.place, group.last_place)
+    )
+    elsewhere = newest and newest.rpartition(":")[0] != first.rpartition(":")[0]
+    where = f" ({first}{f', last {newest}' if elsewhere else ''})" if first else ""
     when = group.first.strftime("%Y-%m-%d %H:%MZ")
     last = group.last.strftime("%Y-%m-%d %H:%MZ")
     when = when if when == last else f"{when} to {last}"

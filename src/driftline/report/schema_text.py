@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from rich.tree import Tree
 
-from driftline.core.schema.naming import MARK, by_key, marked_key
+from driftline.core.schema.naming import MARK, by_key, is_metadata, marked_key
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Field, Schema, Struct, Type, children, dotted, leaves, peel
 from driftline.core.values.counted import counted
@@ -52,9 +52,10 @@ def _grow(tree: Tree, struct: Struct, identifiers: frozenset[int], mark: str) ->
             line.append("  required", "cyan")
         if f.initial_default is not None or f.write_default is not None:
             line.append(f"  {_defaults(f)}", "cyan")
-        key, doc = marked_key(f.doc, mark), f.doc
+        key, doc = None if is_metadata(f.doc) else marked_key(f.doc, mark), f.doc
         if key is not None:
             line.append(f"  ← {clean(key)}", "yellow")
+        if key is not None or is_metadata(f.doc):
             doc = (f.doc or "").partition("\n")[2]
         if doc:
             line.append(f"  {clean(doc)}", "italic dim")

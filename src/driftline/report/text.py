@@ -147,7 +147,7 @@ def verdict(result: Verdict, table: str) -> Iterator[RenderableType]:
     if result.deleted:
         counts += f", {result.deleted} deleted"
     if result.overtaken:
-        counts += f", {result.overtaken} overtaken by later ones"
+        counts += f", {result.overtaken} superseded by newer records"
     if result.quarantined:
         counts += f", {result.quarantined} in its quarantine"
     if result.ok:
@@ -264,7 +264,7 @@ def _rule(change: Change, among: Iterable[Change]) -> tuple[str, str]:
     key = reason.field[-1] if reason.field else ""
     natural = (*change.parent, safe(key))
     if any(isinstance(c, AddColumn) and c.path == natural for c in among if c is not change):
-        return "several types in the first batch", ""
+        return "several types in one batch", ""
     if change.column.name == safe(key):
         return "safe spelling", f"{_quoted(key)} cannot be a column's name: {unsafe(key)}"
     return "name taken", f"a column has the name {_quoted(safe(key))} already, in this or another letter case"

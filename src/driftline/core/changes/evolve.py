@@ -255,7 +255,8 @@ class _Evolution:
             )
         if not transform.takes(column.type):
             raise DataError(
-                f"{transform.of(dotted(term.path))}: {transform.name} does not take {type_name(column.type)}"
+                f"cannot partition by {transform.of(dotted(term.path))}: "
+                f"{dotted(term.path)} is a {type_name(column.type)}"
             )
         return column.id
 

@@ -74,8 +74,8 @@ class Creation:
             return evolved(definition, self.changes(), mark=settings.mark, parts_of=parts_of)[0]
         except Refused as refused:
             error = refused.error
-            hint = error.hint or "--hint PATH=TYPE says a column's type before any data"
-            raise type(error)(f"{table} cannot be made: {error.message}", hint) from refused
+            hint = error.hint or "declare the type of a column with --hint PATH=TYPE"
+            raise type(error)(f"cannot create {table}: {error.message}", hint) from refused
 
     def differences(self, table: str, now: Definition, parts_of: PartsOf | None) -> Iterator[str]:
         """The differences between an existing table and the requested layout, a sentence each."""

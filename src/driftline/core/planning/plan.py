@@ -234,7 +234,7 @@ def _relaxed(
     if why:
         conflict = Conflict(data_path, facet_of(column.type).spelled(), None, why, "", place)
         return column, Findings(conflicts=(conflict,))
-    reason = Reason("relax", "some record has no value for it", path, "", place if filled else None)
+    reason = Reason("relax", "a record has no value for it", path, "", place if filled else None)
     return replace(column, required=False), Findings((RelaxColumn(path, column.type, reason),))
 
 

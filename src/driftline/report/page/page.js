@@ -71,7 +71,7 @@
     };
     ordered(roots).forEach(walk);
     const matching = hits ? [...hits.values()].filter(Boolean).length : columns.length;
-    summary.textContent = hits ? `${matching.toLocaleString("en")} of ${columns.length.toLocaleString("en")} columns` : `${matching.toLocaleString("en")} columns, with those inside others`;
+    summary.textContent = hits ? `${matching.toLocaleString("en")} of ${columns.length.toLocaleString("en")} columns` : `${matching.toLocaleString("en")} columns, nested included`;
     tree.setAttribute("aria-rowcount", visible.length);
     rowArea.style.height = `${visible.length * ROW}px`;
     cursor = Math.min(cursor, Math.max(visible.length - 1, 0));

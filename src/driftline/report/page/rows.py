@@ -20,12 +20,12 @@ _KINDS = {
     "timestamp_ntz": "time",
 }  # fmt: skip
 _RULES = {
-    "sibling": "its type fits none of the field's columns",
+    "sibling": "no column of this field can hold it",
     "common-denominator": "holds every type of the field",
     "first-sight": "came with the field",
     "widen-in-place": "widened in place, no value changed",
     "rewrite": "written anew",
-    "relax": "some record has no value for it",
+    "relax": "a record has no value for it",
     "hint": "declared by a hint",
     "metadata": "where each record came from",
 }
