@@ -338,6 +338,9 @@ TYPED: list[tuple[str, Any, Any, bool]] = [
     ("date", date(2024, 1, 2), Cell("2024-01-02"), True),
     ("string", "", Cell(""), True),
     ("string", None, Cell(""), True),
+    ("decimal(9,2)", D("0.00"), D("0.0"), True),
+    ("decimal(9,2)", D("0.00"), D("-0.0"), False),
+    ("double", -0.0, D("-0.0"), True),
 ]
 
 

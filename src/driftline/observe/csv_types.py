@@ -30,6 +30,7 @@ from driftline.core.values.numbers import EXACT, base_of, is_single
 
 Types = frozenset[Primitive]
 
+_SIGNED_ZERO = r"^-0*\.0*$"
 _NARROWEST_FIRST = (BOOLEAN, LONG, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 NARROW = (
     "int",
@@ -258,6 +259,8 @@ def _longs(texts: pa.Array) -> pa.Array | None:
 def _holds(texts: pa.Array, type_: Primitive) -> bool:
     if type_ == FLOAT:
         return all(map(is_single, texts.to_pylist()))
+    if type_.name == "decimal" and pc.any(pc.match_substring_regex(texts, _SIGNED_ZERO)).as_py():
+        return False  # a decimal has no sign of zero
     try:
         texts.cast(arrow_type(type_))
     except pa.ArrowInvalid:  # not a whole number, or more digits than the type has

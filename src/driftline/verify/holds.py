@@ -75,6 +75,8 @@ def _in_float(stored: float, v: Any, settings: ValueSettings) -> bool:
 
 
 def _in_decimal(stored: Decimal, v: Any, settings: ValueSettings) -> bool:
+    if isinstance(v, Decimal) and not v and v.is_signed():
+        return False  # a decimal column has no sign of zero
     return isinstance(v, (int, Decimal)) and stored == v
 
 

@@ -77,7 +77,7 @@ def declared_base(text: str, declared: Collection[Primitive]) -> Primitive:
         return base
     if natural == NUMBER_TEXT and "e" in text.lower():
         return natural  # Spark cannot tell whether it is exact
-    return next((t for t in decimals if _holds(t, digits, power)), natural)
+    return next((t for t in decimals if not _signed_zero(text) and _holds(t, digits, power)), natural)
 
 
 def is_single(text: str) -> bool:
@@ -97,11 +97,11 @@ def decimal_of(text: str, t: Primitive) -> Decimal | None:
     """The number as a value of the decimal type ``t``; None if that is not exact.
 
     >>> from driftline.core.schema.types import decimal
-    >>> decimal_of("1e3", decimal(9, 2)), decimal_of("0.125", decimal(9, 2))
-    (Decimal('1000.00'), None)
+    >>> [decimal_of(n, decimal(9, 2)) for n in ("1e3", "0.125", "-0.0")]
+    [Decimal('1000.00'), None, None]
     """
     digits, power = _written(text)
-    if not _holds(t, digits, power):
+    if _signed_zero(text) or not _holds(t, digits, power):
         return None
     scale = t.args[1]
     unscaled = int(digits) * 10 ** (power + scale) if digits else 0
@@ -138,7 +138,9 @@ def simple_fractions(declared: Collection[Primitive]) -> tuple[Primitive, str]:
     integer_digits = min(_whole_digits(narrow), 8)
     return (
         narrow,
-        rf"-?[0-9]{{1,{integer_digits}}}\.[0-9]{{1,{scale}}}\Z" if integer_digits and scale else r"(?!)",
+        rf"(?!-0+\.0+\Z)-?[0-9]{{1,{integer_digits}}}\.[0-9]{{1,{scale}}}\Z"
+        if integer_digits and scale
+        else r"(?!)",
     )
 
 
@@ -156,6 +158,11 @@ def _written(text: str) -> tuple[str, int]:
     if power.startswith("-") and exponent == _FAR:
         exponent = -_FAR
     return significant.lstrip("0"), exponent - len(fraction) + len(digits) - len(significant)
+
+
+def _signed_zero(text: str) -> bool:
+    """True for a zero with a sign, which only floats have; ``-0`` is a whole number, and as such has none."""
+    return text.startswith("-") and not _whole(text) and not _written(text)[0]
 
 
 def _rounds_to(value: float, digits: str, power: int, most: int) -> bool:
