@@ -19,7 +19,7 @@ from driftline.core.schema.partitioning import TIMES, PartitionField, SortField,
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
 from driftline.formats.base import CommitConflict
-from driftline.formats.iceberg.committing import begin, replace_metadata
+from driftline.formats.iceberg.committing import begin, check_head, replace_metadata
 from driftline.formats.iceberg.definition import definition, metrics_of_all, step
 from driftline.formats.iceberg.gateway import java_class, java_errors, java_schema, short
 from driftline.formats.iceberg.loader import IcebergLoader
@@ -189,6 +189,7 @@ class IcebergAlteration:
 
         Raises DataError if Iceberg refuses.
         """
+        check_head(self.table, self._java)
         if after.schema.struct != self.before.schema.struct:
             metrics = metrics_of_all(after.schema, after.properties)
             after = replace(after, properties={**after.properties, **metrics})

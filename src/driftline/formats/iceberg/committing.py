@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from driftline.core.schema.types import dotted
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict, UnknownError
 from driftline.formats.iceberg.gateway import (
@@ -28,6 +29,7 @@ from driftline.formats.iceberg.gateway import (
     java_class,
     java_errors,
     metadata_json,
+    schema_of,
     short,
 )
 from driftline.formats.iceberg.unread import telling
@@ -84,6 +86,54 @@ def replace_metadata(
     except Py4JJavaError as error:
         if not _landed(table, error, has):
             raise failure(error, table.name) from error
+
+
+def check_head(table: IcebergLoader, java: Any) -> None:
+    """Raise DataError if the newest rows have columns that the table's schema never had.
+
+    Iceberg's `fast_forward` and `publish_changes` bring a branch's rows to main, and leave its schema behind.
+    The next record with such a field would make a second column, and the values would stay unread.
+    """
+    metadata = java.operations().current()
+    head, schemas = metadata.currentSnapshot(), metadata.schemasById()
+    if head is None:
+        return
+    source = head.summary().get("source-snapshot-id")  # of one that was published under a new id
+    origin = (metadata.snapshot(int(source)) if source else None) or head
+    number = origin.schemaId()
+    if number is None or int(number) == int(metadata.currentSchemaId()) or schemas.get(number) is None:
+        return
+    has = {field.id for _, field in schema_of(table.jvm, metadata.schema()).walk()}
+    rows_have = schema_of(table.jvm, schemas.get(number)).walk()
+    lacking = [dotted(path) for path, field in rows_have if field.id not in has]
+    if lacking and not _was_current(table, java, metadata, int(number), int(head.snapshotId())):
+        raise DataError(
+            f"{table.name}: its newest rows came from a branch, by fast_forward or publish_changes, without their "
+            f"columns: {', '.join(lacking)}; to write now would leave these values unread",
+            f"bring the columns in first: driftline undo {table.name} --to {number}; Table.undo(to={number}) in Python",
+        )
+
+
+def _was_current(table: IcebergLoader, java: Any, metadata: Any, schema: int, head: int) -> bool:
+    """True if a schema was the table's own since, or before, its present ``head`` came: columns were dropped.
+
+    True as well where the log of versions does not tell.
+    """
+    if [int(entry.snapshotId()) for entry in items(metadata.snapshotLog())].count(head) != 1:
+        return True  # main went back to it
+    parser = java_type(table.jvm, "org.apache.iceberg.TableMetadataParser")
+    for entry in reversed(items(metadata.previousFiles())):
+        try:
+            with java_errors():
+                version = parser.read(java.io(), entry.file())
+        except Py4JJavaError:
+            return True
+        if int(version.currentSchemaId()) == schema:
+            return True
+        snapshot = version.currentSnapshot()
+        if snapshot is None or int(snapshot.snapshotId()) != head:
+            return False
+    return True
 
 
 def _date_before_now(table: IcebergLoader, operations: Any) -> None:

@@ -16,7 +16,7 @@ from driftline.core.changes.refit import refits
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
-from driftline.formats.iceberg.committing import begin, commit, delete_files
+from driftline.formats.iceberg.committing import begin, check_head, commit, delete_files
 from driftline.formats.iceberg.definition import metrics_of_all, step
 from driftline.formats.iceberg.deletes_branch import REMEMBERED, DeletesBranch
 from driftline.formats.iceberg.gateway import (
@@ -111,6 +111,7 @@ class IcebergTransaction:
         java = table.java()
         if java is None:
             raise CommitConflict(f"table {table.name} was dropped by another writer")
+        check_head(table, java)
         begun = begin(table, java)
         base = table.state(begun.startMetadata())
         if not state.fits(base):
