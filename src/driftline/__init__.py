@@ -14,6 +14,7 @@ from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 if TYPE_CHECKING:
     from driftline.capture.query import Batch, CaptureQuery
     from driftline.core.changes import AddColumn, Reason, RelaxColumn, RewriteColumn, WidenColumn
+    from driftline.formats.home import Relocation
     from driftline.ingest.result import Result
     from driftline.lake import Lake, Table, TableSchema
     from driftline.operations.alter import Altered
@@ -50,6 +51,7 @@ __all__ = [
     "Quarantine",
     "Reason",
     "RelaxColumn",
+    "Relocation",
     "Replay",
     "Resolved",
     "Result",
@@ -70,6 +72,7 @@ __all__ = [
 # Spark is imported only when a lake is used: each of these comes with its module, when it is asked for.
 _MODULES = {
     "capture.query": ("Batch", "CaptureQuery"),
+    "formats.home": ("Relocation",),
     "core.changes": ("AddColumn", "Reason", "RelaxColumn", "RewriteColumn", "WidenColumn"),
     "ingest.result": ("Result",),
     "lake": ("Lake", "Table", "TableSchema"),

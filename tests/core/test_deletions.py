@@ -42,6 +42,7 @@ OF_NEW_FILES = {
     "formats.iceberg.transaction",
     "operations.doctor",  # its probe
     "runtime.duckdb_files",
+    "runtime.temporary",
     "sources.spool",
     "write.batch_folder",
     "write.places",

@@ -6,14 +6,20 @@ import json
 import os
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline import Lake, UsageError
+from driftline import DataError, Lake, UsageError
+from driftline.formats.iceberg import relocating
+from driftline.formats.iceberg.home import displaced_lake
+from lake.formats import by_pyiceberg
 
 KINDS = {"iceberg": None, "ducklake_duckdb": "duckdb", "ducklake_sqlite": "sqlite"}
 
@@ -120,7 +126,9 @@ def test_a_copy_is_read_and_refuses_what_writes(kind: str | None, earlier: bool,
     ):
         with pytest.raises(UsageError, match="is a copy of the lake at") as refused:
             write()
-        assert f"driftline --lake {tmp_path}/copy relocate makes it a lake of its own" in str(refused.value)
+        assert f"driftline --lake {tmp_path}/copy relocate --yes makes it a lake of its own" in str(
+            refused.value
+        )
     if kind is None:
         with pytest.raises(UsageError, match="is a copy of the lake at"):
             copy.sql("delete from s.t where true")
@@ -191,3 +199,209 @@ def test_a_folder_is_the_lake_that_it_has(kind: str | None, tmp_path: Path) -> N
     other = "duckdb" if kind != "duckdb" else "sqlite"
     with pytest.raises(UsageError, match="is a lake already, with its catalog in"):
         Lake.open(tmp_path / "lake", ducklake=other)
+
+
+ORDERS = [
+    {"id": 1, "day": "2026-01-01", "n": 1, "at": 1},
+    {"id": 2, "day": "2026-01-01", "n": 2, "at": 1},
+    {"id": 3, "day": "2026-01-02", "n": "x", "at": 1},
+    {"id": 2, "day": "2026-01-01", "n": 5, "at": 2, "more": {"a": [1]}},
+    {"id": 1, "op": "d", "at": 3},
+]
+VERSIONS = (2, 3)  # of Iceberg's format: files of positions, and deletion vectors
+
+
+def fill(lake: Lake, folder: Path) -> None:
+    """Make tables with all that has paths: rows by key, their deletes, partitions, changes, rejects, a ledger."""
+    first, second, bad = folder / "first.jsonl", folder / "second.jsonl", folder / "bad.jsonl"
+    first.write_text("".join(json.dumps(order) + "\n" for order in ORDERS[:3]))
+    second.write_text("".join(json.dumps(order) + "\n" for order in ORDERS[3:]))
+    bad.write_text('{"id": 9, "day": "2026-01-03", "at": 9}\n{"id": \n')
+    for version in VERSIONS:
+        name = f"s.v{version}"
+        if has_key(lake, version):
+            lake.table(name).ingest(first, key="id", order_by="at", delete_when="op = 'd'")
+            layout = "add partition field day" if is_iceberg(lake) else "set partitioned by (day)"
+            lake.alter(f"alter table {name} {layout}")
+            lake.table(name).ingest(second)
+        else:
+            lake.sql("create namespace if not exists lake.s")
+            lake.sql(
+                f"create table lake.{name} (id bigint, day date) using iceberg partitioned by (day) tblproperties "
+                "('format-version' = '2', 'write.delete.mode' = 'merge-on-read', 'write.merge.mode' = 'merge-on-read')"
+            )
+            lake.table(name).ingest(first)
+            lake.table(name).ingest(second)
+            lake.sql(f"delete from lake.{name} where id = 2 and at = 1")
+        lake.table(name).ingest(bad)
+        lake.alter(f"alter table {name} add column hand int")
+
+
+def is_iceberg(lake: Lake) -> bool:
+    return lake.embedded is not None and lake.embedded.ducklake is None
+
+
+def has_key(lake: Lake, version: int) -> bool:
+    """False for Iceberg's tables of version 2, which have no keys: their rows are deleted by Spark."""
+    return version > 2 or not is_iceberg(lake)
+
+
+def contents(lake: Lake, version: int) -> dict[str, object]:
+    """All that a table says of itself, by every road."""
+    table = lake.table(f"s.v{version}")
+    rows = sorted(table.read().select("id", "n").collect(), key=str)
+    alone = table.to_arrow(columns=["id", "n"]).to_pylist()
+    return {
+        "rows": rows,
+        "without Spark": sorted(map(str, alone)),
+        "schema": table.schema().to_dict(),
+        "history": table.history().to_dict()["changes"],
+        "quarantined": table.quarantine().waiting,
+        "settings": {
+            k: v for k, v in table.state().properties.items() if k.startswith("driftline.") and "/" not in v
+        },
+        "snapshots": [snapshot.id for snapshot in table.format.snapshots(table.state().snapshot)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "copied"), [(None, True), (None, False), ("duckdb", True), ("sqlite", False)]
+)
+def test_a_relocated_lake_is_as_it_was_and_goes_on(
+    spark: SparkSession, kind: str | None, copied: bool, tmp_path: Path
+) -> None:
+    """The path of the new place begins as that of the old one does."""
+    old, new = tmp_path / "lake", tmp_path / "lake.new"
+    lake = opened(old, kind)
+    fill(lake, tmp_path)
+    before = {version: contents(lake, version) for version in VERSIONS}
+    if copied:
+        shutil.copytree(old, new)
+        originals = files(old)
+    else:
+        old.rename(new)
+    planned = opened(new, kind).relocate(dry_run=True)
+    relocated = opened(new, kind).relocate()
+
+    assert replace(planned, is_done=True) == relocated
+    assert (relocated.home, relocated.is_copy) == (str(old), copied)
+    assert set(relocated.tables) >= {"s.v2", "s.v3", "s.v2__quarantine"}
+    if copied:
+        assert files(old) == originals
+        assert contents(lake, 2) == before[2]
+        shutil.rmtree(old)  # nothing of the new one is there
+    here = opened(new, kind)
+    assert {version: contents(here, version) for version in VERSIONS} == before
+    for version in VERSIONS:
+        table = here.table(f"s.v{version}")
+        with pytest.raises(DataError, match="in the table already"):
+            table.ingest(tmp_path / "second.jsonl")
+        done = table.ingest([{"id": 1, "day": "2026-01-01", "n": 1, "at": 2}, {"id": 3, "n": 7, "at": 9}])
+        if has_key(here, version):
+            assert (done.to_dict()["late"], done.to_dict()["updated"]) == (1, 1)
+        assert table.verify(tmp_path / "second.jsonl").missing == 0
+    if kind is None:
+        by_others = [
+            sorted(by_pyiceberg(here.table(f"s.v{v}"), "id").column("id").to_pylist()) for v in VERSIONS
+        ]
+        assert by_others == [
+            sorted(row.id for row in here.table(f"s.v{v}").read().collect()) for v in VERSIONS
+        ]
+    after = {version: contents(here, version) for version in VERSIONS}
+    here.clean(0)
+    assert {version: contents(here, version) for version in VERSIONS} == after
+    with pytest.raises(UsageError, match="is no lake that was copied or moved"):
+        here.relocate()
+    text = b"".join(
+        path.read_bytes() for path in new.rglob("*") if path.suffix in (".json", ".puffin", ".db")
+    )
+    assert f"{old}/".encode() not in text
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+def test_a_relocation_that_dies_anywhere_is_repeated(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run dies one step later than the one before, in the midst of its files, its catalog, its deletions."""
+    lake, copy = opened(tmp_path / "lake", None), tmp_path / "copy"
+    for id_ in range(2):
+        ingest(lake, tmp_path, id_)
+    shutil.copytree(tmp_path / "lake", copy)
+    before, originals, steps = files(copy), files(tmp_path / "lake"), Steps()
+    for name in ("replace_file", "sync", "set_home", "delete_file"):
+        monkeypatch.setattr(relocating, name, steps.counted(getattr(relocating, name)))
+    while True:
+        steps.left = steps.survived = steps.survived + 1
+        try:
+            opened(copy, None).relocate()
+        except Killed:
+            assert files(tmp_path / "lake") == originals
+            whole = displaced_lake(copy) is None
+            assert whole or before <= files(copy)
+            if whole:  # what is left are files that nothing names
+                break
+        else:
+            break
+    assert steps.survived >= 8
+    assert ids(opened(copy, None)) == [0, 1]
+    ingest(opened(copy, None), tmp_path, 2)
+    assert ids(opened(copy, None)) == [0, 1, 2]
+    assert ids(lake) == [0, 1]
+
+
+class Steps:
+    """Steps of a process, which dies once it has made some."""
+
+    def __init__(self) -> None:
+        self.left = self.survived = 0
+
+    def counted(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """The step, behind which the process may die."""
+
+        def made(*args: Any, **options: Any) -> Any:
+            """Make the step, or die before it."""
+            if self.left == 0:
+                raise Killed
+            self.left -= 1
+            return step(*args, **options)
+
+        return made
+
+
+def test_a_copy_without_one_of_its_files_is_not_relocated(kind: str | None, tmp_path: Path) -> None:
+    lake, copy = opened(tmp_path / "lake", kind), tmp_path / "copy"
+    ingest(lake, tmp_path, 1)
+    shutil.copytree(tmp_path / "lake", copy)
+    (gone,) = (path for path in files(copy) if path.suffix == ".parquet")
+    gone.unlink()
+    for dry_run in (True, False):
+        with pytest.raises(DataError, match=f"{gone} is missing, and a table of the lake names it"):
+            opened(copy, kind).relocate(dry_run=dry_run)
+    shutil.copy(tmp_path / "lake" / gone.relative_to(copy), gone)
+    assert opened(copy, kind).relocate().is_done
+    assert ids(opened(copy, kind)) == [1]
+
+
+def test_a_lake_moved_into_its_old_folder_and_back_is_relocated(
+    kind: str | None, earlier: bool, tmp_path: Path
+) -> None:
+    """Paths of the new place then begin with the old one, and the next way is the reverse."""
+    lake, within = tmp_path / "lake", tmp_path / "lake" / "s"
+    ingest(opened(lake, kind), tmp_path, 1)
+    if earlier:
+        forget_home(lake, kind)
+    lake.rename(tmp_path / "away")
+    lake.mkdir()
+    (tmp_path / "away").rename(within)
+    opened(within, kind).relocate()
+    ingest(opened(within, kind), tmp_path, 2)
+    assert ids(opened(within, kind)) == [1, 2]
+    within.rename(tmp_path / "away")
+    lake.rmdir()
+    (tmp_path / "away").rename(lake)
+    opened(lake, kind).relocate()
+    assert ids(opened(lake, kind)) == [1, 2]
+    assert opened(lake, kind).table("s.t").verify(tmp_path / "1.jsonl").ok

@@ -3,8 +3,10 @@
 import base64
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,10 @@ COMMANDS = {
     "verify loss": ["verify", "other.jsonl", "--table", "shop.orders", "--json"],
     "verify no table": ["verify", "in", "--table", "shop.nothing"],
     "doctor": ["doctor", "--json"],
+    "relocate unasked": ["relocate", "--lake", "copied"],
+    "relocate dry": ["relocate", "--lake", "copied", "--dry-run", "--json"],
+    "relocate": ["relocate", "--lake", "copied", "--yes"],
+    "relocate own": ["relocate", "--yes"],
     "file settings": ["ingest", "in/1.jsonl", "--into", "shop.set", "--config", "settings.toml"],
     "file settings kept": ["query", "show tblproperties shop.set", "--json"],
 }  # fmt: skip
@@ -63,6 +69,14 @@ def here(tmp_path_factory) -> Path:
     (folder / "in" / "2.jsonl").write_text(DAY_2)
     (folder / "bad.jsonl").write_text("no JSON\n[1]\n")
     (folder / "other.jsonl").write_text('{"id": 5}\n')
+    (folder / "copied").mkdir()
+    with closing(sqlite3.connect(folder / "copied" / "catalog.db")) as catalog, catalog:
+        catalog.execute("create table driftline_lake (path text, id text)")
+        catalog.execute("insert into driftline_lake values ('/elsewhere/catalog.db', 'x')")
+        catalog.execute(
+            "create table iceberg_tables (table_namespace, table_name, metadata_location, iceberg_type)"
+        )
+        catalog.execute("create table iceberg_namespace_properties (property_value)")
     (folder / "settings.toml").write_text('lake = "lake"\n[tables."shop.set"]\ndates = "off"\n')
     return folder
 
@@ -93,6 +107,8 @@ CODES = {
     "verify exactly": 1,
     "verify loss": 1,
     "verify no table": 2,
+    "relocate unasked": 2,
+    "relocate own": 2,
 }
 
 
@@ -136,6 +152,13 @@ def test_the_report_shows_each_conflict_and_where_it_came_from(done):
     assert any(line.startswith("      19,90 EUR (in/2.jsonl:1): ") for line in lines)
     assert any(line.startswith("  who.id → who.id_string string ") for line in lines)
     assert any(line.startswith("  quarantine  in/2.jsonl:2: ") for line in lines)
+
+
+def test_a_moved_lake_is_relocated_when_it_is_asked_for(done):
+    assert "--dry-run tells what it would do, --yes does it" in done["relocate unasked"].err
+    assert json.loads(done["relocate dry"].out)["home"] == "/elsewhere"
+    assert "moved from /elsewhere" in done["relocate"].out
+    assert "is no lake that was copied or moved" in done["relocate own"].err
 
 
 def test_json_is_as_its_schema_says(done):

@@ -29,6 +29,7 @@ from driftline.cli.options import (
     named,
 )
 from driftline.cli.quarantine import quarantine
+from driftline.cli.relocate import relocate
 from driftline.cli.scope import Invocation
 from driftline.cli.start import init
 from driftline.cli.stats import stats
@@ -92,7 +93,7 @@ def _all(
 
 command = partial(app.command, cls=CommandWithExamples)
 for function in (
-    ingest, plan, capture, clean, alter, history, undo, view, resolve, promote, quarantine, stats, tables, init,
+    ingest, plan, capture, clean, relocate, alter, history, undo, view, resolve, promote, quarantine, stats, tables, init,
 ):  # fmt: skip
     command()(function)
 command("json-schema")(json_schema)

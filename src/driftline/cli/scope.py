@@ -18,7 +18,7 @@ from driftline.core.schema.naming import caseless, nearest
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import NeedsSpark, UsageError
 from driftline.formats.lakes import BY_DUCKDB, BY_PYTHON
-from driftline.formats.open import EmbeddedLake, located
+from driftline.formats.open import EmbeddedLake, located, relocate
 from driftline.observe.endings import is_packed
 from driftline.runtime.stores import configure
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from driftline.cli.terminal import Progress
     from driftline.formats.base import AlterableTable
+    from driftline.formats.home import Relocation
     from driftline.formats.lakes import OfflineTable
     from driftline.lake import Lake
 
@@ -145,6 +146,11 @@ class Invocation:
         configured = self.config
         folder = configured.place if configured.ducklake is not None else self.folder
         return None if folder is None else EmbeddedLake(folder, configured.ducklake)
+
+    def relocate(self, *, dry_run: bool) -> Relocation:
+        """Relocate the lake, as `Lake.relocate` does. Raises UsageError if there is none, too."""
+        self._must_exist()
+        return relocate(self._embedded, dry_run=dry_run)
 
     def tables(self) -> list[str] | None:
         """The names of the lake's tables; None if there is no lake yet, or it takes Spark to know them."""

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 from uuid import uuid4
 
 from driftline.errors import UsageError
@@ -40,18 +41,56 @@ class DisplacedLake:
     home: str
     is_copy: bool
 
-    @property
-    def shown(self) -> str:
-        """A sentence about it."""
-        if self.is_copy:
-            return f"{self.lake} is a copy of the lake at {self.home}, whose files its tables name"
-        return f"{self.lake} is a lake that was made at {self.home}, where its tables look for their files"
-
     def refusal(self) -> UsageError:
         """The error for what this lake cannot do as it is."""
-        command = f"driftline --lake {shlex.quote(self.lake)} relocate"
-        effect = "makes it a lake of its own" if self.is_copy else "makes it whole at its new place"
-        return UsageError(self.shown, f"{command} {effect}; with --dry-run it only tells what it would do")
+        command = f"driftline --lake {shlex.quote(self.lake)} relocate --yes"
+        if self.is_copy:
+            return UsageError(
+                f"{self.lake} is a copy of the lake at {self.home}, whose files its tables name",
+                f"{command} makes it a lake of its own; --dry-run tells what it would do",
+            )
+        return UsageError(
+            f"{self.lake} is a lake that was made at {self.home}, where its tables look for their files",
+            f"{command} makes it whole at its new place; --dry-run tells what it would do",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """The move of a lake's paths to its place.
+
+    ``lake``: its folder; ``home``: where it was made; ``files``: the number of metadata files that are
+    written anew; ``is_done`` False: it was a dry run.
+    """
+
+    lake: str
+    home: str
+    is_copy: bool
+    tables: tuple[str, ...]
+    files: int
+    is_done: bool
+
+    def to_dict(self) -> RelocationJson:
+        """The form that JSON output has."""
+        return {
+            "lake": self.lake,
+            "home": self.home,
+            "copy": self.is_copy,
+            "tables": list(self.tables),
+            "files": self.files,
+            "done": self.is_done,
+        }
+
+
+class RelocationJson(TypedDict):
+    """A `Relocation`, in JSON."""
+
+    lake: str
+    home: str
+    copy: bool
+    tables: list[str]
+    files: int
+    done: bool
 
 
 def displaced(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from driftline.core.schema.table_name import VIEW_SUFFIX
-from driftline.errors import NeedsSpark
+from driftline.errors import NeedsSpark, UsageError
 
 if TYPE_CHECKING:
     import duckdb
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import AlterableTable
     from driftline.formats.ducklake.catalog import CatalogDatabase
-    from driftline.formats.home import DisplacedLake
+    from driftline.formats.home import DisplacedLake, Relocation
     from driftline.formats.lakes import Catalog, Location, OfflineTable
 
 Place: TypeAlias = "str | os.PathLike[str]"  # of a lake: its folder, or the URI of one in a store
@@ -50,7 +50,7 @@ class EmbeddedLake:
         if self.ducklake is not None:
             from driftline.formats.ducklake.offline import OfflineDuckLakeTable
 
-            return OfflineDuckLakeTable.of(self._database(), name)
+            return OfflineDuckLakeTable.of(self.database(), name)
         from driftline.formats.iceberg.offline import OfflineIcebergTable
 
         return OfflineIcebergTable.of(Path(self.folder), CATALOG, name)
@@ -62,7 +62,7 @@ class EmbeddedLake:
         if self.ducklake is not None:
             from driftline.formats.ducklake.offline import tables
 
-            return [".".join(parts) for parts in tables(self._database())]
+            return [".".join(parts) for parts in tables(self.database())]
         from driftline.formats.iceberg.offline import table_names
 
         return table_names(Path(self.folder), CATALOG, views=views)
@@ -70,7 +70,7 @@ class EmbeddedLake:
     def exists(self) -> bool:
         """True if there is a catalog; a server's is not asked."""
         if self.ducklake is not None:
-            return self._database().exists()
+            return self.database().exists()
         return Path(self.folder, "catalog.db").is_file()
 
     def displaced(self) -> DisplacedLake | None:
@@ -78,7 +78,7 @@ class EmbeddedLake:
         if not self.exists():
             return None
         if self.ducklake is not None:
-            return self._database().displaced()
+            return self.database().displaced()
         from driftline.formats.iceberg.home import displaced_lake  # late: as all of a format
 
         return displaced_lake(Path(self.folder))
@@ -95,7 +95,7 @@ class EmbeddedLake:
         if writes or (self.ducklake is None and not elsewhere.is_copy):
             raise elsewhere.refusal()
         if notify is not None:
-            notify(f"{elsewhere.shown}: it can only be read")
+            notify(f"{elsewhere.refusal().message}: it can only be read")
 
     def settle(self, notify: Callable[[str], None] | None) -> None:
         """Record this place as the lake's home, unless it has one; a DuckLake's first commit does so.
@@ -122,7 +122,7 @@ class EmbeddedLake:
                 AlterableDuckLakeTable,  # late: as all of a format
             )
 
-            return nullcontext(AlterableDuckLakeTable(self._database(), name))
+            return nullcontext(AlterableDuckLakeTable(self.database(), name))
         from driftline.formats.iceberg.bare import alterable
 
         return alterable(Path(self.folder), CATALOG, name)
@@ -130,17 +130,40 @@ class EmbeddedLake:
     def in_duckdb(self, sql: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """DuckDB with the tables that the ``sql`` names."""
         if self.ducklake is not None:
-            return self._database().queried()
+            return self.database().queried()
         from driftline.formats.iceberg.duckdb_views import queried
 
         return queried(Path(self.folder), CATALOG, sql)
 
-    def _database(self) -> CatalogDatabase:
+    def database(self) -> CatalogDatabase:
         """The catalog of a DuckLake."""
         from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
 
         assert self.ducklake is not None
         return CatalogDatabase.of(self.ducklake, self.folder)
+
+
+def relocate(lake: EmbeddedLake | None, *, dry_run: bool) -> Relocation:
+    """Make a moved lake whole at its place, or a copy a lake of its own. ``dry_run``: write nothing.
+
+    Raises UsageError if it is where it was made, or is None, as one with a catalog of its own is; DataError
+    if it lacks a file that its tables name.
+    """
+    if lake is None:
+        raise UsageError(
+            "only a lake in a folder can be relocated, and this one has a catalog of its own",
+            "where its tables lie is for that catalog to change",
+        )
+    elsewhere = lake.displaced()
+    if elsewhere is None:
+        raise UsageError(f"{lake.folder} is no lake that was copied or moved", "there is nothing to relocate")
+    if lake.ducklake is not None:
+        from driftline.formats.ducklake import relocating as ducklake  # late: as all of a format
+
+        return ducklake.relocate(lake.database(), elsewhere, dry_run=dry_run)
+    from driftline.formats.iceberg import relocating as iceberg_lakes
+
+    return iceberg_lakes.relocate(Path(lake.folder), elsewhere, dry_run=dry_run)
 
 
 def rehearsed(folder: Path, options: Sequence[str]) -> AbstractContextManager[AlterableTable]:

@@ -16,8 +16,9 @@ import driftline.report.shown  # noqa: F401  how results print
 from driftline.config import catalog_in
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import NeedsSpark
+from driftline.formats.home import Relocation
 from driftline.formats.lakes import Catalog, Orphan
-from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located
+from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located, relocate
 from driftline.ingest.recent import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
@@ -257,6 +258,21 @@ class Lake(Shown):
         """
         with query_errors():
             return self.format.sql(query)
+
+    def relocate(self, *, dry_run: bool = False) -> Relocation:
+        """Make a moved lake whole at its new place, or a copy a lake of its own. Does not start Spark.
+
+        The paths in metadata are written anew; data files stay as they are. A run that was broken off is
+        repeated.
+
+        Args:
+            dry_run: Tell what would be done; write nothing.
+
+        Raises:
+            UsageError: The lake is where it was made, or its catalog is not in its folder.
+            DataError: The lake lacks a file that its tables name.
+        """
+        return relocate(self.embedded, dry_run=dry_run)
 
     def clean(self, older_than: float = 24, *, dry_run: bool = False) -> list[Orphan]:
         """Delete files that no snapshot has, left by batches that died; returns them.

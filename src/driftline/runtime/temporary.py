@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import os
 import re
-import shutil
 import socket
 from contextlib import suppress
 from functools import cache
@@ -17,6 +16,7 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
 from driftline.errors import SetupError
+from driftline.runtime.deleting import NEW, Bounds, delete_folder
 
 
 def folder() -> Path:
@@ -90,13 +90,13 @@ def _remove_leftovers(place: str) -> None:
             if entry.stat(follow_symlinks=False).st_uid != os.getuid():
                 continue
             if (lock := _locked(Path(entry.path))) is not None:
-                shutil.rmtree(entry.path, ignore_errors=True)
+                delete_folder(entry.path, Bounds((place,)))
                 os.close(lock)
 
 
 def _remove(path: Path, process: int, lock: int | None) -> None:
     """Remove the folder at the process's end; a fork of it has the same handler, and leaves it."""
     if os.getpid() == process:
-        shutil.rmtree(path, ignore_errors=True)
+        delete_folder(path, NEW)
         if lock is not None:
             os.close(lock)

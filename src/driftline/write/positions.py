@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -93,6 +93,18 @@ def write_positions(stream: pa.NativeFile, data_file: str, positions: BitMap64, 
     numbers = pa.array(positions.to_array(), pa.uint64()).cast(pa.int64())
     path = pa.repeat(pa.scalar(data_file), len(numbers))
     table = pa.Table.from_arrays([path, numbers], schema=pa.schema(fields))
+    pq.write_table(table, stream, compression="zstd", store_schema=False)
+
+
+def with_data_files(rows: pa.Table, now: Callable[[str], str], stream: BinaryIO) -> None:
+    """Write the rows of a file of positions with the paths of ``now`` in place of theirs."""
+    paths = rows["file_path"].combine_chunks()
+    changed = {path: now(path) for path in pc.unique(paths).to_pylist()}
+    table = rows.set_column(
+        rows.schema.get_field_index("file_path"),
+        rows.schema.field("file_path"),
+        pa.array([changed[path] for path in paths.to_pylist()], pa.string()),
+    )
     pq.write_table(table, stream, compression="zstd", store_schema=False)
 
 

@@ -171,8 +171,16 @@ class CatalogDatabase:
 
         return self._retried(once)
 
-    def write(self, work: Callable[[Connection], T], landed: Callable[[Connection], bool]) -> T:
+    def write(
+        self,
+        work: Callable[[Connection], T],
+        landed: Callable[[Connection], bool],
+        *,
+        displaced: bool = False,
+    ) -> T:
         """Do ``work`` in one transaction, and from the start again if someone else was faster.
+
+        ``displaced``: also in a lake that was copied or moved, for work that makes it whole.
 
         The outcome of an error in COMMIT, or in closing the database after it, is unknown: then ``landed``
         looks for the transaction in the catalog. Raises UnknownError if that fails too.
@@ -183,7 +191,7 @@ class CatalogDatabase:
             """Do the work and commit it; an error of the commit counts only if the work did not land."""
             results: list[T] = []
             try:
-                with self._open(writes=True) as connection:
+                with self._open(writes=True, displaced=displaced) as connection:
                     results.append(work(connection))
                     connection.execute("COMMIT")
             except duckdb.Error as error:
@@ -215,7 +223,7 @@ class CatalogDatabase:
         ) from error
 
     @contextmanager
-    def _open(self, *, writes: bool) -> Iterator[Connection]:
+    def _open(self, *, writes: bool, displaced: bool = False) -> Iterator[Connection]:
         read_only = not writes and not self._has_journal()
         options = f"TYPE {_TYPES[self.kind]}" + (", READ_ONLY" if read_only else "")
         with instance(*_EXTENSIONS[self.kind]) as duckdb:
@@ -228,7 +236,7 @@ class CatalogDatabase:
                 # The files of a copied or moved lake, if they came with its catalog.
                 came_along = connection.displaced is not None and Path(self.data).is_dir()
                 connection.data_path = self.data if came_along else _data_path(metadata)
-                if writes:
+                if writes and not displaced:
                     self._record_home(connection, metadata)
                 yield connection
             finally:
@@ -370,6 +378,12 @@ class Connection:
         """Raise UsageError if the lake is a copy of another, or was moved."""
         if self.displaced is not None:
             raise self.displaced.refusal()
+
+    def home(self) -> Home | None:
+        """The lake's home, as its catalog has it; None if none is recorded."""
+        rows = self.rows("SELECT key, value FROM meta.ducklake_metadata WHERE key IN (?, ?)", [_HOME, _ID])
+        settings = dict(rows)
+        return Home(settings[_HOME], settings[_ID]) if settings else None
 
     def set_home(self, home: Home) -> None:
         """Make this the lake's home."""

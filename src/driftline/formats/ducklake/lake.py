@@ -40,8 +40,8 @@ def orphans(spark: SparkSession, catalog: CatalogDatabase, older_than: float) ->
     bounds = _bounds(catalog)
     files = listed(spark, folder, time.time() - older_than)
     ours = [file for file in files if _OURS.search(file.path) and bounds.hold(file.path)]
-    registered = {bare(path) for path in catalog.read(_registered)}
-    return [f for f in ours if _of(bare(f.path)) not in registered]
+    known = {bare(path) for path in catalog.read(registered)}
+    return [f for f in ours if _of(bare(f.path)) not in known]
 
 
 def clean(spark: SparkSession, catalog: CatalogDatabase, older_than: float) -> list[Orphan]:
@@ -63,7 +63,7 @@ def _of(path: str) -> str:
     return f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path
 
 
-def _registered(connection: Connection) -> list[str]:
+def registered(connection: Connection) -> list[str]:
     """The paths of all files that the catalog knows, of all snapshots,
     and of those that wait for deletion.
     """

@@ -33,7 +33,7 @@ def displaced_lake(lake: Path) -> DisplacedLake | None:
     folder = lake.resolve()
     try:
         with catalog_of(lake) as database:
-            home = _recorded(database)
+            home = recorded(database)
             elsewhere = _home_of_tables(database, folder) if home is None else None
     except sqlite3.Error:  # there is none, or it does not open: Iceberg tells why
         return None
@@ -53,9 +53,9 @@ def record_home(lake: Path) -> None:
         return
     # A lake may allow no more than to be read.
     with suppress(sqlite3.Error), catalog_of(lake, new=True) as database:
-        if _recorded(database) is None:
+        if recorded(database) is None:
             database.execute("begin immediate")
-            if _recorded(database) is None:
+            if recorded(database) is None:
                 set_home(database, Home.new(str(lake.resolve() / CATALOG)))
             database.execute("commit")
 
@@ -67,7 +67,8 @@ def set_home(database: sqlite3.Connection, home: Home) -> None:
     database.execute("insert into driftline_lake values (?, ?)", (home.path, home.id))
 
 
-def _recorded(database: sqlite3.Connection) -> Home | None:
+def recorded(database: sqlite3.Connection) -> Home | None:
+    """The lake's home, as its catalog has it; None if a version made it that recorded none."""
     try:
         row = database.execute("select path, id from driftline_lake").fetchone()
     except sqlite3.OperationalError as error:
@@ -80,7 +81,7 @@ def _recorded(database: sqlite3.Connection) -> Home | None:
 def _id_at(path: str) -> str | None:
     try:
         with catalog_of(Path(path).parent) as database:
-            home = _recorded(database)
+            home = recorded(database)
     except sqlite3.Error:
         return None
     return None if home is None else home.id
@@ -93,8 +94,9 @@ def _home_of_tables(database: sqlite3.Connection, lake: Path) -> Path | None:
     count, outer = 0, []
     for namespace, name, metadata in database.execute(_TABLES).fetchall():
         with suppress(ValueError):  # in a store
-            folder, parts = local_path(metadata).parents[1], (*namespace.split("."), name)
-            if folder.is_relative_to(lake):
+            file, parts = local_path(metadata), (*namespace.split("."), name)
+            folder = file.parents[1]
+            if folder.is_relative_to(lake) and file.is_file():
                 count += 1
             else:
                 outer.append((folder, parts))

@@ -1,0 +1,73 @@
+"""A DuckLake whose catalog names files at another place, made whole where it lies: its settings, in one
+transaction. Paths of files are relative to a folder that one setting names; few are absolute.
+"""
+
+from __future__ import annotations
+
+import os
+
+from driftline.errors import DataError
+from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
+from driftline.formats.ducklake.lake import registered
+from driftline.formats.ducklake.offline import tables
+from driftline.formats.ducklake.storage import local
+from driftline.formats.home import DisplacedLake, Home, Relocation
+from driftline.runtime.stores import is_stored
+
+_WITH_PATHS = (
+    "ducklake_schema",
+    "ducklake_table",
+    "ducklake_data_file",
+    "ducklake_delete_file",
+    "ducklake_files_scheduled_for_deletion",
+)
+_DATA_PATH = "FROM meta.ducklake_metadata WHERE key = 'data_path' AND scope IS NULL"
+
+
+def relocate(catalog: CatalogDatabase, elsewhere: DisplacedLake, *, dry_run: bool) -> Relocation:
+    """Make the lake whole, or a copy one of its own. ``dry_run``: write nothing.
+
+    Raises DataError if it lacks its files, or one of them.
+    """
+    catalog.read(lambda connection: _check(connection, catalog, elsewhere))
+    names = tuple(sorted(".".join(name) for name in tables(catalog)))
+    if not dry_run:
+        catalog.write(
+            lambda connection: _move(connection, catalog, elsewhere),
+            lambda connection: connection.displaced is None,
+            displaced=True,
+        )
+    return Relocation(elsewhere.lake, elsewhere.home, elsewhere.is_copy, names, 0, is_done=not dry_run)
+
+
+def _check(connection: Connection, catalog: CatalogDatabase, elsewhere: DisplacedLake) -> None:
+    (recorded,) = connection.one(f"SELECT value {_DATA_PATH}") or ("",)
+    if elsewhere.is_copy and connection.data_path.rstrip("/") == str(recorded).rstrip("/"):
+        raise DataError(
+            f"the files of {elsewhere.lake} lie in {recorded}, and both lakes would have them",
+            f"copy that folder to {catalog.data}, beside the catalog, and relocate again",
+        )
+    for path in registered(connection):
+        place = local(path)
+        if place is not None and path.startswith(catalog.data) and not place.is_file():
+            raise DataError(
+                f"{path} is missing, and a table of the lake names it; nothing was changed",
+                "copy the file from the lake that this is a copy of, or from a backup, and relocate again",
+            )
+
+
+def _move(connection: Connection, catalog: CatalogDatabase, elsewhere: DisplacedLake) -> None:
+    (recorded,) = connection.one(f"SELECT value {_DATA_PATH}") or ("",)
+    old, new = f"{str(recorded).rstrip('/')}/", connection.data_path
+    if not is_stored(new):
+        connection.execute(
+            "UPDATE meta.ducklake_metadata SET value = ? WHERE key = 'data_path' AND scope IS NULL", [new]
+        )
+        for table in _WITH_PATHS:
+            connection.execute(
+                f"UPDATE meta.{table} SET path = ? || substr(path, ?) "
+                "WHERE NOT CAST(path_is_relative AS BOOLEAN) AND starts_with(path, ?)",
+                [new, len(old) + 1, old],
+            )
+    home, new_home = connection.home(), Home.new(os.path.realpath(catalog.target))
+    connection.set_home(new_home if home is None or elsewhere.is_copy else Home(new_home.path, home.id))

@@ -1,0 +1,312 @@
+"""An embedded lake whose tables name files at another place, made whole where it lies.
+
+Iceberg's metadata have absolute paths. Files with such paths (metadata, lists of manifests, manifests,
+files of deleted positions) are written anew beside the old ones, under names that follow from these. Then one
+transaction of the catalog goes over to them. Until then the lake is as it was, and a second run writes the
+same files again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import fastavro
+import pyarrow.parquet as pq
+
+from driftline.errors import DataError
+from driftline.formats.home import DisplacedLake, Home, Relocation
+from driftline.formats.iceberg.home import CATALOG, catalog_of, recorded, set_home
+from driftline.formats.iceberg.manifests import local_path
+from driftline.runtime.deleting import Bounds, delete_file
+from driftline.runtime.disk import replace_file, sync
+from driftline.write.positions import ICEBERG_IDS, with_data_files
+
+_SCHEME = re.compile(r"^file:(//)?(?=/)")
+_ID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}")
+_DELETED, _POSITIONS = 2, 1  # status of a manifest's entry; content of a file of deletes
+_HEADER = "org.apache.avro.file.Header"
+_META = {"avro.schema", "avro.codec"}
+
+Record: TypeAlias = dict[str, Any]
+
+
+def relocate(lake: Path, elsewhere: DisplacedLake, *, dry_run: bool) -> Relocation:
+    """Make the lake in a folder whole, or a copy one of its own. ``dry_run``: write nothing.
+
+    Raises DataError if it lacks a file that its tables name.
+    """
+    folder = lake.resolve()
+    paths = PathRewriter(elsewhere.home, str(folder), dry_run=dry_run)
+    with catalog_of(lake) as database:
+        rows = database.execute(
+            "select table_namespace, table_name, metadata_location, iceberg_type from iceberg_tables"
+        ).fetchall()
+        tables = {(namespace, name): location for namespace, name, location, _ in rows}
+        for *_, location, kind in rows:
+            paths.metadata_file(location) if kind == "VIEW" else paths.table(location)
+        relocation = Relocation(
+            str(folder),
+            elsewhere.home,
+            elsewhere.is_copy,
+            tuple(sorted(".".join(name) for name in tables)),
+            len(paths.files),
+            is_done=not dry_run,
+        )
+        if dry_run:
+            return relocation
+        sync(map(local_path, paths.files.values()), within=folder)
+        home = recorded(database)
+        database.execute("begin immediate")
+        for (namespace, name), location in tables.items():
+            # One that has changed meanwhile was written by nobody who knows that the lake lies elsewhere.
+            database.execute(
+                "update iceberg_tables set metadata_location = ?, previous_metadata_location = null "
+                "where table_namespace = ? and table_name = ? and metadata_location = ?",
+                (paths.now(location), namespace, name, location),
+            )
+        _move_namespaces(database, paths.now)
+        new_home = Home.new(str(folder / CATALOG))
+        set_home(database, new_home if home is None or elsewhere.is_copy else Home(new_home.path, home.id))
+        database.execute("commit")
+    for path in paths.files:
+        delete_file(local_path(paths.moved(path)), Bounds((str(folder),)))
+    return relocation
+
+
+def _move_namespaces(database: Any, now: Callable[[str], str]) -> None:
+    """Give the properties of namespaces that name places their paths of ``now``."""
+    table = "iceberg_namespace_properties"
+    for (value,) in database.execute(f"select distinct property_value from {table}").fetchall():
+        if value is not None and now(value) != value:
+            database.execute(
+                f"update {table} set property_value = ? where property_value = ?", (now(value), value)
+            )
+
+
+class PathRewriter:
+    """Writes metadata files of tables anew, with ``new`` in place of a folder ``old`` in their paths.
+
+    ``files``: the path that each file had, to that of the one written anew.
+    """
+
+    def __init__(self, old: str, new: str, *, dry_run: bool) -> None:
+        self.files: dict[str, str] = {}
+        self._old, self._new, self._dry_run = old, new, dry_run
+        self._sizes: dict[str, int] = {}
+        self._present: set[str] = set()
+
+    def moved(self, path: str) -> str:
+        """The path at which a file lies now, if it lay in the old folder."""
+        match = _SCHEME.match(path)
+        scheme = match[0] if match else ""
+        place = path[len(scheme) :]
+        if place != self._old and not place.startswith(f"{self._old}/"):
+            return path
+        return f"{scheme}{self._new}{place[len(self._old) :]}"
+
+    def now(self, path: str) -> str:
+        """The path that takes the place of another one in metadata."""
+        return self.files.get(path) or self.moved(path)
+
+    def table(self, location: str) -> None:
+        """Write the metadata of a table anew, with all that they name."""
+        metadata = self._json(location)
+        for snapshot in metadata.get("snapshots", ()):
+            if "manifest-list" in snapshot:
+                self._manifest_list(snapshot["manifest-list"])
+        for version in metadata.get("metadata-log", ()):
+            if local_path(self.moved(version["metadata-file"])).is_file():  # else it was cleaned away
+                self.metadata_file(version["metadata-file"])
+        self.metadata_file(location)
+
+    def metadata_file(self, location: str) -> None:
+        """Write one metadata file anew."""
+        if location in self.files:
+            return
+        content = json.dumps(self._renamed(self._json(location))).encode()
+        self._write(location, gzip.compress(content) if ".gz" in Path(location).suffixes else content)
+
+    def _json(self, location: str) -> Any:
+        content = self._content(location)
+        return json.loads(gzip.decompress(content) if ".gz" in Path(location).suffixes else content)
+
+    def _renamed(self, value: Any) -> Any:
+        """A value of JSON with the paths of now: in properties and summaries of snapshots too."""
+        match value:
+            case dict():
+                return {key: self._renamed(item) for key, item in value.items()}
+            case list():
+                return [self._renamed(item) for item in value]
+            case str():
+                return self.now(value)
+            case _:
+                return value
+
+    def _manifest_list(self, path: str) -> None:
+        if path not in self.files:
+            self._write(path, _avro_with(self._content(path), self._listed))
+
+    def _listed(self, manifest: Record) -> Record:
+        path = manifest["manifest_path"]
+        if path not in self.files:
+            self._write(path, _avro_with(self._content(path), self._entry))
+        return {**manifest, "manifest_path": self.now(path), "manifest_length": self._sizes[path]}
+
+    def _entry(self, entry: Record) -> Record:
+        file = entry["data_file"]
+        path, is_live = file["file_path"], entry["status"] != _DELETED
+        if is_live:
+            self._must_be_there(path)
+        if file.get("content", 0) == _POSITIONS:
+            if is_live and path not in self.files:
+                self._write(path, self._positions(path, str(file["file_format"]).upper()))
+            file = {**file, **self._of_positions(file)}
+            if path in self.files:
+                # The pages are others; what is said of their places no longer holds.
+                file |= {"file_size_in_bytes": self._sizes[path], "column_sizes": None, "split_offsets": None}
+        return {**entry, "data_file": {**file, "file_path": self.now(path)}}
+
+    def _of_positions(self, file: Record) -> Record:
+        """The references to data files in the entry of a file of deleted positions."""
+        out: Record = {}
+        if file.get("referenced_data_file") is not None:
+            out["referenced_data_file"] = self.now(file["referenced_data_file"])
+        for name in ("lower_bounds", "upper_bounds"):
+            out[name] = [
+                {**bound, "value": self.now(bound["value"].decode()).encode()}
+                if bound["key"] == ICEBERG_IDS[0]
+                else bound
+                for bound in file.get(name) or ()
+            ] or None
+        return out
+
+    def _positions(self, path: str, kind: str) -> bytes:
+        """The content of a file of deleted positions, with the paths of now. Raises DataError."""
+        content = self._content(path)
+        if kind == "PUFFIN":
+            return _puffin_with(content, self.now)
+        if kind != "PARQUET":
+            raise DataError(
+                f"{path}: the paths in a file of deletes in {kind} cannot be written anew",
+                "compact the table where the lake was made first: CALL … rewrite_position_delete_files",
+            )
+        stream = io.BytesIO()
+        with_data_files(pq.read_table(io.BytesIO(content)), self.now, stream)
+        return stream.getvalue()
+
+    def _must_be_there(self, path: str) -> None:
+        if path in self._present:
+            return
+        self._present.add(path)
+        place = self.moved(path)
+        with suppress(ValueError):  # in a store, where it stays
+            if not local_path(place).is_file():
+                raise _missing(place)
+
+    def _content(self, path: str) -> bytes:
+        place = local_path(self.moved(path))
+        try:
+            return place.read_bytes()
+        except FileNotFoundError as error:
+            raise _missing(str(place)) from error
+
+    def _write(self, path: str, content: bytes) -> None:
+        """Write the successor of a file, beside it."""
+        place = self.moved(path)
+        folder, _, name = place.rpartition("/")
+        target = f"{folder}/{self._successor(name)}"
+        if not self._dry_run:
+            replace_file(local_path(target), content, durable=False)
+        self.files[path], self._sizes[path] = target, len(content)
+
+    def _successor(self, name: str) -> str:
+        """The name of a file that is written anew: its ids are others, the form is the same."""
+
+        def other(match: re.Match[str]) -> str:
+            """Another id, which follows from this one and the new folder."""
+            digits = iter(hashlib.sha256(f"{self._new} {match[0]}".encode()).hexdigest())
+            return "".join(letter if letter == "-" else next(digits) for letter in match[0])
+
+        successor = _ID.sub(other, name)
+        return (
+            successor if successor != name else f"{hashlib.sha256(self._new.encode()).hexdigest()[:8]}-{name}"
+        )
+
+
+def _missing(path: str) -> DataError:
+    return DataError(
+        f"{path} is missing, and a table of the lake names it; nothing was changed",
+        "copy the file from the lake that this is a copy of, or from a backup, and relocate again",
+    )
+
+
+def _avro_with(content: bytes, change: Callable[[Record], Record]) -> bytes:
+    """An Avro file with its records changed: its schema, ids of fields included, and settings stay.
+
+    Records are read without logical types, so that a partition's values come back as they were.
+    """
+    stream = io.BytesIO(content)
+    header: Any = fastavro.schemaless_reader(stream, _header(), None)
+    schema = header["meta"]["avro.schema"]
+    plain = json.dumps(_without_logical_types(json.loads(schema)))
+    records: Iterator[Any] = fastavro.reader(io.BytesIO(_headed(header, plain.encode()) + stream.read()))
+    settings = {key: value.decode() for key, value in header["meta"].items() if key not in _META}
+    codec = header["meta"].get("avro.codec", b"null").decode()
+    out = io.BytesIO()
+    fastavro.writer(out, json.loads(plain), map(change, records), codec, metadata=settings)
+    out.seek(0)
+    written: Any = fastavro.schemaless_reader(out, _header(), None)
+    return _headed(written, schema) + out.read()
+
+
+def _header() -> Any:
+    return {
+        "type": "record",
+        "name": _HEADER,
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+        ],
+    }
+
+
+def _headed(header: Mapping[str, Any], schema: bytes) -> bytes:
+    """The header of an Avro file, with this schema."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, _header(), {**header, "meta": {**header["meta"], "avro.schema": schema}})
+    return out.getvalue()
+
+
+def _without_logical_types(schema: Any) -> Any:
+    match schema:
+        case dict():
+            return {key: _without_logical_types(part) for key, part in schema.items() if key != "logicalType"}
+        case list():
+            return [_without_logical_types(part) for part in schema]
+        case _:
+            return schema
+
+
+def _puffin_with(content: bytes, now: Callable[[str], str]) -> bytes:
+    """A Puffin file with the paths of ``now`` in its footer; its blobs stay where they are."""
+    magic, size = content[-4:], struct.unpack("<i", content[-12:-8])[0]
+    if content[-8:-4] != b"\0\0\0\0":
+        raise DataError("a Puffin file with a packed footer cannot be written anew")
+    begin = len(content) - 12 - size
+    footer = json.loads(content[begin:-12])
+    for blob in footer["blobs"]:
+        properties = blob.get("properties", {})
+        if "referenced-data-file" in properties:
+            properties["referenced-data-file"] = now(properties["referenced-data-file"])
+    payload = json.dumps(footer).encode()
+    return content[:begin] + payload + struct.pack("<ii", len(payload), 0) + magic
