@@ -269,3 +269,16 @@ def test_error_of_duckdb_reaches_nobody_raw() -> None:
     with pytest.raises(DataError, match=r"^DuckDB says: Conversion Error: .*\"x\"") as caught:
         Table().read()
     assert isinstance(caught.value.__cause__, duckdb.Error)
+
+
+@pytest.mark.parametrize(
+    ("java", "said"),
+    [
+        ("java.lang.NegativeArraySizeException: -11377", "NegativeArraySizeException: -11377"),
+        ("java.lang.NoClassDefFoundError: com/x/Brotli", "NoClassDefFoundError: com/x/Brotli"),
+        ("java.net.UnknownHostException: store.example", "store.example"),
+        ("java.lang.ArithmeticException: long overflow", "long overflow"),
+    ],
+)
+def test_message_that_says_nothing_alone_stands_behind_its_class(java: str, said: str) -> None:
+    assert of_text(f"{JOB}{java}\nCaused by: {java}")[0] == said

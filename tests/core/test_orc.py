@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from driftline.errors import DataError
+from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.orc import check_timestamps, timestamp_fault
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
@@ -62,6 +62,15 @@ def test_years_that_nanoseconds_do_not_reach(tmp_path: Path) -> None:
     far = pa.array([253_402_214_400_000_000, None], pa.timestamp("us"))
     assert timestamp_fault(written(tmp_path / "a.orc", far=far)) is None
     assert timestamp_fault(written(tmp_path / "b.orc", far=far, at=FINE)) == ("at", False)
+
+
+def test_file_whose_rows_are_no_records_is_one_sentence(tmp_path: Path) -> None:
+    """Its first type is a list of the second; Spark's reader says `because "list" is null`."""
+    file = tmp_path / "a.orc"
+    orc.write_table(pa.table({"n": [1]}), file, compression="uncompressed")
+    file.write_bytes(file.read_bytes().replace(b"\x08\x0c\x12\x01\x01", b"\x08\x0a\x12\x01\x01"))
+    with pytest.raises(UsageError, match=r"a\.orc: its rows are not records"):
+        check_timestamps(SPARK, [str(file)])
 
 
 def test_what_is_no_orc_is_left_to_its_reader(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.parquet.encryption import CryptoFactory, EncryptionConfiguration, KmsClient, KmsConnectionConfig
 
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.parquet import OldTimestamps, ParquetReader, parquet_readers
@@ -214,3 +216,55 @@ def varint(number: int) -> bytes:
     while number > 127:
         number, out = number >> 7, out + bytes([number & 127 | 128])
     return out + bytes([number])
+
+
+def test_column_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Decimals of 20 bytes, of a footer that says 38 digits."""
+    file = tmp_path / "a.parquet"
+    wide = pa.array([Decimal("1.25")], pa.decimal256(47, 2))
+    pq.write_table(pa.table({"id": [1], "d": wide}), file, store_schema=False)
+    file.write_bytes(file.read_bytes().replace(bytes([2 * 47]), bytes([2 * 38])))
+    (reader,) = parquet_readers([str(file)])
+    with pytest.raises(
+        DataError, match=r"a\.parquet: row group 0: d: cannot be read: Length of byte array"
+    ) as caught:
+        read(reader)
+    assert "complete" not in str(caught.value.hint)
+
+
+def test_type_on_a_group_that_cannot_have_it_is_no_incomplete_file(tmp_path: Path) -> None:
+    """A map that says it is an ENUM."""
+    file = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))}), file, store_schema=False
+    )
+    is_map, is_enum = (
+        b"\x18\x01m\x15\x02\x15" + mark + b"\x00" for mark in (b"\x02\x4c\x2c\x00", b"\x08\x4c\x4c\x00")
+    )
+    file.write_bytes(file.read_bytes().replace(is_map, is_enum))
+    with pytest.raises(
+        UsageError, match=r"a\.parquet: cannot be read as parquet: .* Enum cannot be applied"
+    ) as caught:
+        parquet_readers([str(file)])
+    assert "complete" not in str(caught.value.hint)
+
+
+class _Keys(KmsClient):
+    """Keys that are no secrets."""
+
+    def wrap_key(self, key_bytes: bytes, _: str) -> bytes:
+        return b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key: bytes, _: str) -> bytes:
+        return b64decode(wrapped_key)
+
+
+@pytest.mark.parametrize("footer", [False, True], ids=["all", "all but the footer"])
+def test_encrypted_file_is_said_to_be_that(tmp_path: Path, *, footer: bool) -> None:
+    file = str(tmp_path / "a.parquet")
+    factory = CryptoFactory(lambda _: _Keys())
+    how = EncryptionConfiguration(footer_key="f", column_keys={"k": ["n"]}, plaintext_footer=footer)
+    properties = factory.file_encryption_properties(KmsConnectionConfig(), how)
+    pq.write_table(pa.table({"n": [1], "m": [2]}), file, encryption_properties=properties)
+    with pytest.raises((UsageError, DataError), match=r"a\.parquet: it is encrypted\nwrite it without"):
+        read(parquet_readers([file])[0])

@@ -362,3 +362,12 @@ def failed(table: Table, kind: type[DriftlineError], words: str, file: Path, *, 
     assert hint in str(told.value.hint)
     after = table.format.load()
     assert (after.schema, after.snapshot, after.exists) == (before.schema, before.snapshot, before.exists)
+
+
+@pytest.mark.iceberg_only("of the source alone")
+def test_orc_column_that_spark_cannot_read_is_named_with_its_file(table: Table, tmp_path: Path) -> None:
+    far = pa.array([2**62], pa.timestamp("ms"))
+    for name, at in (("a.orc", pa.array([0], pa.timestamp("ms"))), ("b.orc", far)):
+        orc.write_table(pa.table({"id": [1], "at": at}), str(tmp_path / name))
+    with pytest.raises(DataError, match=r"b\.orc: at: cannot be read: long overflow$"):
+        table.ingest(tmp_path)

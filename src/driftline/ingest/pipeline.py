@@ -472,7 +472,9 @@ def _explained(batch: BatchRequest, error: BaseException) -> tuple[str, str | No
         return change, AGAIN
     message, hint = explained(error)
     if not _misread(error):
-        return message, hint
+        is_unnamed = batch.files and not any(file in message for file in batch.files)
+        place = batch.source.at_fault() if is_unnamed and java_ended(error) is None else None
+        return f"{place}: cannot be read: {message}" if place else message, hint
     if batch.files:
         return message, "its files are as they were, so this is a bug in driftline: please report it"
     return message, "data that are made anew each time may differ each time: persist() them first"

@@ -107,6 +107,7 @@ _AROUND = ("Job aborted", "Exception thrown in", "An error occurred while callin
 _NO_CAUSE = re.compile(r"^(Encountered error while reading file .+?\.(\s+|$)|Could not read file: .+)")
 _LOST_TASK = re.compile(r"Lost task [^\n]*?\): ([^\n]+)")
 _NESTED = re.compile(r"^(?:Caused by: |: )([\w.$]+)(?:: ([^\n]*))?$", re.MULTILINE)
+_BARE = re.compile(r"-?\d+|(?:\w+[./])+[A-Z]\w*")
 _EMPTY = {"EOFException": "it ends too early"}
 # The first line that is not indented says what was raised; of several tracebacks, the last is what came out.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)+([^\s][^\n]*)")
@@ -268,14 +269,18 @@ def sentence(text: str) -> str:
 def _innermost(text: str) -> str:
     """The message of the innermost cause that has one."""
     sentences = [
-        sentence(message) or _EMPTY.get(class_.rpartition(".")[2], "")
-        for class_, message in _NESTED.findall(text)
+        _with_class(class_.rpartition(".")[2], sentence(message)) for class_, message in _NESTED.findall(text)
     ]
     if lost := _LOST_TASK.search(text):
         sentences.insert(1, sentence(re.sub(r"^(?:[\w$]+\.)+[\w$]+: ", "", lost[1])))
     useful = [one for one in sentences if one and not one.startswith(_AROUND)]
     alone = sentence(text)
     return (useful[-1] if useful else "" if alone.startswith(_AROUND) else alone).rstrip(".")
+
+
+def _with_class(class_: str, message: str) -> str:
+    """A message of Java's, behind its class if it says nothing alone: a number, or the name of a class."""
+    return f"{class_}: {message}" if _BARE.fullmatch(message) else message or _EMPTY.get(class_, "")
 
 
 def _path(text: str) -> str:

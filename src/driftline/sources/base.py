@@ -48,6 +48,10 @@ class Source(ABC):
         """True if the records may be messages in an envelope, of a table whose rows are known so."""
         return self.as_text
 
+    def at_fault(self) -> str | None:
+        """The file, and its column, that cannot be read; None if all can, or tasks say it themselves."""
+        return None
+
     def request(self, schema: Schema, settings: Settings) -> ScanRequest:
         """The request for a scan of the files as they are now.
 

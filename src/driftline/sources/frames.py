@@ -43,7 +43,7 @@ from driftline.readers.json.rows import Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.task import TaskReader
 from driftline.readers.terms import AdmissionTerms
-from driftline.runtime.spark_conf import PLAIN
+from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sources.base import Source
 from driftline.sources.files import ROW_FILE
 from driftline.sources.hive import PathTexts, path_fields
@@ -102,6 +102,27 @@ class TypedFrames(Source):
         request = self.request(schema, settings)
         frames = self.partitioned if settings.hive and self.partitioned else self.frames
         return FrameScan(request, request.terms, frames)
+
+    def at_fault(self) -> str | None:
+        """The first file that Spark cannot read, and its first such column, by reading each alone."""
+        for label, frame in self.frames if self.files else ():
+            if not _is_readable(frame, self.conf):
+                columns = [(name, frame.select(f"`{name.replace('`', '``')}`")) for name in frame.columns]
+                name = next((name for name, column in columns if not _is_readable(column, self.conf)), None)
+                return label if name is None else f"{label}: {name}"
+        return None
+
+
+def _is_readable(frame: DataFrame, conf: Mapping[str, str]) -> bool:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        with configured(frame.sparkSession, conf):
+            frame.write.format("noop").mode("overwrite").save()
+    except (PySparkException, Py4JError):
+        return False
+    return True
 
 
 @dataclass(slots=True)

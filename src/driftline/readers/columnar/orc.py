@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from driftline.convert.declared import entries_of
-from driftline.errors import DataError
+from driftline.errors import DataError, UsageError
 from driftline.readers.shares import dealt
 from driftline.write import is_small
 
@@ -49,11 +49,15 @@ def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
 def timestamp_fault(path: str) -> tuple[str, bool] | None:
     """The first column of a file with timestamps at fault, and whether that is their local time
     zone, which Arrow reads in UTC.
+
+    Raises UsageError for a file whose rows are no records, of which Spark says nothing.
     """
     try:
         file = orc.ORCFile(path)
         schema = file.schema
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError) as error:
+        if "top-level struct" in str(error):
+            raise UsageError(f"{path}: its rows are not records", "an ORC file must hold records") from error
         return None  # Spark says what is wrong with the file
     names: list[str] = []
     for f in schema:

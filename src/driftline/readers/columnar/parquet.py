@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,13 @@ from driftline.runtime.stores import answer, is_stored, mapped, native
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+_UNENCRYPTED = "write it without encryption: driftline has no keys of Parquet files"
+_AGAIN = "write the file again: its footer is whole, and these values are not what it says"
+# What Arrow says of a footer that is there, and what to do about it.
+_HINTS = {
+    "Map keys": "write its maps with required keys, as the format says",
+    "cannot be applied to": "write the file again: its schema says of a column what cannot be",
+}
 _TEXT = pa.string()
 _NANOS, _MICROS = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
 
@@ -174,9 +182,24 @@ class ParquetReader:
                 error.message if group.path in error.message else f"{group}: {error.message}", error.hint
             ) from error
         except (OSError, ValueError) as error:  # pyarrow's are among these
-            raise answer(group.path, error) or DataError(
-                f"{group.path}: cannot be read: {error}", WHOLE
-            ) from error
+            raise answer(group.path, error) or _broken(group, error) from error
+
+
+def _broken(group: RowGroup, error: Exception) -> DataError:
+    """The error to report for a row group: the first of its columns that alone cannot be read is named."""
+    if _is_encrypted(error):
+        return DataError(f"{group.path}: it is encrypted", _UNENCRYPTED)
+    with _opened(group.path) as file:
+        for name in file.schema_arrow.names if not any("." in n for n in file.schema_arrow.names) else ():
+            try:
+                file.read_row_group(group.number, columns=[name], use_threads=False)
+            except (OSError, ValueError) as fault:
+                return DataError(f"{group}: {name}: cannot be read: {fault}", _AGAIN)
+    return DataError(f"{group}: cannot be read: {error}", WHOLE)
+
+
+def _is_encrypted(error: Exception) -> bool:
+    return bool(re.search("encrypted metadata|[Dd]ecrypt", str(error)))
 
 
 def _rows(group: RowGroup) -> Iterator[Rows]:
@@ -263,7 +286,9 @@ def _footer(path: str) -> tuple[Struct, list[tuple[RowGroup, int]]]:
     except UsageError as error:
         raise UsageError(f"{path}: {error}", error.hint) from error
     except (OSError, ValueError) as error:  # pyarrow's are among these
-        hint = "write its maps with required keys, as the format says" if "Map keys" in str(error) else WHOLE
+        if _is_encrypted(error):
+            raise UsageError(f"{path}: it is encrypted", _UNENCRYPTED) from error
+        hint = next((hint for sign, hint in _HINTS.items() if sign in str(error)), WHOLE)
         raise UsageError(f"{path}: cannot be read as parquet: {error}", hint) from error
 
 
