@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import shutil
 import zipfile
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from driftline.capture import folder
 from driftline.capture.finding import Finder
 from driftline.capture.folder import FileLog
 from driftline.capture.listing import listed
@@ -239,3 +241,98 @@ def test_a_glob_names_what_pythons_own_does(tmp_path: Path, pattern: str) -> Non
     source = str(tmp_path / pattern)
     named = sorted(path for path in glob.glob(source, recursive=True) if Path(path).is_file())
     assert sorted({str(path) for path in matching(source)}) == sorted(set(named))
+
+
+# Links, and names of folders -----------------------------------------------------------------------------------
+
+
+def test_link_that_leads_to_the_next_file_brings_that_file_alone(tmp_path):
+    """The usual rotation of logs: the link is the file it leads to, in each batch."""
+    log = log_of(tmp_path)
+    today = tmp_path / "in/current.json"
+    for number in range(3):
+        file = tmp_path / f"in/day-{number}.json"
+        file.write_text(f'{{"id": {number}}}' * (number + 1))
+        today.unlink(missing_ok=True)
+        today.symlink_to(file.name)
+        log.add()
+        log.finish(number)
+        log.add()
+        log = log_of(tmp_path)
+
+    assert names(log) == [["day-0.json"], ["day-1.json"], ["day-2.json"]]
+
+
+def test_link_to_a_file_of_an_earlier_batch_is_that_file(tmp_path):
+    log = log_of(tmp_path)
+    (tmp_path / "in/a.json").write_text("{}")
+    log.add()
+    log.finish(0)
+    (tmp_path / "in/b.json").symlink_to("a.json")
+    (tmp_path / "in/sub").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/c.json").symlink_to(tmp_path / "in/a.json")
+    for again in (log, log_of(tmp_path)):
+        again.add()
+
+    assert names(log) == [["a.json"]]
+
+
+def test_link_that_moves_before_its_file_was_read_leaves_the_file_as_it_was_listed(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        (tmp_path / name).write_text(f'{{"id": "{name}"}}')
+    link = tmp_path / "in/current.json"
+    link.symlink_to(tmp_path / "a")
+    log = log_of(tmp_path)
+    log.add()
+    link.unlink()
+    link.symlink_to(tmp_path / "b")
+    log.add()
+
+    assert log.read(0) == [str(tmp_path / "a")]
+    assert log.read(1) == [str(link)]
+
+
+def test_log_of_a_linked_folder_goes_on_under_its_own_name(tmp_path):
+    """Earlier versions noted files by the folder as it was spelled."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text("{}")
+    (tmp_path / "link").symlink_to("in")
+    early = FileLog(Finder(str(tmp_path / "link"), tmp_path / "log"), tmp_path / "log")
+    early.open()
+    early.add()
+    early.finish(0)
+    (tmp_path / "log/000000000000.json").write_text(json.dumps([entry[:3] for entry in early.lists[0]]))
+    log = log_of(tmp_path)
+    log.add()
+
+    assert names(log) == [["a.json"]]
+
+
+# Damage --------------------------------------------------------------------------------------------------------
+
+DAMAGES = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "zeroed": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "deleted": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["000000000001.json", "000000000002.json", "_done", "_taken.json.gz"])
+def test_damaged_file_of_the_log_is_one_sentence(tmp_path, monkeypatch, name, damage):
+    monkeypatch.setattr(folder, "_KEPT", 1)
+    log = log_of(tmp_path)
+    for number in range(3):
+        (tmp_path / f"in/{number}.json").write_text("{}")
+        log.add()
+        log.finish(number)
+    assert sorted(path.name for path in log.folder.iterdir()) == [
+        "000000000001.json", "000000000002.json", "_done", "_taken.json.gz",
+    ]  # fmt: skip
+    DAMAGES[damage](log.folder / name)
+    with pytest.raises(SetupError, match="is cut, empty or gone") as raised:
+        log_of(tmp_path)
+    assert "--resume-from table" in raised.value.hint

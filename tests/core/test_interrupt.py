@@ -17,7 +17,7 @@ import typer
 from driftline import cli
 from driftline.cli.interrupt import Interrupt
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.fixture(autouse=True)

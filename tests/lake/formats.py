@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +45,13 @@ def beside(lake: Lake, session: SparkSession) -> Lake:
 def database(lake: Lake) -> Any:
     """The catalog of a DuckLake; None for a lake of another format."""
     return lake.format.catalog if isinstance(lake.format, DuckLake) else None
+
+
+def catalog_file(lake: Lake) -> Path:
+    """The file that is the catalog of a lake of the tests."""
+    if (catalog := database(lake)) is not None:
+        return Path(catalog.target)
+    return Path(str(lake.spark.conf.get(f"spark.sql.catalog.{lake.catalog}.warehouse")), "catalog.db")
 
 
 def is_embedded(lake: Lake) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from driftline.capture.query import Batch
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
+from lake.formats import catalog_file
 from servers.kafka import PASSWORDS, Kafka
 
 
@@ -388,3 +390,96 @@ def test_headers(table: Table, kafka: Kafka, topic: str) -> None:
         ("none", None, None),
     ]
     assert not rows[2]
+
+
+# Restored ------------------------------------------------------------------------------------------------------
+
+
+class Restorable:
+    """A capture of a topic, and backups of its checkpoint and of the catalog."""
+
+    def __init__(self, table: Table, kafka: Kafka, topic: str, folder: Path) -> None:
+        self.table, self.kafka, self.topic = table, kafka, topic
+        self.checkpoint, self.kept, self.catalog = folder / "checkpoint", folder / "kept", folder / "catalog"
+        self.number = 0
+
+    def send(self) -> None:
+        """Two records more, in two partitions."""
+        for partition in range(2):
+            self.kafka.send(self.topic, [json.dumps({"id": self.number}).encode()], partition=partition)
+            self.number += 1
+
+    def start(self, **options: Any) -> list[Batch]:
+        return captured(self.table, url(self.kafka, self.topic), checkpoint=self.checkpoint, **options)
+
+    def keep(self) -> None:
+        shutil.copytree(self.checkpoint, self.kept)
+        shutil.copyfile(catalog_file(self.table.lake), self.catalog)
+
+    def restore_checkpoint(self) -> None:
+        shutil.rmtree(self.checkpoint)
+        shutil.copytree(self.kept, self.checkpoint)
+
+    def restore_table(self) -> None:
+        shutil.copyfile(self.catalog, catalog_file(self.table.lake))
+
+
+@pytest.fixture
+def restorable(table: Table, kafka: Kafka, topic: str, tmp_path: Path) -> Restorable:
+    run = Restorable(table, kafka, topic, tmp_path)
+    run.send()
+    run.start()
+    run.keep()
+    for _ in range(2):
+        run.send()
+        run.start()
+    return run
+
+
+def test_checkpoint_older_than_the_table_leaves_out_the_offsets_that_it_has(
+    restorable: Restorable, caplog: pytest.LogCaptureFixture
+) -> None:
+    restorable.restore_checkpoint()
+    restorable.send()
+    (batch,) = restorable.start()
+    assert (batch.epoch, batch.result.rows_written) == (3, 2)
+    assert f"{restorable.topic}/0: offsets 1 to 2" in caplog.text
+    assert restorable.start() == []
+    restorable.send()
+    assert [batch.epoch for batch in restorable.start()] == [4]
+    assert ids(restorable.table) == list(range(10))
+
+
+@pytest.mark.parametrize("choice", ["table", "checkpoint"])
+def test_table_older_than_its_checkpoint_names_the_offsets_between(
+    restorable: Restorable, choice: Any
+) -> None:
+    restorable.restore_table()
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"batches 1 to 2 \(.*/0: offsets 1 to 2, .*/1: offsets 1 to 2\)"):
+            restorable.start()
+    restorable.start(resume_from=choice)
+    restorable.send()
+    restorable.start()
+    lost = set() if choice == "table" else {2, 3, 4, 5}
+    assert ids(restorable.table) == sorted({*range(8)} - lost)
+
+
+def test_a_lost_checkpoint_goes_on_at_the_offsets_of_the_table(restorable: Restorable) -> None:
+    shutil.rmtree(restorable.checkpoint)
+    restorable.send()
+    with pytest.raises(DataError, match="by another checkpoint"):
+        restorable.start()
+    restorable.start(resume_from="table")
+    restorable.send()
+    restorable.start()
+    assert ids(restorable.table) == list(range(10))
+
+
+def test_batches_of_tombstones_alone_are_no_gap(restorable: Restorable) -> None:
+    restorable.kafka.send(restorable.topic, [None], partition=0)
+    restorable.start()
+    assert restorable.start() == []
+    restorable.send()
+    restorable.start()
+    assert ids(restorable.table) == list(range(8))

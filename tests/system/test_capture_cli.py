@@ -132,22 +132,22 @@ def test_a_full_disk_fails_the_batch_and_loses_nothing(full, done):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_keeping_on_until_it_is_asked_to_end(here, how):
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signal_to_all_processes_in_the_middle_of_a_batch_ends_the_capture_behind_it(here, how):
     source, table = here / f"live{how}", f"shop.live{how}"
     source.mkdir()
     (source / "1.json").write_text('{"id": 1}')
     running = subprocess.Popen(
         [sys.executable, "-m", "driftline", "capture", source.name, "--into", table, "--name", "live", "--every", "300ms"],
-        cwd=here, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=here, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert running.stdout is not None
     assert "1 record read, 1 written" in running.stdout.readline()
-    (source / "2.json").write_text('{"id": 2}')
-    while "1 record read, 1 written" not in (line := running.stdout.readline()):
-        assert line, running.communicate()
-    time.sleep(0.5)
-    running.send_signal(how)
-    out, err = running.communicate(timeout=60)
+    (source / "2.json").write_text("".join(f'{{"id": {i}}}\n' for i in range(200_000)))
+    while len(list((here / "lake/shop" / f"live{how}").rglob("*.parquet"))) < 2:
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.05)
+    os.killpg(running.pid, how)
+    out, err = running.communicate(timeout=120)
     assert (running.returncode, err) == (0, "")
-    assert out.splitlines()[-1] == "live  2 batches, 2 records, 0 in quarantine, 1 change, nothing left"
+    assert out.splitlines()[-1] == "live  2 batches, 200001 records, 0 in quarantine, 1 change, nothing left"

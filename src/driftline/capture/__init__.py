@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, get_args
 
 from driftline.capture.checkpoint import Checkpoint, check_name, default_place
 from driftline.capture.finding import finder
@@ -16,6 +16,7 @@ from driftline.capture.folder import FileLog
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.listing import must_be_there
 from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
+from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.errors import UsageError
 from driftline.ingest.listener import Listener
 from driftline.runtime.connect import must_be_classic
@@ -55,6 +56,7 @@ class CaptureRequest:
     progress: Callable[[str], None]
     on_batch: Callable[[Batch], None]
     listener: Listener
+    resume_from: ResumeFrom | None = None
 
 
 def capture(
@@ -66,6 +68,8 @@ def capture(
     """Start the capture that `Table.capture` promises."""
     catalog.check_writable()
     table, name, named = request.table, request.name, request.checkpoint
+    if request.resume_from not in (None, *get_args(ResumeFrom)):
+        raise UsageError(f"resume_from is {request.resume_from!r}", hint="it is 'table' or 'checkpoint'")
     default = default_place(catalog.folder, table, name, named=named is not None)
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
     place = Checkpoint(default if named is None else os.fspath(named), name, mirrored=mirrored)
@@ -83,7 +87,10 @@ def capture(
         flow = _flow(catalog, table, data, reading, place)
         stack.callback(flow.end)
         place.claim(table, flow.name)
-        return start(target, flow, request.every, stack)
+        table_now = catalog.table(table)
+        resumption = Resumption(name, table_now, table_now.load(), place, request.resume_from)
+        resumption.check()
+        return start(target, flow, request.every, resumption, stack)
 
 
 def check(source: str, name: str) -> None:
@@ -129,7 +136,7 @@ def _flow(
     assert place.local is not None, "a checkpoint in a store is mirrored"
     (text,) = given_paths(data)
     source, folder = (
-        text.rstrip("/") if is_stored(text) else str(Path(text).absolute()),
+        text.rstrip("/") if is_stored(text) else os.path.realpath(text),
         place.local / "files",
     )
     found_by = finder(source, folder, reading.notify, reading.list_every, catalog.folder)

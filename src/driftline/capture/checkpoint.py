@@ -6,6 +6,7 @@ If the folder is in a store, both are worked on in a local copy, which `mirror` 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,12 +17,15 @@ from urllib.parse import quote
 from pyarrow.fs import LocalFileSystem
 
 from driftline.capture.lease import Lease
-from driftline.capture.mirror import Mirror
+from driftline.capture.mirror import Mirror, moved
+from driftline.core.changelog.token import Captured
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.runtime.deleting import Bounds, delete_file
+from driftline.runtime.disk import replace_file
 from driftline.runtime.stores import answer, filesystem, is_stored, put
 
 _FILE = "capture.json"
+_FILES = "files of "  # begins the source of a capture of files
 _NAME = re.compile(r"[\w-][\w.-]*")
 
 
@@ -96,6 +100,59 @@ class Checkpoint:
         """The known ids of Kafka's topics."""
         return dict(self._known.get("topics", {}))
 
+    @property
+    def stream(self) -> str | None:
+        """The id by which tables know this checkpoint; None before the first start. Raises SetupError."""
+        # Asked before: Hadoop's library prints Java's traceback where there is nothing to open.
+        if self.local is None and not self._system.get_file_info(f"{self._path}/spark/metadata").is_file:
+            return None
+        try:
+            return str(json.loads(self.read_spark("metadata"))["id"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise broken(f"{self.place}/spark/metadata") from error
+
+    @property
+    def since(self) -> int | None:
+        """The first batch whose number the table is known to have, if it had a commit; None while unknown."""
+        return self._known.get("since")
+
+    @property
+    def follows(self) -> str | None:
+        """The other checkpoint that this one goes on from."""
+        return self._known.get("follows")
+
+    def epoch_of(self, number: int) -> int:
+        """The epoch of a batch: its number, or a higher one behind a restore, as the table has it already."""
+        shifts = [shift for first, shift in self._known.get("renumbered", []) if first <= number]
+        return number + (shifts[-1] if shifts else 0)
+
+    def renumber(self, number: int, epoch: int) -> None:
+        """Give the batches from ``number`` on epochs from ``epoch`` on, if theirs are lower."""
+        if self.epoch_of(number) < epoch:
+            earlier = [pair for pair in self._known.get("renumbered", []) if pair[0] < number]
+            self._write({"renumbered": [*earlier, [number, epoch - number]]})
+
+    def settled(self, last: Captured | None) -> Mapping[str, Any]:
+        """The batches that are settled, with the table at ``last``, though no commit of it says so.
+
+        They brought nothing, or a person goes on without them. ``number``: the last of them; ``contents``: of
+        that. Empty if there are none.
+        """
+        note = dict(self._known.get("settled", {}))
+        return note if note.pop("at", None) == (last.digest if last else None) else {}
+
+    def settle(self, last: Captured | None, number: int, contents: Mapping[str, Any]) -> None:
+        """Note that batches up to this one are settled, as `settled` returns it."""
+        digest = last.digest if last else None
+        self._write({"settled": {"at": digest, "number": number, "contents": dict(contents)}})
+
+    def follow(self, last: Captured | None, uuid: str | None) -> None:
+        """Go on with the table of this ``uuid``, behind ``last``, a batch of another checkpoint or table."""
+        follows = None if last is None or last.stream == self.stream else last.stream
+        self._write({"uuid": uuid, "follows": follows})
+
     def remember_topics(self, ids: Mapping[str, str]) -> None:
         """Keep the ids of topics, which tell them from later topics of the same names."""
         self._write({"topics": {**self.topics, **ids}})
@@ -103,9 +160,18 @@ class Checkpoint:
     def claim(self, table: str, source: str) -> None:
         """Make the folder this capture's, if it is not already. Raises UsageError if it is another's."""
         self._known = self._read()
+        if not self._known:
+            if self.stream is not None:
+                raise broken(f"{self.place}/{_FILE}")
+            self._known = {"since": 0}
+        self.check()
         claim = {"capture": self.name, "table": table, "source": source}
         for key, value in claim.items():
-            if self._known.get(key, value) != value:
+            claimed = self._known.get(key, value)
+            # Earlier versions kept the folder as it was spelled.
+            if claimed != value and os.path.realpath(claimed.removeprefix(_FILES)) != value.removeprefix(
+                _FILES
+            ):
                 raise UsageError(
                     f"capture {self._known.get('capture')} reads {self._known.get('source')} into "
                     f"{self._known.get('table')} ({self.place}); this one is {self.name}, {source} into {table}",
@@ -114,10 +180,13 @@ class Checkpoint:
         if not claim.items() <= self._known.items():
             self._write(claim)
 
-    def remember(self, uuid: str | None) -> None:
-        """Keep the table's uuid, which tells it from a later table of the same name."""
-        if uuid is not None and self.uuid is None:
-            self._write({"uuid": uuid})
+    def remember(self, uuid: str | None, number: int) -> None:
+        """Keep what is known from the first commit on: the table's uuid, which tells it from a later table of
+        the same name, and the ``number`` of the batch.
+        """
+        entries = {"uuid": self.uuid or uuid, "since": number if self.since is None else self.since}
+        if not entries.items() <= self._known.items():
+            self._write(entries)
 
     def read_spark(self, name: str) -> bytes:
         """The contents of a file of Spark's own checkpoint. Raises OSError if it does not exist."""
@@ -126,6 +195,40 @@ class Checkpoint:
         with self._system.open_input_file(f"{self._path}/spark/{name}") as file:
             content: bytes = file.read()
             return content
+
+    def check(self) -> None:
+        """Raise SetupError if a file of Spark's that its next start reads is damaged or gone."""
+        spark = Path(self.spark)
+        if self.local is None or not spark.is_dir():
+            return
+        planned, committed = self.last("offsets"), self.last("commits")
+        needed = {f"offsets/{number}" for number in (planned, planned - 1) if number >= 0}
+        if planned >= 0 or committed >= 0:
+            needed.add("metadata")
+        if committed >= 0 or planned > 0:
+            needed |= {f"commits/{max(committed, planned - 1)}", f"offsets/{committed}"} - {"offsets/-1"}
+        # Other sources have their own names for what they keep.
+        if (self.local / "files").is_dir():
+            compacted = sorted(spark.glob("sources/0/[0-9]*.compact"), key=_number)[-1:]
+            first = _number(compacted[0]) + 1 if compacted else 0
+            offset = self.end_of(planned)["logOffset"] if planned >= 0 else -1
+            last = max(offset, self.last("sources/0"))
+            needed |= {f"sources/0/{number}" for number in range(first, last + 1)}
+            needed |= {f"sources/0/{path.name}" for path in compacted}
+        for name in sorted(needed):
+            _check_parsed(spark / name)
+
+    def relocate(self) -> None:
+        """Have Spark find the log of files where the checkpoint is now, if it was copied or moved."""
+        assert self.local is not None
+        paths = sorted(Path(self.spark).glob("sources/0/[0-9]*"), key=_number)
+        # The newest goes last: it tells that all are done.
+        if not paths or moved(paths[-1].read_bytes(), self.local) == paths[-1].read_bytes():
+            return
+        for path in paths:
+            data = moved(path.read_bytes(), self.local)
+            delete_file(path.with_name(f".{path.name}.crc"), Bounds((self.spark,)))  # of what was there
+            replace_file(path, data)
 
     def end_of(self, epoch: int) -> Any:
         """The end offset of a micro-batch, in the JSON of Spark's source. Raises SetupError."""
@@ -137,7 +240,7 @@ class Checkpoint:
             # The last line is the source's; at the beginning of a stream, a NUL precedes the first.
             return json.loads(self.read_spark(name).decode().strip().splitlines()[-1])
         except (OSError, ValueError, IndexError) as error:
-            raise SetupError(f"{self.place}/spark/{name}: cannot be read: {error}") from error
+            raise broken(f"{self.place}/spark/{name}") from error
 
     def offsets_in_use(self) -> list[str]:
         """Spark's files that say where its next micro-batch begins and ends; on this machine."""
@@ -152,16 +255,23 @@ class Checkpoint:
             *before, _ = path.read_text().rstrip().split("\n")
             checksum = path.with_name(f".{name.rpartition('/')[2]}.crc")
             delete_file(checksum, Bounds((self.spark,)))  # of what was there
-            draft = path.with_name(f"{path.name}.new")
-            draft.write_text("\n".join([*before, json.dumps(offsets)]))
-            draft.replace(path)
+            replace_file(path, "\n".join([*before, json.dumps(offsets)]).encode())
         except OSError as error:
             raise SetupError(f"{path}: cannot be written: {error.strerror}") from error
 
+    def move_to(self, offsets: Any) -> None:
+        """Have Spark's next micro-batch begin at these offsets of the only source. Raises SetupError."""
+        last, planned = self.last("commits"), self.last("offsets")
+        if planned > last:  # a batch that was planned, and is not to come
+            folder = Path(self.spark, "offsets")
+            for name in (f"{planned}", f".{planned}.crc"):
+                delete_file(folder / name, Bounds((self.spark,)))
+        self.replace_offsets("sources/0/0" if last < 0 else f"offsets/{last}", offsets)
+
     def last(self, kind: str) -> int:
         """The highest number among Spark's files of a kind, on this machine; -1 if there is none."""
-        files = Path(self.spark, kind).glob("[0-9]*")  # 19, or 19.compact
-        return max((int(path.name.partition(".")[0]) for path in files), default=-1)
+        files = Path(self.spark, kind).glob("[0-9]*")
+        return max(map(_number, files), default=-1)
 
     def hold(self) -> None:
         """Raise DataError if another process may hold the folder by now."""
@@ -198,7 +308,9 @@ class Checkpoint:
                 return {}
             with self._system.open_input_file(path) as file:
                 return dict(json.loads(file.read()))
-        except (OSError, ValueError) as error:
+        except ValueError as error:
+            raise broken(f"{self.place}/{_FILE}") from error
+        except OSError as error:
             unread = SetupError(f"{self.place}/{_FILE}: cannot be read: {error}")
             raise answer(self.place, error) or unread from error
 
@@ -208,14 +320,35 @@ class Checkpoint:
         if is_stored(self.place):
             put(f"{self.place}/{_FILE}", data)
             return
-        path = f"{self._path}/{_FILE}"
-        try:
-            self._system.create_dir(self._path)
-            with self._system.open_output_stream(f"{path}.new") as file:
-                file.write(data)
-            self._system.move(f"{path}.new", path)
-        except OSError as error:
-            raise SetupError(f"{path}: cannot be written: {error}") from error
+        replace_file(Path(self.place, _FILE), data)
+
+
+def _number(path: Path) -> int:
+    return int(path.name.partition(".")[0])  # 19, or 19.compact
+
+
+def _check_parsed(path: Path) -> None:
+    """Raise SetupError if a file of Spark's is not there, or not to its end."""
+    try:
+        first, *others = path.read_text().strip("\0\n").split("\n")
+        if path.name == "metadata":
+            json.loads(first)["id"]
+            return
+        if not re.fullmatch(r"v\d+", first):
+            raise ValueError(first)
+        if others[-1:] != ["-"]:  # a source that has given nothing yet
+            json.loads(others[-1])
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise broken(str(path)) from error
+
+
+def broken(path: str) -> SetupError:
+    """The error for a file of a checkpoint that is not as it was written."""
+    return SetupError(
+        f"{path} is cut, empty or gone, or not as driftline has written it",
+        hint="put the checkpoint back from a backup; or move its folder away, and start the capture with "
+        "--resume-from table: it goes on with what the table does not have",
+    )
 
 
 @contextmanager

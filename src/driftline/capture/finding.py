@@ -15,6 +15,8 @@ from driftline.capture.channels import AT_ONCE, Channel, channel, created
 from driftline.capture.listing import ListedFile, entry_of, listed, listed_behind, may_be
 from driftline.errors import DataError, SetupError
 from driftline.runtime.aws import client
+from driftline.runtime.deleting import Bounds, delete_file
+from driftline.runtime.disk import replace_file
 from driftline.runtime.stores import configured, mapped
 
 _LOG = logging.getLogger("driftline")
@@ -79,12 +81,12 @@ class Finder:
         self._logged |= self._received
         if self._listing is None or not self.list_every:
             return
-        draft = self.folder / f".{_LISTED}"
-        try:
-            draft.write_text(str(self._listing))
-            draft.replace(self.folder / _LISTED)
-        except OSError as error:
-            raise SetupError(f"{self.folder}: cannot be written: {error.strerror}") from error
+        # Lost in a power cut, it costs a listing.
+        replace_file(self.folder / _LISTED, str(self._listing).encode(), durable=False)
+
+    def list_all(self) -> None:
+        """Have the next look list all files."""
+        delete_file(self.folder / _LISTED, Bounds((str(self.folder),)))
 
     def let_go(self, pending: AbstractSet[str]) -> None:
         """Delete messages whose files are all in the table. Raises SetupError.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from driftline.capture.checkpoint import Checkpoint
+from driftline.capture.checkpoint import Checkpoint, broken
 from driftline.capture.folder import FileLog
+from driftline.capture.listing import ListedFile
 from driftline.capture.lost_offsets import LostOffsets
+from driftline.capture.resuming import Resumption, named_files
 from driftline.core.values.counted import counted
-from driftline.errors import DataError, DriftlineError
+from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.sources.opening import of_frame, opened
 from driftline.sources.spool import leftovers
 
@@ -91,8 +94,26 @@ class Files:
         """Close the source of the batch."""
         self._held.close()
 
-    def begin(self) -> None:
-        """Nothing to prepare: `files` has opened the log."""
+    def contents(self, number: int) -> dict[str, Any]:
+        """The digest of the list."""
+        return {"files": self.log.digest(number)}
+
+    def fingerprints(self, number: int) -> tuple[int, ...]:
+        """The numbers by which the table remembers the files of the list."""
+        return tuple(entry.fingerprint(self.checkpoint.name) for entry in self.log.lists[number])
+
+    def begin(self, resumption: Resumption) -> None:
+        """Compare the log with the table, and give Spark what it is not to pass over.
+
+        Raises DataError if the log, or the table, lacks what the other has, and nobody said how to go on.
+        """
+        _resume(self.log, resumption)
+        log, checkpoint = self.log, self.checkpoint
+        log.merge(checkpoint.last("sources/0"))
+        epoch = checkpoint.last("commits")
+        last_given = -1 if epoch < 0 else _lists_given(checkpoint, epoch)
+        if log.lag(last_given):  # Spark is done with them, and gives them never again
+            log.prompt()
 
     def look(self) -> None:
         """Add new files to the log."""
@@ -121,14 +142,83 @@ class Files:
 
 def files(spark: SparkSession, log: FileLog, checkpoint: Checkpoint, *, strings: bool) -> Files:
     """The files of a log, which is in the ``checkpoint``. Raises SetupError."""
-    epoch = checkpoint.last("commits")
-    log.open(last_done=epoch)  # earlier versions took list n with micro-batch n, whatever else Spark gave
+    # Earlier versions took list n with micro-batch n, whatever else Spark gave, and did not note it.
+    log.open(checkpoint.last("commits") if checkpoint.since is None else None)
+    if checkpoint.last("sources/0") >= log.next:
+        raise broken(str(log.folder / f"{log.next:012}.json"))
+    checkpoint.relocate()
     leftovers(str(log.folder), _A_DAY, dry_run=False)
-    log.merge(checkpoint.last("sources/0"))
-    last_given = -1 if epoch < 0 else _lists_given(checkpoint, epoch)
-    if log.lag(last_given):  # Spark is done with them, and gives them never again
-        log.prompt()
     return Files(spark, log, checkpoint, strings)
+
+
+def _resume(log: FileLog, resumption: Resumption) -> None:
+    """Have the log go on where the table is."""
+    checkpoint, choice = resumption.checkpoint, resumption.resume_from
+    position, differs = _position(log, resumption)
+    if (checkpoint.since is None or position >= log.done) and not differs:
+        return  # the table has all lists that the log says it has
+    lacking = log.behind(position)
+    if position < log.packed - 1 or differs:
+        lacking = [*log.packed_files(), *log.behind(-1)]
+    if choice != "checkpoint":
+        taken = resumption.taken(lacking)
+        if differs:
+            _leave_out(log, resumption, remembers=bool(taken))
+        lacking = _lacking(lacking, taken)
+        waiting = {file.key for number in log.waiting(log.next) for file in log.lists[number]}
+        lacking = [file for file in lacking if file.key not in waiting]
+        if lacking and choice is None:
+            raise resumption.behind(position + 1, log.done, named_files(lacking))
+        log.append(lacking)
+    resumption.settle(log.done, {})
+
+
+def _position(log: FileLog, resumption: Resumption) -> tuple[int, bool]:
+    """The last list that the table has; and whether it has others than this log."""
+    last, checkpoint = resumption.last, resumption.checkpoint
+    if note := checkpoint.settled(last):
+        return int(note["number"]), False
+    if last is None or resumption.is_adopted:
+        return -1, last is not None
+    number = log.next - 1
+    while number >= 0 and checkpoint.epoch_of(number) > last.epoch:
+        number -= 1
+    differs = number < 0 or checkpoint.epoch_of(number) < last.epoch
+    if number in log.lists and "files" in last.contents:
+        differs = differs or log.digest(number) != last.contents["files"]
+    return number, differs
+
+
+def _leave_out(log: FileLog, resumption: Resumption, *, remembers: bool) -> None:
+    """Leave out the files that the table has, and the log not. ``remembers``: it has some of
+    the log's in its memory."""
+    # It forgets the oldest first: what came after a file that it remembers, it remembers too.
+    if not (remembers or resumption.has_all()):
+        raise resumption.unknown("files")
+
+    def in_table(files: Sequence[ListedFile]) -> set[str]:
+        """The files that the table has."""
+        taken = resumption.taken(files)
+        if taken:
+            _LOG.warning(
+                "%s: its checkpoint is older than %s, which has these already: %s",
+                resumption.name,
+                resumption.table.name,
+                named_files([file for file in files if file.key in taken]),
+            )
+        return taken
+
+    waiting = [file for number in log.waiting(log.next) for file in log.lists[number]]
+    taken = in_table(waiting)
+    log.leave_out(file for file in waiting if file.key in taken)
+    log.finder.list_all()
+    log.in_table = in_table
+
+
+def _lacking(files: Sequence[ListedFile], taken: AbstractSet[str]) -> list[ListedFile]:
+    """The files, in the order in which they were taken, that the table lacks; all if it remembers none."""
+    first = next((number for number, file in enumerate(files) if file.key in taken), 0)
+    return [file for file in files[first:] if file.size and file.key not in taken]
 
 
 def _lists_given(checkpoint: Checkpoint, epoch: int) -> int:
@@ -179,8 +269,20 @@ class Frames:
             self._batch.unpersist()
             self._batch = None
 
-    def begin(self) -> None:
-        """Nothing to prepare."""
+    def contents(self, number: int) -> dict[str, Any]:
+        """Nothing: only the source knows."""
+        return {}
+
+    def fingerprints(self, number: int) -> tuple[int, ...]:
+        """None: there are no files."""
+        return ()
+
+    def begin(self, resumption: Resumption) -> None:
+        """Compare the numbers of the checkpoint's batches with the table's.
+
+        Raises DataError if they differ, unless a person said that the checkpoint counts.
+        """
+        compare_numbers(resumption)
 
     def look(self) -> None:
         """Nothing to look for: Spark polls the source."""
@@ -195,3 +297,30 @@ class Frames:
     def explain(self, error: str) -> DriftlineError | None:
         """None: the source is unknown."""
         return None
+
+
+def compare_numbers(resumption: Resumption) -> None:
+    """Compare a stream of which only the numbers of batches are known with the table, as `Frames.begin`."""
+    last, checkpoint, choice = resumption.last, resumption.checkpoint, resumption.resume_from
+    if checkpoint.local is None:
+        return
+    committed, newest = checkpoint.last("commits"), checkpoint.last("offsets")
+    note, adopted = checkpoint.settled(last), resumption.is_adopted
+    lacks = [] if checkpoint.since is None else [*range(checkpoint.since, committed + 1)]
+    if note:
+        lacks = [number for number in lacks if number > note["number"]]
+    elif last is not None and not adopted:
+        lacks = [number for number in lacks if checkpoint.epoch_of(number) > last.epoch]
+    is_older = last is not None and not note and checkpoint.epoch_of(newest) < last.epoch
+    if not (lacks or is_older or adopted):
+        return
+    if choice is None:
+        raise (
+            resumption.behind(lacks[0], lacks[-1], "of a stream") if lacks else resumption.unknown("records")
+        )
+    if choice == "table":
+        raise UsageError(
+            "a stream does not know what its earlier batches were made of, and cannot go on from the table",
+            hint="--resume-from checkpoint goes on without them",
+        )
+    resumption.settle(committed, {})

@@ -10,19 +10,23 @@ writes down which it has. So the log also records which lists are in the table.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
-from collections.abc import Iterable
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from driftline.capture.checkpoint import broken
 from driftline.capture.finding import Finder
 from driftline.capture.listing import ListedFile, entry_of
 from driftline.core.values.counted import counted
-from driftline.errors import DataError, SetupError, UsageError
+from driftline.errors import DataError, UsageError
 from driftline.observe.endings import format_by_name
 from driftline.runtime.deleting import Bounds, delete_file
+from driftline.runtime.disk import replace_file
 from driftline.runtime.spark_conf import literally
 from driftline.runtime.stores import Uri, is_stored, mapped
 from driftline.sources.files import format_of
@@ -30,6 +34,7 @@ from driftline.sources.files import format_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+T = TypeVar("T")
 MAX_FILES = 1000  # per micro-batch
 _KEPT = 100  # finished lists that stay files of their own
 _TAKEN = "_taken.json.gz"  # all earlier ones; Spark passes over names with _
@@ -48,32 +53,45 @@ class FileLog:
     folder: Path
     format: str | None = None
     max_files: int = MAX_FILES
-    taken: dict[str, ListedFile] = field(default_factory=dict)
+    taken: dict[str, ListedFile] = field(default_factory=dict)  # by `ListedFile.key`
     lists: dict[int, list[ListedFile]] = field(default_factory=dict)
     next: int = 0
     done: int = -1
+    # The files, among these, that the table has though the log does not know them; None: they all are new.
+    in_table: Callable[[Sequence[ListedFile]], set[str]] | None = None
+    packed: int = 0  # the first list that may be a file of its own
     _first: str | None = None  # the format of what was taken first
 
-    def open(self, last_done: int = -1) -> None:
-        """Read the log. ``last_done``: the last list in the table, for old logs, which do not note it."""
+    def open(self, last_done: int | None = None) -> None:
+        """Read the log. ``last_done``: the last list in the table, for old logs, which do not note it.
+
+        Raises SetupError if a file of the log is damaged or gone.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         if (packed := self.folder / _TAKEN).exists():
-            with gzip.open(packed, "rt") as file:
-                checkpoint = json.load(file)
-            self.next = checkpoint["next"]
-            self._take(map(ListedFile._make, checkpoint["files"]))
+            self.next, files = _parsed(packed, _unpacked)
+            self.packed = self.next
+            self._take(files)
         for path in sorted(self.folder.glob("[0-9]*.json")):
-            number = int(path.stem)
+            if (number := int(path.stem)) > self.next:
+                raise broken(str(self._path(self.next)))
             os.utime(path, (number + 1, number + 1))
-            entries = map(ListedFile._make, json.loads(path.read_text()))
+            entries = _parsed(path, _listed)
             # A file is in two lists where `merge` did not come to its end.
-            self.lists[number] = [entry for entry in entries if entry.path not in self.taken]
+            self.lists[number] = [entry for entry in entries if entry.key not in self.taken]
             self._take(self.lists[number])
             self.next = max(self.next, number + 1)
+        self._open_done(last_done)
+        if self.done >= self.next:
+            raise broken(str(self._path(self.next)))
+
+    def _open_done(self, last_done: int | None) -> None:
         if (path := self.folder / _DONE).exists():
-            self.done = int(path.read_text())
+            self.done = _parsed(path, int)
+        elif last_done is None and self.lists:
+            raise broken(str(path))
         else:
-            self._keep_done(last_done)
+            self._keep_done(-1 if last_done is None else last_done)
 
     def add(self) -> None:
         """Look for files, and append lists of the new ones.
@@ -82,19 +100,60 @@ class FileLog:
         """
         entries = sorted(self.finder.entries(self.taken, self.format), key=lambda e: (e.modified, e.path))
         pending = self._pending()
-        new = []
+        new: dict[str, ListedFile] = {}
         for entry in entries:
-            taken = self.taken.get(entry.path)
-            if taken is None:
-                new.append(entry)
-            elif taken != entry and entry.path not in pending:
+            taken = self.taken.get(entry.key)
+            if taken is None and not self._is_old_link(entry):
+                # Of a file and the links to it, the file.
+                new[entry.key] = new.get(entry.key, entry) if entry.real else entry
+            elif taken is not None and taken.version != entry.version and entry.key not in pending:
                 raise _changed(taken, entry)
+        self._add(list(new.values()))
+
+    def _add(self, new: list[ListedFile]) -> None:
         self._one_format(new)
-        for start in range(0, len(new), self.max_files):
-            self._append(new[start : start + self.max_files])
+        if new and self.in_table is not None:
+            taken = self.in_table(new)
+            self.leave_out(entry for entry in new if entry.key in taken)
+            new = [entry for entry in new if entry.key not in taken]
+        self.append(new)
         self.finder.logged()
         self.let_go()
         self._pack()
+
+    def append(self, entries: Sequence[ListedFile]) -> None:
+        """Append lists of these files."""
+        for start in range(0, len(entries), self.max_files):
+            self._append(list(entries[start : start + self.max_files]))
+
+    def leave_out(self, entries: Iterable[ListedFile]) -> None:
+        """Take files out of the lists that wait, as the table has them."""
+        left_out = {entry.key: entry for entry in entries}
+        if not left_out:
+            return
+        self._take(left_out.values())
+        changed = []
+        for number in self.waiting(self.next):
+            entries_left = [entry for entry in self.lists[number] if entry.key not in left_out]
+            if len(entries_left) < len(self.lists[number]):
+                self.lists[number] = entries_left
+                changed.append(number)
+        self._write_packed(self.packed)
+        for number in changed:
+            self._write(number, self.lists[number])
+
+    def digest(self, number: int) -> str:
+        """A short text that only a list of the same files has."""
+        return hashlib.blake2b(_text(self.lists[number]), digest_size=16).hexdigest()
+
+    def behind(self, number: int) -> list[ListedFile]:
+        """The files of the lists behind this one that are noted as in the table, and are not packed."""
+        return [file for n in range(number + 1, self.done + 1) for file in self.lists.get(n, ())]
+
+    def packed_files(self) -> list[ListedFile]:
+        """The files of the lists before ``packed``, in the order in which they were taken."""
+        unpacked = {entry.key for entries in self.lists.values() for entry in entries}
+        return [entry for key, entry in self.taken.items() if key not in unpacked]
 
     def merge(self, last_given: int) -> None:
         """Merge the lists behind ``last_given``, which Spark does not know, into as few as possible."""
@@ -152,16 +211,26 @@ class FileLog:
         """Files of a list that look like ones which were taken before and are gone: those, and these."""
         # A store has no renames; and of its files there may be more taken than are listed each time.
         local = (entry for entry in self.lists[number] if entry.size and not is_stored(entry.path))
-        entries = {entry[1:]: entry.path for entry in local}
+        entries = {entry.version: entry.path for entry in local}
         taken = list(self.taken.values()) if entries else []  # a copy, as another thread may add to it
         return [
-            (before.path, entries[before[1:]])
+            (before.path, entries[before.version])
             for before in taken
-            if before[1:] in entries and not is_stored(before.path) and not os.path.lexists(before.path)
+            if before.version in entries and not is_stored(before.path) and not os.path.lexists(before.path)
         ]
 
     def _now(self, number: int) -> list[ListedFile]:
-        return mapped(entry_of, [entry.path for entry in self.lists[number]])
+        """The files of a list. One whose link leads to another by now is called by its own name."""
+        files = self.lists[number]
+        return mapped(
+            entry_of,
+            [file.real if file.real and _leads_elsewhere(file) else file.path for file in files],
+        )
+
+    def _is_old_link(self, entry: ListedFile) -> bool:
+        """True for a link that an earlier version took by its name."""
+        taken = self.taken.get(entry.path) if entry.real else None
+        return taken is not None and taken.version == entry.version
 
     def lag(self, end: int | None = None) -> int:
         """The number of files in pending lists up to list ``end``; without it, in all."""
@@ -181,14 +250,14 @@ class FileLog:
         )
 
     def _pending(self) -> set[str]:
-        return {entry.path for number in self.waiting(self.next) for entry in self.lists[number]}
+        return {entry.key for number in self.waiting(self.next) for entry in self.lists[number]}
 
     def _take(self, entries: Iterable[ListedFile]) -> None:
         for entry in entries:
-            self.taken[entry.path] = entry
+            self.taken[entry.key] = entry
 
     def _keep_done(self, last_done: int) -> None:
-        _replace(self.folder / _DONE, str(last_done))
+        replace_file(self.folder / _DONE, str(last_done).encode())
         self.done = last_done
 
     def _append(self, entries: list[ListedFile]) -> None:
@@ -196,27 +265,32 @@ class FileLog:
         self.next += 1
 
     def _write(self, number: int, entries: list[ListedFile]) -> None:
-        _replace(self.folder / f"{number:012}.json", json.dumps(entries), number + 1)
+        replace_file(self._path(number), _text(entries), modified=number + 1)
         self.lists[number] = entries
         self._take(entries)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:012}.json"
 
     def _pack(self) -> None:
         """Finished lists as one file, when there are many."""
         old = [n for n in self.lists if n <= self.done - _KEPT]
         if len(old) < _KEPT:
             return
-        waiting = {entry.path for n, entries in self.lists.items() if n not in old for entry in entries}
-        packed = self.folder / _TAKEN
-        draft = packed.with_name(f".{packed.name}")
-        with gzip.open(draft, "wt", compresslevel=1) as file:
-            files = [entry for path, entry in self.taken.items() if path not in waiting]
-            json.dump({"next": max(old) + 1, "files": files}, file)
-        draft.replace(packed)
+        self._write_packed(max(old) + 1)
         for number in old:
             self._unlink(number)
 
+    def _write_packed(self, end: int) -> None:
+        """Write the files of the lists before ``end``, and those of none, into one."""
+        waiting = {entry.key for n, entries in self.lists.items() if n >= end for entry in entries}
+        files = [_json(entry) for key, entry in self.taken.items() if key not in waiting]
+        content = json.dumps({"next": end, "files": files}).encode()
+        replace_file(self.folder / _TAKEN, gzip.compress(content, compresslevel=1))
+        self.packed = end
+
     def _unlink(self, number: int) -> None:
-        delete_file(self.folder / f"{number:012}.json", Bounds((str(self.folder),)))
+        delete_file(self._path(number), Bounds((str(self.folder),)))
         del self.lists[number]
 
     def _one_format(self, new: list[ListedFile]) -> None:
@@ -233,16 +307,50 @@ class FileLog:
                 )
 
 
-def _replace(path: Path, text: str, modified: int | None = None) -> None:
-    """A file in place of the one before, or none. ``modified``: its time of change, in seconds."""
-    draft = path.with_name(f".{path.name}")
+def _text(entries: Sequence[ListedFile]) -> bytes:
+    return json.dumps(list(map(_json, entries))).encode()
+
+
+def _json(entry: ListedFile) -> tuple[str | int, ...]:
+    return tuple(entry) if entry.real else entry[:3]
+
+
+def _listed(data: bytes) -> list[ListedFile]:
+    return _resolved(ListedFile(*entry) for entry in json.loads(data))
+
+
+def _resolved(entries: Iterable[ListedFile]) -> list[ListedFile]:
+    """The entries, with the paths of their own that files in linked folders have: earlier versions did not
+    note them.
+    """
+    folders: dict[str, str] = {}
+    resolved = []
+    for entry in entries:
+        parent, _, name = entry.path.rpartition("/")
+        if not entry.real and not is_stored(entry.path):
+            if parent not in folders:
+                folders[parent] = os.path.realpath(parent)
+            if folders[parent] != parent:
+                entry = entry._replace(real=f"{folders[parent]}/{name}")
+        resolved.append(entry)
+    return resolved
+
+
+def _leads_elsewhere(entry: ListedFile) -> bool:
+    return os.path.realpath(entry.path) != entry.real
+
+
+def _unpacked(data: bytes) -> tuple[int, list[ListedFile]]:
+    content = json.loads(gzip.decompress(data))
+    return int(content["next"]), _resolved(ListedFile(*entry) for entry in content["files"])
+
+
+def _parsed(path: Path, parse: Callable[[bytes], T]) -> T:
+    """The content of a file of the log. Raises SetupError if it is damaged."""
     try:
-        draft.write_text(text)
-        if modified is not None:
-            os.utime(draft, (modified, modified))
-        draft.replace(path)
-    except OSError as error:
-        raise SetupError(f"{path}: cannot be written: {error.strerror}") from error
+        return parse(path.read_bytes())
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
+        raise broken(str(path)) from error
 
 
 def _changed(before: ListedFile, now: ListedFile) -> DataError:

@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 from driftline.capture.checkpoint import Checkpoint
+from driftline.capture.flows import compare_numbers
 from driftline.capture.kafka_admin import Admin, Topic
 from driftline.capture.kafka_client import check_names, client_settings, with_open_key
 from driftline.capture.lost_offsets import LostOffsets, Offsets, lost
+from driftline.capture.resuming import Positions, Resumption, is_ahead, named_offsets
 from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.readers.decoders import KINDS, Wire
@@ -44,14 +47,18 @@ class Topics:
     checkpoint: Checkpoint
     skip_lost: bool
 
-    def begin(self) -> None:
+    def begin(self, resumption: Resumption) -> Positions | None:
         """Check that the checkpoint's offsets are of these topics. Raises as `check`.
 
         With ``skip_lost``, a topic that was created anew is read from its beginning instead.
+
+        Returns:
+            Where a first micro-batch is to begin; None if the checkpoint knows, or the table has none.
         """
         if self.skip_lost and (again := self._made_again()):
-            self._begin_anew(again)
+            self._begin_anew(again, resumption)
         self.check()
+        return _resume(resumption)
 
     def check(self) -> None:
         """Raise DataError if a topic was created anew."""
@@ -75,10 +82,14 @@ class Topics:
             self.checkpoint.remember_topics(new)
         return {name: topic for name, topic in now.items() if remembered.get(name, topic.id) != topic.id}
 
-    def _begin_anew(self, again: Mapping[str, Topic]) -> None:
+    def _begin_anew(self, again: Mapping[str, Topic], resumption: Resumption) -> None:
+        beginnings = {topic: dict.fromkeys(map(str, again[topic].partitions), 0) for topic in again}
+        # The offsets of the table's last batch are of the topic before.
+        resumption.settle(
+            self.checkpoint.last("commits"), {"offsets": {**_present(self.checkpoint), **beginnings}}
+        )
         for name in self.checkpoint.offsets_in_use():
             offsets = self.checkpoint.spark_offsets(name)
-            beginnings = {topic: dict.fromkeys(map(str, again[topic].partitions), 0) for topic in again}
             self.checkpoint.replace_offsets(name, {**offsets, **beginnings})
         self.checkpoint.keep()  # before the ids: they say that this is done
         self.checkpoint.remember_topics({name: topic.id for name, topic in again.items() if topic.id})
@@ -189,6 +200,7 @@ class Kafka:
     values: Callable[[DataFrame], Source]
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     topics: Topics | None = None
+    at: Callable[[Positions], DataFrame] | None = None  # the stream from there on, if nothing else is known
     _lost: tuple[LostOffsets, ...] | None = None
 
     def stream(self) -> DataFrame:
@@ -235,14 +247,34 @@ class Kafka:
     def release(self) -> None:
         """Nothing is held."""
 
-    def begin(self) -> None:
-        """Check the topics against the checkpoint. Errors of Java become driftline's."""
+    def contents(self, epoch: int) -> dict[str, Any]:
+        """The offsets of a micro-batch, by topic and partition: the first, and the one behind the last."""
         if self.topics is None:
+            return {}
+        begin, end = Offsets(self.topics.checkpoint).of(epoch)
+        offsets: dict[str, dict[str, list[int]]] = {}
+        for (topic, partition), offset in end.items():
+            first = begin.get((topic, partition), 0)
+            offsets.setdefault(topic, {})[str(partition)] = [first, offset]
+        return {"offsets": offsets}
+
+    def fingerprints(self, epoch: int) -> tuple[int, ...]:
+        """None: there are no files."""
+        return ()
+
+    def begin(self, resumption: Resumption) -> None:
+        """Check the topics against the checkpoint, and that against the table. Errors of Java become
+        driftline's.
+        """
+        if self.topics is None:
+            compare_numbers(resumption)
             return
         try:
-            self.topics.begin()
+            beginning = self.topics.begin(resumption)
         except Py4JJavaError as error:
             raise self.explain(str(error)) or SetupError(f"{self.name}: {_sentence(str(error))}") from error
+        if beginning is not None and self.at is not None:
+            self.frame = self.at(beginning)
 
     def look(self) -> None:
         """Nothing to look for: Spark polls the topics."""
@@ -323,13 +355,103 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
     if reading.max_records is not None:
         options["maxOffsetsPerTrigger"] = str(reading.max_records)
     frame = spark.readStream.format("kafka").options(**options).load()
+
+    def at(offsets: Positions) -> DataFrame:
+        """The stream from these offsets on."""
+        chosen = {key: text for key, text in options.items() if not key.startswith("starting")}
+        chosen["startingOffsets"] = json.dumps(offsets)
+        return spark.readStream.format("kafka").options(**chosen).load()
+
     if reading.client:
         check_names(
             client, set(java_type(jvm, "org.apache.kafka.clients.consumer.ConsumerConfig").configNames())
         )
     admin = Admin(spark, {**client, _PATIENCE: chosen.get(_PATIENCE, str(_TRIES * PATIENCE))})
     watch = Topics(tuple(topics.split(",")), admin, checkpoint, reading.skip_lost)
-    return Kafka(frame, f"topic {topics}", values, client, watch)
+    return Kafka(frame, f"topic {topics}", values, client, watch, at)
+
+
+def _resume(resumption: Resumption) -> Positions | None:
+    """Have the checkpoint go on where the table is, as `Topics.begin`."""
+    last, checkpoint, choice = resumption.last, resumption.checkpoint, resumption.resume_from
+    committed, position = checkpoint.last("commits"), _present(checkpoint)
+    in_table = _table_has(resumption, committed)
+    if in_table is None or _is_planned(resumption, in_table):
+        return None
+    ahead, older = is_ahead(position, in_table), is_ahead(in_table, position)
+    if ahead and choice is None and not resumption.is_adopted:
+        number = committed
+        while last is not None and number > 0 and checkpoint.epoch_of(number - 1) > last.epoch:
+            number -= 1
+        raise resumption.behind(number, committed, named_offsets(in_table, position))
+    if choice == "checkpoint":
+        target: Positions = position
+    else:
+        target = {
+            topic: {**position.get(topic, {}), **in_table.get(topic, {})}
+            for topic in {**position, **in_table}
+        }
+        if older:
+            _LOG.warning(
+                "%s: its checkpoint is older than %s, which has these already: %s",
+                resumption.name,
+                resumption.table.name,
+                named_offsets(position, in_table),
+            )
+        if (ahead or older) and position:
+            checkpoint.move_to(target)
+    resumption.settle(committed, {"offsets": target})
+    return None if position or choice == "checkpoint" else target
+
+
+def _present(checkpoint: Checkpoint) -> Positions:
+    """The offsets at which Spark's next micro-batch begins; empty before the first one was planned."""
+    if (committed := checkpoint.last("commits")) >= 0:
+        return dict(checkpoint.end_of(committed))
+    is_there = Path(checkpoint.spark, "sources/0/0").is_file()
+    return dict(checkpoint.spark_offsets("sources/0/0")) if is_there else {}
+
+
+def _table_has(resumption: Resumption, committed: int) -> Positions | None:
+    """The offsets up to which the table has its topics; None if they are the checkpoint's, or nobody knows.
+
+    ``committed``: the last micro-batch that the checkpoint has. Raises DataError if the checkpoint is older,
+    and the table does not say what it has.
+    """
+    last, checkpoint, since = resumption.last, resumption.checkpoint, resumption.checkpoint.since
+    note = checkpoint.settled(last)
+    if note and "offsets" in note["contents"]:
+        return _ends(note["contents"])
+    if last is None or checkpoint.uuid not in (None, resumption.state.uuid):
+        if since is None or committed < since:
+            return None
+        return dict(checkpoint.spark_offsets("sources/0/0"))
+    if "offsets" in last.contents:
+        return _ends(last.contents)
+    if resumption.is_adopted or last.epoch > checkpoint.epoch_of(checkpoint.last("offsets")):
+        if resumption.resume_from == "checkpoint":
+            return _present(checkpoint)
+        raise resumption.unknown("records")
+    if since is None or last.epoch >= committed:
+        return None
+    return dict(checkpoint.end_of(last.epoch))
+
+
+def _ends(contents: Mapping[str, Any]) -> Positions:
+    """The offsets behind the last ones of a batch. What was settled has only these."""
+    return {
+        topic: {number: end[1] if isinstance(end, list) else end for number, end in partitions.items()}
+        for topic, partitions in contents["offsets"].items()
+    }
+
+
+def _is_planned(resumption: Resumption, in_table: Positions) -> bool:
+    """True if the table has the checkpoint's next micro-batch, which ended before Spark noted so."""
+    last, checkpoint = resumption.last, resumption.checkpoint
+    planned = checkpoint.last("offsets")
+    if last is None or planned <= checkpoint.last("commits") or checkpoint.epoch_of(planned) != last.epoch:
+        return False
+    return last.stream == checkpoint.stream and dict(checkpoint.end_of(planned)) == dict(in_table)
 
 
 def is_kafka(frame: DataFrame) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Iterator
 from glob import has_magic
 from pathlib import Path
@@ -17,11 +19,30 @@ _AWAY = "check the path; a capture that has begun continues with new files when 
 
 
 class ListedFile(NamedTuple):
-    """A file as it was listed. ``modified``: nanoseconds since 1970."""
+    """A file as it was listed. ``modified``: nanoseconds since 1970; ``real``: its own path, if that is not
+    ``path``, as a link leads to it.
+    """
 
     path: str
     size: int
     modified: int
+    real: str = ""
+
+    @property
+    def key(self) -> str:
+        """The path that the file has by itself, whatever it is called by."""
+        return self.real or self.path
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The size and the time, of which one changes with the file."""
+        return self.size, self.modified
+
+    def fingerprint(self, capture: str) -> int:
+        """A number of 64 bits by which a table remembers a version of a file that a capture has brought."""
+        text = f"{capture}\0{self.key}\0{self.size}\0{self.modified}"
+        digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
+        return int.from_bytes(digest, "little", signed=True)
 
 
 def listed(source: str, fmt: str | None, lake: str | None = None) -> Iterator[ListedFile]:
@@ -68,8 +89,8 @@ def entry_of(path: str) -> ListedFile:
     """A file as it is now. Raises DataError if it is gone."""
     try:
         if not is_stored(path):
-            stat = Path(path).stat()
-            return ListedFile(path, stat.st_size, stat.st_mtime_ns)
+            stat, real = Path(path).stat(), os.path.realpath(path)
+            return ListedFile(path, stat.st_size, stat.st_mtime_ns, "" if real == path else real)
         for file in listing(path).files:
             if file.path == path:
                 return ListedFile(str(file.path), file.size, file.modified)
@@ -89,10 +110,14 @@ def _stored(source: str, fmt: str | None) -> Iterator[ListedFile]:
 
 
 def _below(folder: str, fmt: str | None, lake: str | None) -> Iterator[ListedFile]:
+    folders: dict[str, str] = {}  # to find each one's own path once
     for entry in below(folder, lake):
         if fmt or _known(entry.name):
-            stat = entry.stat()
-            yield ListedFile(entry.path, stat.st_size, stat.st_mtime_ns)
+            stat, parent = entry.stat(), entry.path.rpartition("/")[0]
+            if parent not in folders:
+                folders[parent] = os.path.realpath(parent)
+            real = os.path.realpath(entry.path) if entry.is_symlink() else f"{folders[parent]}/{entry.name}"
+            yield ListedFile(entry.path, stat.st_size, stat.st_mtime_ns, "" if real == entry.path else real)
 
 
 def _known(name: str) -> bool:

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pyarrow.fs import FileSelector, FileType
 
@@ -22,7 +22,7 @@ from driftline.runtime.stores import at_once, explaining, filesystem, put
 _IDENTITY = "spark/metadata"
 # What names others is written after them: a process may die between two.
 _ORDER = ("files", _IDENTITY, "spark/sources", "spark/offsets", "spark/commits")
-_LIST = re.compile(rb'("path":"file:/*(?=/))[^"]*/files/(?=\d+\.json")')
+_LIST = re.compile(rb'("path":"file:/*(?=/))([^"]*)/files/(?=\d+\.json")')
 
 
 class _Written(NamedTuple):
@@ -91,11 +91,26 @@ class Mirror:
         with self._system.open_input_file(f"{self._path}/{name}") as file:
             data = file.read()
         if name.startswith("spark/sources/"):  # there Spark has the log's lists by their paths
-            data = _LIST.sub(rb"\1" + quote(str(self.folder)).encode() + b"/files/", data)
+            data = moved(data, self.folder)
         path.write_bytes(data)
 
     def _put(self, name: str) -> None:
         put(f"{self._uri}/{name}", (self.folder / name).read_bytes())
+
+
+def moved(data: bytes, folder: Path) -> bytes:
+    """A file of Spark's log of its sources, for a checkpoint that is in this folder now."""
+
+    # Spark knows a file by its path as Java quotes it.
+    quoted = "".join(c if ord(c) > 127 else quote(c, safe="/!$&'()*+,;=:@~") for c in str(folder))
+
+    def here(match: re.Match[bytes]) -> bytes:
+        """The beginning of a list's path."""
+        if unquote(match[2].decode()) == str(folder):
+            return match[0]
+        return match[1] + quoted.encode() + b"/files/"
+
+    return _LIST.sub(here, data)
 
 
 def _is_mirrored(name: str) -> bool:

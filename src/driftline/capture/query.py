@@ -16,10 +16,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from driftline.capture.checkpoint import Checkpoint
+from driftline.capture.checkpoint import Checkpoint, broken
 from driftline.capture.kafka import lag
 from driftline.capture.lost_offsets import LostOffsets, LostOffsetsJson
-from driftline.core.changelog.token import BatchIsInError, Token
+from driftline.capture.resuming import Resumption
+from driftline.core.changelog.token import BatchIsInError, Captured, Token
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable
 from driftline.formats.retry import WAITING, Progress
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _AN_HOUR = 3600.0  # seconds
+_DAMAGED = "ChecksumException"  # of a file that Spark's checkpoint has
 
 
 class BatchJson(ResultJson):
@@ -114,8 +116,19 @@ class Flow(Protocol):
         """Release the resources of the batch, whether it was committed or failed."""
         ...
 
-    def begin(self) -> None:
-        """Prepare the source before Spark's stream begins."""
+    def contents(self, number: int) -> dict[str, Any]:
+        """The parts of a batch, by which the table tells it from others; empty if nobody knows."""
+        ...
+
+    def fingerprints(self, number: int) -> tuple[int, ...]:
+        """The files of a batch that the table is to remember."""
+        ...
+
+    def begin(self, resumption: Resumption) -> None:
+        """Prepare the source before Spark's stream begins, and have it go on where the table is.
+
+        Raises DataError if table and checkpoint differ, and nobody said how to go on.
+        """
         ...
 
     def look(self) -> None:
@@ -201,6 +214,8 @@ class CaptureQuery(StreamingQuery):
             return None
         if cause is None:
             return self._flow.left()
+        if _DAMAGED in text_of(cause):
+            return broken(self._runner.capture.checkpoint.spark)
         message, hint = explained(cause)
         return self._flow.explain(text_of(cause)) or DataError(f"the stream ended: {message}", hint)
 
@@ -224,7 +239,9 @@ class _Stopped(Exception):
     """The stream was asked to end."""
 
 
-def start(capture: Capture, flow: Flow, every: float | None, stack: ExitStack) -> CaptureQuery:
+def start(
+    capture: Capture, flow: Flow, every: float | None, resumption: Resumption, stack: ExitStack
+) -> CaptureQuery:
     """Start the stream.
 
     ``every``: seconds between micro-batches; None: the stream ends when it has caught up. ``stack``: holds
@@ -233,7 +250,7 @@ def start(capture: Capture, flow: Flow, every: float | None, stack: ExitStack) -
     if not os.environ.get("DRIFTLINE_DEBUG"):
         # What a micro-batch raises is raised again where the stream is waited for.
         logging.getLogger("py4j.clientserver").addFilter(_no_proxy)
-    flow.begin()
+    flow.begin(resumption)
     flow.look()
     runner = _Runner(capture, flow)
     trigger: dict[str, Any] = (
@@ -261,6 +278,7 @@ class _Runner:
         self.error: BaseException | None = None
         self._table: CatalogTable | None = None
         self._recent = RecentBatches(KeyCache())
+        self._commits = False  # the batch has come to its commit
         self._tried = True  # a batch may be in already, or half, until one was brought from here
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
@@ -282,12 +300,15 @@ class _Runner:
     def _bring(self, frame: DataFrame, number: int) -> None:
         capture, flow = self.capture, self.flow
         self._table = table = self._table or capture.table(frame.sparkSession)
-        token = Token(capture.name, self.stream, number, capture.checkpoint.uuid, tried=self._tried)
+        token = self._token(number)
+        self._commits = False
         try:
             if self._tried:  # it may be in already, and its files have changed since
                 state = table.load()
                 token.check(table.name, state.uuid, state.properties)
             source = flow.source(frame, number)
+            files = flow.fingerprints(number)
+            token = replace(token, contents=flow.contents(number), files=files)
             capture.checkpoint.keep()  # before the table has the batch
             options = Options(
                 capture.settings,
@@ -304,22 +325,40 @@ class _Runner:
         finally:
             flow.release()
         self._tried = False
+        self._note(table, token, number)
         lag, lost = flow.close(number), flow.lost(number)
-        if capture.checkpoint.uuid is None:
-            capture.checkpoint.remember(table.load().uuid)
         result = replace(result, hints=(*result.hints, *flow.notes(number)))
-        capture.on_batch(Batch(capture.name, number, result, result.tombstones, lag, lost))
+        capture.on_batch(Batch(capture.name, token.epoch, result, result.tombstones, lag, lost))
+
+    def _token(self, number: int) -> Token:
+        checkpoint = self.capture.checkpoint
+        epoch, uuid = checkpoint.epoch_of(number), checkpoint.uuid
+        return Token(
+            self.capture.name, self.stream, epoch, uuid, tried=self._tried, follows=checkpoint.follows
+        )
+
+    def _note(self, table: CatalogTable, token: Token, number: int) -> None:
+        """Note in the checkpoint what the table does not say of the batch that has ended."""
+        checkpoint = self.capture.checkpoint
+        if not self._commits:  # there was nothing to commit
+            last = Captured.of(token.name, table.load().properties)
+            checkpoint.settle(last, number, token.contents)
+        elif checkpoint.uuid is None or checkpoint.since is None:
+            checkpoint.remember(table.load().uuid, number)
 
     def in_words(self, error: BaseException) -> BaseException:
         """The error, or the one that the flow explains it with."""
         cause = error.__cause__ if isinstance(error, DriftlineError) else error
         if not isinstance(cause, PySparkException | Py4JError):
             return error
+        if _DAMAGED in str(cause):
+            return broken(self.capture.checkpoint.spark)
         better = self.flow.explain(str(cause))
         return better or (error if isinstance(error, DriftlineError) else DataError(*explained(error)))
 
     def _progress(self, phase: str, number: int) -> None:
         self.capture.progress(phase)
+        self._commits = self._commits or phase == "committing"
         if phase.startswith(WAITING) and self.stopping:
             raise _Stopped
         if phase in ("quarantining", "committing"):

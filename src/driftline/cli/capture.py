@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -130,6 +130,14 @@ def capture(
     skip_lost: Annotated[
         bool, typer.Option("--skip-lost", help="Continue without records that Kafka has deleted.")
     ] = False,
+    resume_from: Annotated[
+        Literal["table", "checkpoint"] | None,
+        typer.Option(
+            metavar="WHICH",
+            help="Which counts where table and checkpoint differ, as one was restored: table, or checkpoint.",
+            show_default=False,
+        ),
+    ] = None,
     options: TableOptions,
     strings: Strings = False,
     hints: AllHints = False,
@@ -191,6 +199,7 @@ def capture(
         kafka_metadata=kafka_metadata,
         max_records=max_records,
         skip_lost=skip_lost,
+        resume_from=resume_from,
         settings=settings,
         progress=shown.phase,
         on_batch=shown.batches.put,

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: Spark's jobs are cancelled, and the command ends in order, with the table as it was.
+"""Ctrl-C, SIGTERM and SIGHUP: Spark's jobs are cancelled, and the command ends in order, its table as it was.
 
 An exception in the middle of an answer from Java would leave the rest of that answer to the next call, which
 is the one that cleans up. So while Java is busy, its jobs are cancelled instead. Once the commit has begun,
@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from time import monotonic, sleep
 from types import FrameType
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from driftline.formats.retry import Progress
 
 EXIT_CODE = 130
+_HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
+_SIGNALS = {signal.SIGINT, signal.SIGTERM, _HANG_UP}
 _TOGETHER = 0.5  # seconds within which signals are one
 _COMMITTED = "committed"
 _COMMITS = ("quarantining", "committing", _COMMITTED)
 
 
 class Interrupt:
-    """The handler of Ctrl-C and SIGTERM.
+    """The handler of the signals that end a command.
 
     ``asked``: one of them came; ``stopping``: it came while it means an end in order; ``cancels``: Spark's
     jobs are cancelled; ``code``: the exit code of the process then; ``outcome``: what is said of the
@@ -50,8 +52,8 @@ class Interrupt:
         self._last = -inf  # when a signal came
 
     def listen(self) -> None:
-        """Install the handler for Ctrl-C and SIGTERM."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        """Install the handler for the signals."""
+        for number in _listened():
             signal.signal(number, self._pressed)
 
     def check(self) -> None:
@@ -74,7 +76,7 @@ class Interrupt:
 
     @contextmanager
     def gently(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Inside, Ctrl-C and SIGTERM ask for an end in order, by ``stop``; a second one ends at once."""
+        """Inside, the signals ask for an end in order, by ``stop``; a second one ends at once."""
 
         def pressed(_: int, __: FrameType | None) -> None:
             if self._comes_with_another():
@@ -84,7 +86,7 @@ class Interrupt:
             self.stopping = True
             threading.Thread(target=self._end, args=(stop,), daemon=True).start()
 
-        before = {number: signal.signal(number, pressed) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, pressed) for number in _listened()}
         try:
             yield
         finally:
@@ -124,14 +126,21 @@ class Interrupt:
             self.spark.sparkContext.setLogLevel("OFF")
 
     def _end(self, stop: Callable[[], None]) -> None:
-        self._quiet()
-        stop()
+        # What fails here, as Java has ended, is raised where the end of the work is waited for.
+        with suppress(Exception):
+            self._quiet()
+            stop()
 
     def _cancel(self, spark: SparkSession) -> None:
         self._quiet()
         while True:  # the next job is not wanted either
             spark.sparkContext.cancelAllJobs()
             sleep(0.3)
+
+
+def _listened() -> list[signal.Signals]:
+    """The signals, without SIGHUP in a command that `nohup` runs."""
+    return [n for n in _SIGNALS if n != _HANG_UP or signal.getsignal(n) != signal.SIG_IGN]
 
 
 def _asks_java(frame: FrameType | None) -> bool:

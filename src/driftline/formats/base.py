@@ -56,7 +56,7 @@ class UnknownError(SetupError):
 
 # Properties of single batches: no settings of the table.
 _OF_BATCHES = ("driftline.batch", "driftline.expired", "driftline.files", "driftline.thinned")
-_CAPTURE = "driftline.capture."
+_CAPTURES = ("driftline.capture.", "driftline.captured.")
 
 REMEMBERED = 10_000  # source files that a table knows it has taken
 
@@ -86,7 +86,7 @@ class State:
 
 
 def _settings(state: State) -> dict[str, str]:
-    return {k: v for k, v in state.properties.items() if k not in _OF_BATCHES and not k.startswith(_CAPTURE)}
+    return {k: v for k, v in state.properties.items() if k not in _OF_BATCHES and not k.startswith(_CAPTURES)}
 
 
 def carried(

@@ -66,7 +66,7 @@ class BatchRequest:
             **self.properties,
             **earlier_patterns(state.properties, self.properties),
             "driftline.batch": self.id,
-            **(self.token.properties if self.token is not None else {}),
+            **(self.token.marks(state.properties) if self.token is not None else {}),
         }
 
     def load(self) -> State:

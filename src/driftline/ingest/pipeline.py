@@ -281,7 +281,7 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
         batch.progress("committing")
         return planned.state
 
-    transaction.remember(list(batch.once.files))
+    transaction.remember([*batch.once.files, *(batch.token.files if batch.token is not None else ())])
     records = {} if planned.counts is None else planned.counts.outcomes
     if records and rejects is not None:
         records["quarantined"] = rejects.rows

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from driftline.capture import CaptureRequest, StreamOptions, capture
 from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
+from driftline.capture.resuming import ResumeFrom
 from driftline.core.changes import TableChange
 from driftline.core.schema.definition import ENVELOPE_PROPERTY
 from driftline.core.schema.naming import caseless
@@ -190,6 +191,7 @@ class Table(Shown):
         kafka_metadata: bool = False,
         max_records: int | None = None,
         skip_lost: bool = False,
+        resume_from: ResumeFrom | None = None,
         settings: Mapping[str, str] | None = None,
         progress: Callable[[str], None] = lambda _: None,
         on_batch: Callable[[Batch], None] = lambda _: None,
@@ -214,14 +216,13 @@ class Table(Shown):
                 between, the files that notifications name are taken, or those that sort behind the last one.
             kafka: Settings of the client, in librdkafka's words or Java's.
             start: Where the first run begins: ``earliest``, ``latest``, or a time.
-            value_format: ``json``, ``avro``, ``protobuf`` or ``json-schema``; the latter three with ids of
-                schemas in a ``registry``.
+            value_format: ``json``, or with ids in a ``registry`` ``avro``, ``protobuf`` or ``json-schema``.
             registry: Its URL, or settings as confluent-kafka's client takes them.
             kafka_metadata: Add key, topic, partition, offset, timestamp and headers of each Kafka record as
                 column ``_kafka``.
             max_records: The number of records in one micro-batch.
-            skip_lost: Go on without records that Kafka deleted before they were ingested, and with all of a
-                recreated topic.
+            skip_lost: Go on without records that Kafka has deleted, and with all of a recreated topic.
+            resume_from: ``table`` or ``checkpoint``: which counts where they differ, as one was restored.
             settings: Settings of the table, kept with it.
             progress: Called with the name of each step.
             on_batch: Called with each micro-batch, in another thread.
@@ -244,6 +245,7 @@ class Table(Shown):
             progress,
             _noticed(on_change, on_batch),
             listeners(data, name),
+            resume_from,
         )
         return capture(self.lake.format, data, reading, request)
 

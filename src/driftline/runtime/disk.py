@@ -43,10 +43,11 @@ def sync(paths: Iterable[Path], within: Path | None = None) -> None:
                 task.result()
 
 
-def replace_file(path: Path, data: bytes, *, durable: bool = True) -> None:
+def replace_file(path: Path, data: bytes, *, durable: bool = True, modified: int | None = None) -> None:
     """Write a file whole, in place of what is there: after a power cut there is the old one or the new one.
 
-    The folder is created if it is not there. ``durable`` False: nothing is synced. Raises SetupError.
+    The folder is created if it is not there. ``durable`` False: nothing is synced. ``modified``: the file's
+    time of change, in seconds since 1970. Raises SetupError.
     """
     draft, folder = path.with_name(f"{path.name}.new"), path.parent
     known = folder if folder.is_dir() else None
@@ -54,8 +55,10 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with draft.open("wb") as file:
             file.write(data)
+            file.flush()
+            if modified is not None:
+                os.utime(file.fileno(), (modified, modified))
             if durable:
-                file.flush()
                 flush(file.fileno())
         draft.replace(path)
     except OSError as error:

@@ -103,6 +103,7 @@ def _launch_java(settings: Mapping[str, str]) -> None:
     hold secrets are not among them: Spark gets those over the connection to Java.
     """
     from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
 
     check_limits(temporary.folder())
     at_launch = [
@@ -110,7 +111,12 @@ def _launch_java(settings: Mapping[str, str]) -> None:
         for key, value in settings.items()
         if key in _AT_LAUNCH or not (key.startswith("spark.sql.") or has_secret(key, value))
     ]
-    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(at_launch))
+    conf, gateway = SparkConf(loadDefaults=False).setAll(at_launch), SparkContext._gateway
+    if gateway is None:
+        # Signals that come to the whole process group are not for it: a batch under way comes to its end. It
+        # ends with this process, which holds the other end of its input.
+        gateway = launch_gateway(conf, {"start_new_session": True})
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
 def _only_sql(session: SparkSession) -> SparkSession:

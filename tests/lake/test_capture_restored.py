@@ -1,0 +1,258 @@
+"""Captures whose table or checkpoint was restored, moved or damaged: never a gap or a record twice without a word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driftline.capture.query import Batch
+from driftline.errors import DataError, DriftlineError
+from driftline.lake import Lake, Table
+from lake.formats import catalog_file
+
+
+class Run:
+    """A capture of a folder, with its checkpoint beside it, and backups of both."""
+
+    def __init__(self, table: Table, folder: Path) -> None:
+        self.table, self.source, self.checkpoint = table, folder / "in", folder / "checkpoint"
+        self.backups = folder / "backups"
+        self.source.mkdir()
+        self.number = 0
+
+    def put(self, *, name: str | None = None) -> int:
+        """One file more, of one record; returns its id."""
+        self.number += 1
+        (self.source / f"{name or self.number}.json").write_text(json.dumps({"id": self.number}) + "\n")
+        return self.number
+
+    def start(self, **options: Any) -> list[Batch]:
+        batches: list[Batch] = []
+        query = self.table.capture(
+            self.source, name="orders", checkpoint=self.checkpoint, on_batch=batches.append, **options
+        )
+        assert query.awaitTermination(120)
+        return batches
+
+    def ids(self) -> list[int]:
+        return sorted(row.id for row in self.table.read().select("id").collect())
+
+    def keep_checkpoint(self) -> None:
+        shutil.rmtree(self.backups / "checkpoint", ignore_errors=True)
+        shutil.copytree(self.checkpoint, self.backups / "checkpoint")
+
+    def restore_checkpoint(self) -> None:
+        shutil.rmtree(self.checkpoint)
+        shutil.copytree(self.backups / "checkpoint", self.checkpoint)
+
+    def keep_table(self) -> None:
+        self.backups.mkdir(exist_ok=True)
+        shutil.copyfile(catalog_file(self.table.lake), self.backups / "catalog")
+
+    def restore_table(self) -> None:
+        shutil.copyfile(self.backups / "catalog", catalog_file(self.table.lake))
+
+
+@pytest.fixture
+def run(lake: Lake, table_name: str, tmp_path: Path) -> Run:
+    run = Run(lake.table(table_name), tmp_path)
+    run.put()
+    run.start()
+    return run
+
+
+def test_checkpoint_older_than_the_table_leaves_out_what_it_has(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    run.keep_checkpoint()
+    for _ in range(2):
+        run.put()
+        run.start()
+    run.restore_checkpoint()
+    new = run.put()
+    (batch,) = run.start()
+    assert (batch.epoch, batch.result.rows_written) == (3, 1)
+    assert "2 files, " in caplog.text and "2.json" in caplog.text and f"{new}.json" not in caplog.text
+    assert run.start() == []
+    run.put()
+    assert [batch.epoch for batch in run.start()] == [4]
+    assert run.ids() == [1, 2, 3, 4, 5]
+
+
+def test_checkpoint_with_a_list_that_waits_leaves_out_what_the_table_has_of_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(Exception):
+        pass
+
+    def die(phase: str) -> None:
+        if phase == "committing":
+            raise Died
+
+    run.put()
+    with pytest.raises(Died):
+        run.start(progress=die)
+    run.keep_checkpoint()
+    run.start()
+    run.put()
+    run.start()
+    run.restore_checkpoint()
+    run.put()
+    run.start()
+    assert run.ids() == [1, 2, 3, 4]
+    assert run.start() == []
+
+
+@pytest.mark.parametrize("choice", ["table", "checkpoint"])
+def test_table_older_than_its_checkpoint_is_an_error_until_a_person_says_how_to_go_on(
+    run: Run, choice: Any
+) -> None:
+    run.keep_table()
+    for _ in range(2):
+        run.put()
+        run.start()
+    run.restore_table()
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"batches 1 to 2 \(2 files, .*2\.json, .*3\.json\)") as raised:
+            run.start()
+    assert "--resume-from table" in str(raised.value.hint)
+    run.put()
+    run.start(resume_from=choice)
+    expected = [1, 2, 3, 4] if choice == "table" else [1, 4]
+    assert run.ids() == expected
+    run.put()
+    run.start()
+    assert run.ids() == [*expected, 5]
+
+
+def test_going_on_without_the_batches_holds_though_nothing_new_came(run: Run) -> None:
+    run.keep_table()
+    run.put()
+    run.start()
+    run.restore_table()
+    assert run.start(resume_from="checkpoint") == []
+    assert run.start() == []
+    assert run.ids() == [1]
+
+
+def test_a_lost_checkpoint_goes_on_with_what_the_table_does_not_have(run: Run) -> None:
+    run.put()
+    run.start()
+    shutil.rmtree(run.checkpoint)
+    run.put()
+    with pytest.raises(DataError, match="by another checkpoint") as raised:
+        run.start()
+    assert "--resume-from table" in str(raised.value.hint)
+    run.start(resume_from="table")
+    run.put()
+    run.start()
+    assert run.ids() == [1, 2, 3, 4]
+
+
+def test_batches_without_records_are_no_gap(run: Run) -> None:
+    for _ in range(2):
+        (run.source / f"empty{_}.json").write_text("")
+        run.start()
+    assert run.start() == []
+    run.put()
+    run.start()
+    assert run.ids() == [1, 2]
+
+
+def test_both_older_at_different_times(run: Run) -> None:
+    run.keep_table()
+    run.put()
+    run.start()
+    run.keep_checkpoint()
+    run.put()
+    run.start()
+    run.restore_table()
+    run.restore_checkpoint()
+    with pytest.raises(DataError, match=r"batch 1 \(1 file, .*2\.json\)"):
+        run.start()
+    run.start(resume_from="table")
+    assert run.ids() == [1, 2, 3]
+
+
+# Moved, and called by other names ------------------------------------------------------------------------------
+
+
+@pytest.mark.iceberg_only("of the checkpoint alone")
+def test_a_checkpoint_that_was_moved_or_copied_goes_on(run: Run) -> None:
+    moved = run.checkpoint.with_name("moved [1] ü")
+    run.checkpoint.rename(moved)
+    run.checkpoint = moved
+    for _ in range(2):
+        run.put()
+        assert len(run.start()) == 1
+    assert run.ids() == [1, 2, 3]
+
+
+@pytest.mark.iceberg_only("of the checkpoint alone")
+def test_one_folder_is_one_whatever_it_is_called(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(run.source)
+    (tmp_path / "x").mkdir()
+    for source in (tmp_path / "link", tmp_path / "x/../in", run.source):
+        run.source = source
+        run.put()
+        assert len(run.start()) == 1
+    assert run.ids() == [1, 2, 3, 4]
+
+
+# Damaged -------------------------------------------------------------------------------------------------------
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "zeroed": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "deleted": lambda path: path.unlink(),
+}
+FILES = [
+    "capture.json", "files/000000000000.json", "files/000000000001.json", "files/_done", "lock", "spark/metadata",
+    "spark/commits/0", "spark/commits/1", "spark/offsets/0", "spark/offsets/1", "spark/sources/0/0", "spark/sources/0/1",
+]  # fmt: skip
+BY_DAY = {
+    ("capture.json", "deleted"), ("files/000000000000.json", "deleted"), ("files/000000000001.json", "deleted"),
+    ("spark/metadata", "cut"), ("spark/offsets/1", "zeroed"), ("spark/sources/0/1", "deleted"),
+}  # fmt: skip
+
+
+def tries() -> list[Any]:
+    """Each file damaged in each way; a few of them by day."""
+    every = [(name, damage) for name in FILES for damage in DAMAGES]
+    return [
+        pytest.param(*one, marks=[] if one in BY_DAY else pytest.mark.nightly, id=" ".join(one))
+        for one in every
+    ]
+
+
+@pytest.mark.iceberg_only("of the checkpoint alone")
+@pytest.mark.parametrize(("name", "damage"), tries())
+def test_a_damaged_checkpoint_goes_on_rightly_or_is_one_sentence_with_a_way_on(
+    run: Run, name: str, damage: str
+) -> None:
+    run.put()
+    run.start()
+    assert {
+        path.relative_to(run.checkpoint).as_posix()
+        for path in run.checkpoint.rglob("[!.]*")
+        if path.is_file()
+    } == {*FILES}
+    DAMAGES[damage](run.checkpoint / name)
+    run.put()
+    refused: DriftlineError | None = None
+    try:
+        run.start()
+    except DriftlineError as error:
+        refused = error
+    if refused is not None:
+        assert name in refused.message and "--resume-from table" in str(refused.hint)
+        run.checkpoint.rename(run.checkpoint.with_name("away"))
+        run.start(resume_from="table")
+    assert run.ids() == [1, 2, 3]
+    assert run.start() == []
