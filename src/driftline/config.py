@@ -19,7 +19,9 @@ from driftline.settings import as_properties, flattened
 FILE = "driftline.toml"
 DEFAULT = Path("lake")
 
-_KEYS = ("lake", "format", "catalog", "store", "tables", "kafka", "registry")
+DURABILITY = "driftline.durability"  # a property of Iceberg catalogs
+
+_KEYS = ("lake", "format", "catalog", "store", "tables", "kafka", "registry", "durability")
 _FORMATS = ("iceberg", "ducklake")
 _DUCKLAKE = "duckdb"
 _INSIDE = {
@@ -51,7 +53,7 @@ class Config:
     ``catalog``: properties as `session.open_session` takes them; ``tables``: settings. ``ducklake``: the
     catalog of a DuckLake, as `Lake.open` takes it; None: the lake is Iceberg. ``stores``: the options of each
     kind of store; ``uri``: the lake's, if it is in a store; ``kafka`` and ``registry``: settings of their
-    clients, as `Table.capture` takes them.
+    clients, as `Table.capture` takes them. ``durable``: what is acknowledged outlives a power cut.
     """
 
     lake: Path = DEFAULT
@@ -62,6 +64,7 @@ class Config:
     kafka: Mapping[str, str] = field(default_factory=dict)
     registry: Mapping[str, str] = field(default_factory=dict)
     uri: str | None = None
+    durable: bool = True
 
     @property
     def place(self) -> Path | str:
@@ -227,7 +230,17 @@ def _read(path: Path, env: Mapping[str, str]) -> Config:
     }
     stores = _table(data, "store", path)
     by_kind = {kind: dict(_flat(_table(stores, kind, path), "", path, f"store.{kind}")) for kind in stores}
-    return Config(lake, catalog, tables, ducklake, by_kind, kafka, registry, uri)
+    durable = is_durable(data.get("durability", "full"), f"{path}: ")
+    return Config(lake, catalog, tables, ducklake, by_kind, kafka, registry, uri, durable)
+
+
+def is_durable(durability: str, place: str = "") -> bool:
+    """True if what is acknowledged is to outlive a power cut. Raises UsageError for another word than
+    ``full`` and ``off``; ``place`` begins its message.
+    """
+    if durability not in ("full", "off"):
+        raise UsageError(f"{place}durability = {durability!r} is not possible", hint="one of full, off")
+    return durability == "full"
 
 
 def _no_catalog(lake: str) -> None:

@@ -12,7 +12,7 @@ from faults.cases import CASES, FORMATS
 from faults.control import Mode, compiler
 from faults.harness import Bench, Outcome, Processes
 
-MODES = {"freeze": Mode.FREEZE, "full": Mode.FULL, "fail": Mode.FAIL, "kill": Mode.KILL}
+MODES = {"freeze": Mode.FREEZE, "full": Mode.FULL, "fail": Mode.FAIL, "kill": Mode.KILL, "cut": Mode.RECORD}
 KILLS = 25  # a kill takes a start of Spark: of so many operations, one
 
 
@@ -23,6 +23,9 @@ def tries(bench: Bench, case: str, mode: Mode, every: int) -> Iterator[Outcome]:
     if CASES[case].kills:
         if mode == Mode.KILL:
             yield bench.kill_again_and_again(case)
+        return
+    if mode == Mode.RECORD:
+        yield from bench.power_cuts(case, lambda count: range(0, count, every))
         return
     at = 1
     while (outcome := bench.strike(case, mode, at)).struck.number:

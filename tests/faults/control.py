@@ -11,7 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Self
 
-_LAYOUT = struct.Struct("4Ii1024s32s1024s")
+_LAYOUT = struct.Struct("4Ii1024s32s1024sI")
 
 
 class Mode(IntEnum):
@@ -23,6 +23,7 @@ class Mode(IntEnum):
     FREEZE = 3  # it fails and so does all that follows: what is on disk is what a kill leaves, and Java lives
     FULL = 4  # from it on, nothing that takes space succeeds
     FAIL = 5  # it alone fails
+    RECORD = 6  # none fails; all are written down, for power cuts
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,18 @@ class Control:
 
     def arm(self, folder: Path, mode: Mode, at: int = 0, group: int = 0) -> None:
         """Has the operation ``at`` on files below a folder fail; ``group``: the processes that die by KILL."""
-        self._map[:] = _LAYOUT.pack(Mode.OFF, at, 0, 0, group, str(folder).encode(), b"", b"")
+        self._map[:] = _LAYOUT.pack(Mode.OFF, at, 0, 0, group, str(folder).encode(), b"", b"", 0)
         self._map[:4] = struct.pack("I", mode)
+
+    @property
+    def count(self) -> int:
+        """The operations so far."""
+        return int(_LAYOUT.unpack(self._map[:])[2])
 
     def disarm(self) -> Struck:
         """Lets everything succeed from now on."""
         self._map[:4] = struct.pack("I", Mode.OFF)
-        _, _, count, number, _, _, operation, path = _LAYOUT.unpack(self._map[:])
+        _, _, count, number, _, _, operation, path, _ = _LAYOUT.unpack(self._map[:])
         return Struck(count, number, _text(operation), _text(path))
 
     def close(self) -> None:

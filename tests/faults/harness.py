@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Self
 from driftline.runtime.java import QUICK
 from faults.cases import CASES, LONG_STREAM, Case
 from faults.control import Control, Mode, Struck, shim
+from faults.power_cut import Disk, Operation, cuts, operations, write, written
 from faults.readers import Seen, seen
 
 WAIT = 300  # seconds for one command
@@ -74,7 +75,12 @@ class Processes:
     def __enter__(self) -> Self:
         self.home.mkdir(parents=True, exist_ok=True)
         self.control = self._open.enter_context(Control(self.home / "control"))
-        self._env = {"FAULTS_CONTROL": str(self.control.file), "LD_PRELOAD": str(shim(self.home))}
+        self.record = self.home / "record"
+        self._env = {
+            "FAULTS_CONTROL": str(self.control.file),
+            "FAULTS_RECORD": str(self.record),
+            "LD_PRELOAD": str(shim(self.home)),
+        }
         self.other = self._started({})
         return self
 
@@ -191,8 +197,39 @@ class Bench:
             assert struck.number, "it ended before it was killed so often"
         return Outcome(name, Mode.KILL, struck.number, struck, "died", self._judged(name, None))
 
-    def _judged(self, name: str, answer: dict[str, Any] | None) -> list[str]:
-        """The faults of the lake now, and after another process went on. ``answer``: None of one that died."""
+    def power_cuts(self, name: str, at: Callable[[int], Iterable[int]]) -> Iterator[Outcome]:
+        """Cut the power at operations of a command, by their numbers of so many; an outcome for each disk that is left.
+
+        Driftline opens it first: a commit that was not acknowledged may have to be taken back.
+        """
+        self.operations(name)
+        self.restore()
+        self._processes.record.write_bytes(b"")
+        answer, _ = self._ask_struck(name, Mode.RECORD, 0)
+        assert answer is not None and answer.keys() == {"acknowledged"}, answer
+        record = list(operations(self._processes.record, self._lake))
+        whole = Disk(self._base)
+        for operation in record:
+            whole.apply(operation)
+        assert whole.now() == written(self._lake), "the record lacks operations"
+        acknowledged = [*answer["acknowledged"], len(record)]
+        for cut in cuts(record, self._base, [*at(len(record)), len(record)]):
+            write(cut.contents, self._lake)
+            batches = sum(count <= cut.at for count in acknowledged)
+            opened = self._processes.other.ask(self.format, "open")
+            wrong = [f"it does not open: {opened['trace']}"] if opened else []
+            wrong += self._judged(name, None, batches=batches, all_batches=len(acknowledged))
+            operation = cut.operation or Operation("", "", "", 0, b"")
+            place = Struck(cut.count, cut.at, operation.kind, operation.path)
+            yield Outcome(f"{name}, {cut.left}", Mode.RECORD, cut.at, place, "power cut", wrong)
+
+    def _judged(
+        self, name: str, answer: dict[str, Any] | None, *, batches: int = 0, all_batches: int = 1
+    ) -> list[str]:
+        """The faults of the lake now, and after another process went on.
+
+        ``answer``: None of one that died, after it had acknowledged ``batches`` of all.
+        """
         case = CASES[name]
         try:
             now = self._seen()
@@ -204,6 +241,8 @@ class Bench:
         wrong = [f"missing: {path}" for path in now.missing]
         if not (is_before or is_after or case.steps):
             wrong.append(f"neither as before nor as after: {now.tables.get(case.table)}")
+        if (batches == all_batches and not is_after) or (batches and is_before and not is_after):
+            wrong.append(f"{batches} batches were acknowledged, and there is {now.tables.get(case.table)}")
         if answer is not None:
             wrong += _said(answer, case, is_before=is_before)
         again = [name] if case.always or is_before else []

@@ -1,4 +1,6 @@
-"""A sample of `make faults`: a disk that fills, an operation that fails, a process that dies; then another one goes on."""
+"""A sample of `make faults`: a disk that fills, an operation that fails, a process that dies, power that is cut; then
+another process goes on.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from faults.cases import FORMATS
 from faults.control import Mode, compiler
 from faults.harness import Bench, Processes
 from servers.machine import lacking
@@ -36,6 +39,21 @@ SAMPLE = [
 ]
 
 
+NIGHTLY = pytest.mark.nightly
+# Where the power is cut, of all operations; and behind the last one.
+CUTS = [
+    ("iceberg", "ingest", 0.93),
+    ("duckdb", "ingest", 0.95),
+    pytest.param("iceberg", "alter", 0.7, marks=NIGHTLY),
+    pytest.param("iceberg", "undo", 0.7, marks=NIGHTLY),
+    pytest.param("iceberg", "replay", 0.9, marks=NIGHTLY),
+    pytest.param("iceberg", "capture by key", 0.5, marks=NIGHTLY),
+    pytest.param("sqlite", "ingest by key", 0.9, marks=NIGHTLY),
+    pytest.param("sqlite", "resolve", 0.9, marks=NIGHTLY),
+    pytest.param("duckdb", "capture", 0.5, marks=NIGHTLY),
+]
+
+
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     if compiler() is None:
@@ -46,7 +64,17 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 @pytest.fixture(scope="module")
 def benches(processes: Processes) -> dict[str, Bench]:
-    return {name: Bench(processes, name) for name in {format_ for format_, *_ in SAMPLE}}
+    return {name: Bench(processes, name) for name in FORMATS}
+
+
+@pytest.mark.parametrize(("format_", "case", "share"), CUTS)
+def test_a_power_cut_takes_nothing_that_was_acknowledged(
+    benches: dict[str, Bench], format_: str, case: str, share: float
+) -> None:
+    outcomes = list(benches[format_].power_cuts(case, lambda count: [int(share * count)]))
+
+    assert len(outcomes) > 1
+    assert [str(outcome) for outcome in outcomes if outcome.wrong] == []
 
 
 @pytest.mark.parametrize(("format_", "case", "mode", "share"), SAMPLE)

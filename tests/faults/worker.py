@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import sys
 import traceback
@@ -44,6 +45,9 @@ def run(lake: Lake, home: Path, command: str) -> None:
         prepare(lake, home)
     elif command == "clean 0":
         lake.clean(0)
+    elif command == "open":
+        for name in lake.format.tables():
+            lake.format.table(name).read().count()
     else:
         CASES[command].run(lake, home)
 
@@ -54,9 +58,25 @@ def failure(error: Exception) -> dict[str, Any]:
     return {"error": str(error), "known": known, "trace": "".join(traceback.format_exception(error))}
 
 
+class Acknowledged(logging.Handler):
+    """The number of file operations behind which each batch was reported."""
+
+    def __init__(self, control: Control | None) -> None:
+        super().__init__(logging.INFO)
+        self.control = control
+        self.counts: list[int] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.control is not None and getattr(record, "event", None) == "batch":
+            self.counts.append(self.control.count)
+
+
 def main(home: Path) -> None:
     session = open_session(home / "iceberg" / "lake", properties=SETTINGS)
     control = Control(Path(os.environ["FAULTS_CONTROL"])) if "FAULTS_CONTROL" in os.environ else None
+    acknowledged = Acknowledged(control)
+    logging.getLogger("driftline").setLevel(logging.INFO)
+    logging.getLogger("driftline").addHandler(acknowledged)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else is printed is no answer
     answers.write("{}\n")
@@ -65,11 +85,14 @@ def main(home: Path) -> None:
         request = json.loads(line)
         place = home / request["format"]
         lake, answer = lake_of(session, place, request["format"]), {}
+        acknowledged.counts.clear()
         if control is not None and request["mode"]:
             control.arm(place / "lake", Mode(request["mode"]), request["at"], os.getpgrp())
         try:
             for command in request["commands"]:
                 run(lake, place, command)
+            if request["mode"] == Mode.RECORD:
+                answer = {"acknowledged": acknowledged.counts}
         except Exception as error:
             answer = failure(error)
         finally:

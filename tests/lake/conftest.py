@@ -16,7 +16,13 @@ from driftline.lake import Lake
 from driftline.runtime.duckdb import database as duckdb
 from driftline.runtime.hadoop import settings as to_store
 from driftline.runtime.jars import find_jars
-from driftline.runtime.session import catalog_settings, open_session, prepare_environment, stop_session
+from driftline.runtime.session import (
+    catalog_settings,
+    open_session,
+    prepare_environment,
+    stop_session,
+    with_durability,
+)
 from driftline.runtime.spark_conf import FEW_ROWS
 from driftline.runtime.stores import configure
 from driftline.verify import job
@@ -135,7 +141,9 @@ def spark(request: pytest.FixtureRequest, folder: Path, lake_bucket: str | None)
         with CATALOGS[catalog](folder.parent) as properties, users_session(folder, properties) as session:
             yield session
         return
-    session = open_session(folder, properties={**SETTINGS, **(to_store(lake_bucket) if lake_bucket else {})})
+    properties = {**SETTINGS, **(to_store(lake_bucket) if lake_bucket else {})}
+    # The tests of power cuts, and those of tests/system, sync what they write: each batch here would wait for the disk.
+    session = open_session(folder, properties=with_durability(properties, durable=False))
     yield session
     stop_session(session)
 
@@ -174,7 +182,7 @@ def ducklake(spark: SparkSession, lake_bucket: str | None, tmp_path_factory: pyt
     """
     place = tmp_path_factory.mktemp("ducklake")
     files = place if lake_bucket is None else f"{lake_bucket}/{place.name} of [*] ü%20"
-    catalog = CatalogDatabase.of(f"duckdb:{place}/catalog.ducklake", files)
+    catalog = CatalogDatabase.of(f"duckdb:{place}/catalog.ducklake", files, durable=False)
     catalog.make()
     return ducklake_at(spark, catalog)
 

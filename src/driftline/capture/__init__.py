@@ -72,7 +72,8 @@ def capture(
         raise UsageError(f"resume_from is {request.resume_from!r}", hint="it is 'table' or 'checkpoint'")
     default = default_place(catalog.folder, table, name, named=named is not None)
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
-    place = Checkpoint(default if named is None else os.fspath(named), name, mirrored=mirrored)
+    chosen = default if named is None else os.fspath(named)
+    place = Checkpoint(chosen, name, mirrored=mirrored, durable=catalog.durable)
     target = Capture(
         name,
         lambda spark: catalog.on(spark).table(table),

@@ -21,7 +21,7 @@ from driftline.capture.mirror import Mirror, moved
 from driftline.core.changelog.token import Captured
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.runtime.deleting import Bounds, delete_file
-from driftline.runtime.disk import replace_file
+from driftline.runtime.disk import replace_file, sync
 from driftline.runtime.stores import answer, filesystem, is_stored, put
 
 _FILE = "capture.json"
@@ -56,9 +56,10 @@ class Checkpoint:
     """The folder at ``place``, on this machine or by the URI of a store, of the capture ``name``.
 
     ``mirrored`` False: Spark keeps its own in the store itself, as it may be more than a mirror can hold.
+    ``durable`` False: files on this machine are written without syncs.
     """
 
-    def __init__(self, place: str, name: str, *, mirrored: bool = True) -> None:
+    def __init__(self, place: str, name: str, *, mirrored: bool = True, durable: bool = True) -> None:
         if not is_stored(place) and re.match(r"(?!file:)[\w.+-]+://", place):
             raise UsageError(
                 f"{place}: a checkpoint cannot be kept there", "use a folder on disk or in a store: s3://…"
@@ -71,6 +72,8 @@ class Checkpoint:
         self._mirror = Mirror(place) if is_stored(place) and mirrored else None
         self._lease = Lease(place, name) if is_stored(place) else None
         self._known: dict[str, Any] = {}
+        on_disk = durable and not is_stored(place)
+        self._files = SparkFiles(Path(self.place, "spark")) if on_disk else None
 
     @property
     def spark(self) -> str:
@@ -89,6 +92,8 @@ class Checkpoint:
         self.hold()
         if self._mirror is not None:
             self._mirror.keep()
+        if self._files is not None:
+            self._files.sync()
 
     @property
     def uuid(self) -> str | None:
@@ -286,6 +291,8 @@ class Checkpoint:
         """
         if self._lease is None:
             with _locked(Path(self.place), self.name):
+                if self._files is not None:
+                    self._files.drop_cut()
                 yield
             return
         with self._lease.locked():
@@ -369,3 +376,75 @@ def _locked(folder: Path, name: str) -> Iterator[None]:
                 f"capture {name} is already running in another process", hint="wait for it to end, or stop it"
             ) from error
         yield
+
+
+class SparkFiles:
+    """Spark's own files, in the ``folder`` of its checkpoint on a disk.
+
+    Spark syncs none of them, so a power cut may leave any of them cut, or take it. They are synced here
+    before the table has the batch that they tell of: a micro-batch whose files are not whole is not in the
+    table, and Spark can plan it anew.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._synced: set[tuple[Path, int]] = set()  # with the times of their last changes
+
+    def sync(self) -> None:
+        """Sync what Spark has written since the last time. Raises SetupError."""
+        files = {(file, file.stat().st_mtime_ns) for file in self._all()}
+        sync([file for file, _ in files - self._synced], self.folder.parent)
+        self._synced = files
+
+    def drop_cut(self) -> None:
+        """Delete what a power cut has left of the last micro-batch, if it was not synced as a whole."""
+        if self._is_cut("metadata") and not self._numbers("commits"):
+            for file in list(self._all()):
+                self._delete(file)
+        done = self._numbers("commits")
+        if done and self._is_cut(f"commits/{done[-1]}"):  # Spark brings it again, and the table has it
+            self._delete(self.folder / "commits" / str(done.pop()))
+        planned = self._numbers("offsets")
+        if planned and planned[-1] not in done and not self._is_planned(planned[-1], done):
+            self._delete(self.folder / "offsets" / str(planned[-1]))
+        for source in self.folder.glob("sources/*"):
+            logs = self._numbers(f"sources/{source.name}")
+            if logs and self._is_cut(f"sources/{source.name}/{logs[-1]}"):
+                self._delete(source / str(logs[-1]))
+
+    def _is_planned(self, number: int, done: list[int]) -> bool:
+        """True if all files of a micro-batch that is not done are whole."""
+        before = number == 0 or number - 1 in done
+        if not before or self._is_cut(f"offsets/{number}"):
+            return False
+        last = (self.folder / "offsets" / str(number)).read_text().rstrip().split("\n")[-1]
+        log = json.loads(last).get("logOffset") if last.startswith("{") else None
+        return log is None or not self._is_cut(f"sources/0/{log}")
+
+    def _numbers(self, kind: str) -> list[int]:
+        """The numbers that files of a kind are named by, in order."""
+        names = (path.name for path in self.folder.glob(f"{kind}/[0-9]*"))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _is_cut(self, name: str) -> bool:
+        """True if a file is not there, or not to its end; one that is compacted counts as whole."""
+        path = self.folder / name
+        if path.with_name(f"{path.name}.compact").exists():
+            return False
+        try:
+            version, *lines = path.read_text().strip("\0\n").split("\n")
+            for line in [version, *lines] if name == "metadata" else lines:
+                if line != "-":  # a source that has given nothing yet
+                    json.loads(line)
+        except (OSError, ValueError):
+            return True
+        return name != "metadata" and re.fullmatch(r"v\d+", version) is None
+
+    def _delete(self, file: Path) -> None:
+        for path in (file, file.with_name(f".{file.name}.crc")):
+            delete_file(path, Bounds((str(self.folder),)))
+
+    def _all(self) -> Iterator[Path]:
+        """All files, but for those that go at once."""
+        for place, _, names in os.walk(self.folder):
+            yield from (Path(place, name) for name in names if not name.endswith(".tmp"))

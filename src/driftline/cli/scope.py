@@ -145,7 +145,8 @@ class Invocation:
         """The lake, to be read without Spark; None if only Spark knows its catalog."""
         configured = self.config
         folder = configured.place if configured.ducklake is not None else self.folder
-        return None if folder is None else EmbeddedLake(folder, configured.ducklake)
+        durable = configured.durable
+        return None if folder is None else EmbeddedLake(folder, configured.ducklake, durable=durable)
 
     def relocate(self, *, dry_run: bool) -> Relocation:
         """Relocate the lake, as `Lake.relocate` does. Raises UsageError if there is none, too."""
@@ -207,13 +208,21 @@ class Invocation:
 def _opened(configured: config.Config, progress: Progress) -> Lake:
     # The lake finds this session; what it needs besides is imported while Java starts.
     if configured.ducklake is None:
-        from driftline.runtime.session import open_session
+        from driftline.runtime.session import open_session, with_durability
 
-        open_session(configured.lake, properties=configured.catalog, notify=progress.notice)
+        open_session(
+            configured.lake,
+            properties=with_durability(configured.catalog, durable=configured.durable),
+            notify=progress.notice,
+        )
     from driftline.lake import Lake
 
     lake = Lake.open(
-        configured.place, properties=configured.catalog, ducklake=configured.ducklake, notify=progress.notice
+        configured.place,
+        properties=configured.catalog,
+        ducklake=configured.ducklake,
+        durability="full" if configured.durable else "off",
+        notify=progress.notice,
     )
     progress.spark = lake.spark  # which starts with this
     return lake

@@ -172,6 +172,11 @@ class Transaction(Protocol):
         ...
 
     @property
+    def durable(self) -> bool:
+        """False if the lake's files are written without syncs."""
+        ...
+
+    @property
     def location(self) -> str:
         """The folder of the table's data files: a path or URI."""
         ...

@@ -98,6 +98,11 @@ class Catalog(Protocol):
         ...
 
     @property
+    def durable(self) -> bool:
+        """False if files on a disk are written without syncs."""
+        ...
+
+    @property
     def writes(self) -> str:
         """The engine that runs statements that write, for errors about one in a statement that reads."""
         ...
@@ -105,6 +110,10 @@ class Catalog(Protocol):
     @property
     def has_views(self) -> bool:
         """True if Spark's views can be kept beside the tables."""
+        ...
+
+    def sync_view(self, name: str) -> None:
+        """Sync what the catalog keeps of a view on this machine's disk. Raises SetupError."""
         ...
 
     def sql_name(self, name: str) -> str:

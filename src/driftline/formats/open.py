@@ -39,11 +39,13 @@ def iceberg(spark: SparkSession, name: str) -> Catalog:
 class EmbeddedLake:
     """A lake in a folder of this machine, or a DuckLake anywhere, read without Spark.
 
-    ``ducklake``: its catalog, if it is a DuckLake; None for Iceberg.
+    ``ducklake``: its catalog, if it is a DuckLake; None for Iceberg. ``durable`` False: it is written without
+    syncs.
     """
 
     folder: Place
     ducklake: str | None = None
+    durable: bool = True
 
     def table(self, name: str) -> OfflineTable | None:
         """A table by ``namespace.table``; None if there is none, or if it takes Spark to read it."""
@@ -125,7 +127,7 @@ class EmbeddedLake:
             return nullcontext(AlterableDuckLakeTable(self.database(), name))
         from driftline.formats.iceberg.bare import alterable
 
-        return alterable(Path(self.folder), CATALOG, name)
+        return alterable(Path(self.folder), CATALOG, name, durable=self.durable)
 
     def in_duckdb(self, sql: str) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """DuckDB with the tables that the ``sql`` names."""
@@ -140,7 +142,7 @@ class EmbeddedLake:
         from driftline.formats.ducklake.catalog import CatalogDatabase  # late: as all of a format
 
         assert self.ducklake is not None
-        return CatalogDatabase.of(self.ducklake, self.folder)
+        return CatalogDatabase.of(self.ducklake, self.folder, durable=self.durable)
 
 
 def relocate(lake: EmbeddedLake | None, *, dry_run: bool) -> Relocation:
@@ -173,19 +175,20 @@ def rehearsed(folder: Path, options: Sequence[str]) -> AbstractContextManager[Al
     return rehearsed(folder, options)
 
 
-def _ducklake(catalog: str, folder: Place) -> Location:
+def _ducklake(catalog: str, folder: Place, *, durable: bool) -> Location:
     from driftline.formats.ducklake.lake import DuckLakeLocation
 
-    return DuckLakeLocation.of(catalog, folder)
+    return DuckLakeLocation.of(catalog, folder, durable=durable)
 
 
 # Formats whose catalogs are not Spark's, by the word for them.
-FORMATS: dict[str, Callable[[str, Place], Location]] = {"ducklake": _ducklake}
+FORMATS: dict[str, Callable[..., Location]] = {"ducklake": _ducklake}
 
 
-def located(format_: str, catalog: str, folder: Place) -> Location:
-    """A lake of one of these formats. ``catalog``: as a person names it; ``folder``: the lake's, or its URI.
+def located(format_: str, catalog: str, folder: Place, *, durable: bool = True) -> Location:
+    """A lake of one of these formats. ``catalog``: as a person names it; ``folder``: the lake's, or its URI;
+    ``durable`` False: it is written without syncs.
 
     Raises UsageError for a catalog that the format does not know.
     """
-    return FORMATS[format_](catalog, folder)
+    return FORMATS[format_](catalog, folder, durable=durable)

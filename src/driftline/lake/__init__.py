@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from subprocess import Popen
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from weakref import WeakSet
 
 import driftline.report.shown  # noqa: F401  how results print
-from driftline.config import catalog_in
+from driftline.config import catalog_in, is_durable
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.errors import NeedsSpark
 from driftline.formats.home import Relocation
@@ -33,6 +33,7 @@ from driftline.runtime.session import (
     make_lake,
     open_session,
     stop_session,
+    with_durability,
 )
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.spark_version import release_of
@@ -90,6 +91,7 @@ class Lake(Shown):
         *,
         properties: Mapping[str, str] | None = None,
         ducklake: str | None = None,
+        durability: Literal["full", "off"] = "full",
         notify: Callable[[str], None] | None = None,
     ) -> Lake:
         """Open the embedded lake in a folder, creating it if needed: Iceberg, with its catalog in a SQLite
@@ -104,6 +106,7 @@ class Lake(Shown):
             ducklake: Makes the lake a DuckLake with this catalog: ``duckdb``, ``sqlite``, either with
                 ``:PATH``, or ``postgres:`` followed by what libpq takes. A folder that has the catalog of a
                 DuckLake is one without it.
+            durability: ``full``: what is acknowledged outlives a power cut; ``off``: nothing is synced.
             notify: Called with a line about each download.
 
         Raises:
@@ -122,23 +125,23 @@ class Lake(Shown):
         folder = place if isinstance(place, Path) else None
         if folder is not None and within:
             ducklake = catalog_in(folder, ducklake)
-        location = None if ducklake is None else located("ducklake", ducklake, place)
-        embedded = EmbeddedLake(place, ducklake) if within or location is not None else None
-        given = {**(location.settings() if location is not None else {}), **given}
+        durable = is_durable(durability)
+        location = None if ducklake is None else located("ducklake", ducklake, place, durable=durable)
+        embedded = EmbeddedLake(place, ducklake, durable=durable) if within or location is not None else None
+        name, settings = (CATALOG, {}) if location is None else (None, location.settings())
+        given = with_durability({**settings, **given}, durable=durable)
 
         def start() -> tuple[SparkSession, Catalog]:
             """Open the session; the lake is then one of those that keep Spark running."""
             if embedded is not None:
                 embedded.settle(notify)
-            catalog = CATALOG if location is None else None
-            spark = open_session(folder, catalog=catalog, properties=given, notify=notify)
+            spark = open_session(folder, catalog=name, properties=given, notify=notify)
             cls._opened.add(lake)
             return spark, iceberg(spark, CATALOG) if location is None else location.open(spark)
 
-        alike = embedded is not None and TIME_ZONE not in given
         lake = cls.__new__(cls)
-        plain = location is not None or not given
-        lake._set(CATALOG, start, embedded if alike else None, plain=plain)
+        plain = location is not None or not properties
+        lake._set(CATALOG, start, None if TIME_ZONE in given else embedded, plain=plain)
         lake._configured = (given, {"": ducklake or ""})
         return lake
 

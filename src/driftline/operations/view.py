@@ -141,7 +141,10 @@ def view(
         return _not_made(view, "DuckLake cannot store Spark views")
     catalog.check_writable()
     table.read()  # raises where Spark cannot
-    return _create(table.spark, view, full)
+    created = _create(table.spark, view, full)
+    if created.in_catalog:
+        catalog.sync_view(created.name)
+    return created
 
 
 def wanted_types(types: Mapping[str, str]) -> dict[Path, Type]:
@@ -181,6 +184,7 @@ def moved(catalog: Catalog, before: CatalogTable, table: CatalogTable) -> View |
         return None
     moved_view = view(catalog, table, types=types)
     table.spark.sql(f"drop view {catalog.sql_name(before.name + VIEW_SUFFIX)}")
+    catalog.sync_view(moved_view.name)
     return moved_view
 
 

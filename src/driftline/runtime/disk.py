@@ -24,7 +24,8 @@ _FULL: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 def sync(paths: Iterable[Path], within: Path | None = None) -> None:
-    """Sync files and folders, and the folders that name them.
+    """Sync files and folders, and the folders that name them. A file that Hadoop wrote takes along the
+    checksum beside it, without which it could not be read.
 
     Args:
         paths: The files and folders, each once or more often.
@@ -35,8 +36,9 @@ def sync(paths: Iterable[Path], within: Path | None = None) -> None:
         SetupError: One cannot be synced.
     """
     wanted: dict[Path, None] = {}  # in the order given
-    for path in paths:
-        wanted |= dict.fromkeys(_with_folders(path.absolute(), within))
+    for path in map(Path.absolute, paths):
+        checksum = path.with_name(f".{path.name}.crc")
+        wanted |= dict.fromkeys([*([checksum] if checksum.exists() else ()), *_with_folders(path, within)])
     if wanted:
         with ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
             for task in [pool.submit(_sync, path) for path in wanted]:
@@ -74,6 +76,16 @@ def flush(file: int) -> None:
             fcntl.fcntl(file, _FULL)
             return
     os.fsync(file)
+
+
+def on_disk(location: str) -> Path | None:
+    """The folder of a path or ``file:`` URI; None for the URI of a store."""
+    return local(location) if location.startswith(("/", "file:")) else None
+
+
+def local(path: str) -> Path:
+    """The file of a path or ``file:`` URI."""
+    return Path(path.removeprefix("file://").removeprefix("file:"))
 
 
 def _with_folders(path: Path, within: Path | None) -> list[Path]:

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftline.config import SENSITIVE, has_secret
+from driftline.config import DURABILITY, SENSITIVE, has_secret
 from driftline.errors import SetupError, UsageError
 from driftline.runtime import class_data, file_io, stores, temporary
 from driftline.runtime.bare_java import quiet_py4j
@@ -230,6 +230,13 @@ def catalog_settings(lake: Path | None, catalog: str | None, properties: Mapping
         "spark.sql.defaultCatalog": catalog,
         **spark,
     }
+
+
+def with_durability(properties: Mapping[str, str], *, durable: bool, catalog: str = "lake") -> dict[str, str]:
+    """Properties as `open_session` takes them, of a ``catalog`` whose tables are written with or without
+    syncs.
+    """
+    return {**properties, f"spark.sql.catalog.{catalog}.{DURABILITY}": "full" if durable else "off"}
 
 
 def embedded_catalog(lake: Path) -> dict[str, str]:

@@ -15,8 +15,8 @@ from driftline.errors import DriftlineError, SetupError
 from driftline.formats.lakes import Orphan
 from driftline.runtime import temporary
 from driftline.runtime.deleting import NEW, Bounds, delete_folder
+from driftline.runtime.disk import on_disk
 from driftline.runtime.spark_conf import runs_here
-from driftline.write import on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,6 +1,6 @@
 """Data files of a table, written in tasks; what the commit needs to know of each comes back."""
 
-from driftline.write.batch_folder import BatchFolder, folder_of_batch, local, on_disk
+from driftline.write.batch_folder import BatchFolder, folder_of_batch
 from driftline.write.dealing import Distribution, Partition
 from driftline.write.keys import Key
 from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
@@ -42,9 +42,7 @@ __all__ = [
     "WrittenFile",
     "folder_of_batch",
     "is_small",
-    "local",
     "observed",
-    "on_disk",
     "staged",
     "write_files",
     "write_in_tasks",

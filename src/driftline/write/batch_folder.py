@@ -17,6 +17,7 @@ import pyarrow as pa
 from driftline.errors import SetupError
 from driftline.runtime import stores, temporary
 from driftline.runtime.deleting import NEW, delete_folder
+from driftline.runtime.disk import on_disk
 from driftline.runtime.spark_conf import runs_here
 
 if TYPE_CHECKING:
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 class BatchFolder:
     """A folder of one batch: on a disk that all tasks see, by its path; or in a store, by its URI.
 
-    ``options``: of the store, as `stores.filesystem` takes them.
+    ``options``: of the store, as `stores.filesystem` takes them. ``synced``: tasks sync their files, as the
+    driver cannot sync what another machine has in memory.
     """
 
     path: str
     options: Mapping[str, str] | None = field(default=None, repr=False)
+    synced: bool = False
 
     @property
     def disk(self) -> Path | None:
@@ -76,6 +79,11 @@ class Located(Protocol):
         """
         ...
 
+    @property
+    def durable(self) -> bool:
+        """False if files on a disk are written without syncs."""
+        ...
+
 
 @contextmanager
 def folder_of_batch(spark: SparkSession, files: Located) -> Iterator[BatchFolder | None]:
@@ -98,7 +106,7 @@ def folder_of_batch(spark: SparkSession, files: Located) -> Iterator[BatchFolder
         yield None
         return
     try:
-        yield BatchFolder(str(path))
+        yield BatchFolder(str(path), synced=files.durable and not runs_here(spark.sparkContext))
     finally:
         # By another name no late attempt of a task finds it, and makes a file while it is emptied.
         delete_folder(path.rename(path.with_suffix(".gone")), NEW)
@@ -123,13 +131,3 @@ def _make(path: Path) -> None:
             f"{path.parent}: no files of the table can be written there: {error.strerror}",
             hint="let this user write to the table's location, on each worker of a cluster too",
         ) from error
-
-
-def on_disk(location: str) -> Path | None:
-    """The folder of a path or ``file:`` URI; None for the URI of a store."""
-    return local(location) if location.startswith(("/", "file:")) else None
-
-
-def local(path: str) -> Path:
-    """The file of a path or ``file:`` URI."""
-    return Path(path.removeprefix("file://").removeprefix("file:"))

@@ -17,7 +17,8 @@ from uuid import uuid4
 
 from driftline.runtime import stores
 from driftline.runtime.deleting import NEW, delete_file
-from driftline.write.batch_folder import BatchFolder, local
+from driftline.runtime.disk import local, sync
+from driftline.write.batch_folder import BatchFolder
 from driftline.write.dealing import Partition
 from driftline.write.parquet import NewFile, WrittenFile
 
@@ -27,6 +28,10 @@ class TaskDestination(Protocol):
 
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
         """A file that no other attempt of any task has. ``number``: of the task; ``file``: in the attempt."""
+        ...
+
+    def sync(self, files: Iterable[WrittenFile]) -> None:
+        """Sync whole files of this machine, if no other would."""
         ...
 
     def remove(self, path: str) -> None:
@@ -126,6 +131,11 @@ class _Folder:
         path = f"{self.folder.path}/{name}"
         return NewFile(path, self.folder.create(name), partial(self.remove, path))
 
+    def sync(self, files: Iterable[WrittenFile]) -> None:
+        """Sync the files, on a cluster."""
+        if self.folder.synced:
+            sync((local(file.path) for file in files), local(self.folder.path))
+
     def remove(self, path: str) -> None:
         """Delete a file, if it is there."""
         delete_file(path, NEW)
@@ -142,6 +152,9 @@ class _Store:
         stream = stores.created(uri, self.options)
         return NewFile(uri, stream, partial(self.remove, uri), partial(stores.explaining, uri, self.options))
 
+    def sync(self, files: Iterable[WrittenFile]) -> None:
+        """Nothing: a store has what it has taken."""
+
     def remove(self, path: str) -> None:
         """Delete an object."""
         delete_file(path, NEW, self.options)
@@ -153,6 +166,7 @@ def whole(files: Iterable[WrittenFile], target: TaskDestination) -> Sequence[Wri
     try:
         for file in files:
             written.append(file)  # noqa: PERF402  those before an error count
+        target.sync(written)
     except BaseException:
         for file in written:
             with suppress(OSError):

@@ -218,7 +218,9 @@ class DuckLakeDraft:
         with self._files_before(state.table) as (deletes, returning):
             intent.deletes, intent.returning, intent.reverts = deletes, returning, self.reverts
             self.table.catalog.write(
-                lambda connection: commit(connection, [intent], message), partial(landed, message=message)
+                lambda connection: commit(connection, [intent], message),
+                partial(landed, message=message),
+                intent.new_files,
             )
         version = self.table.load().schema.id
         self.definition = replace(after, schema=replace(after.schema, id=version))

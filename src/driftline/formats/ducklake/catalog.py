@@ -11,15 +11,17 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict, UnknownError
+from driftline.formats.ducklake.storage import local
 from driftline.formats.home import DisplacedLake, Home, displaced, is_same
+from driftline.runtime.disk import sync
 from driftline.runtime.duckdb import instance, literal, must_be_installed, reach
 from driftline.runtime.failure import ASK_DOCTOR
 from driftline.runtime.stores import is_stored
@@ -55,19 +57,20 @@ class CatalogDatabase:
     """The location of a DuckLake's catalog.
 
     ``kind``: duckdb, sqlite or postgres; ``target``: a path or libpq's text. ``data``: the folder of the
-    files, for a lake that does not exist yet.
+    files, for a lake that does not exist yet. ``durable`` False: it is written without syncs.
     """
 
     kind: str
     target: str
     data: str
+    durable: bool = field(default=True, repr=False)
 
     @classmethod
-    def of(cls, text: str, lake: str | os.PathLike[str]) -> CatalogDatabase:
+    def of(cls, text: str, lake: str | os.PathLike[str], *, durable: bool = True) -> CatalogDatabase:
         """Parse the setting ``catalog``: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
 
-        ``lake``: the folder of the lake, or the URI of one in a store. Raises UsageError;
-        SetupError if DuckDB is not installed.
+        ``lake``: the folder of the lake, or the URI of one in a store; ``durable``: of the lake. Raises
+        UsageError; SetupError if DuckDB is not installed.
 
         >>> CatalogDatabase.of("sqlite", Path("/lake"))
         CatalogDatabase(kind='sqlite', target='/lake/catalog.sqlite', data='/lake/data/')
@@ -85,14 +88,14 @@ class CatalogDatabase:
         if kind == "postgres":
             if text.startswith(("postgres://", "postgresql://")):
                 target = text
-            return cls(kind, target, f"{folder}/data/")
+            return cls(kind, target, f"{folder}/data/", durable)
         path = Path(target or f"catalog.{'ducklake' if kind == 'duckdb' else kind}").expanduser()
         if stored and not path.is_absolute():
             raise UsageError(
                 f"{lake}: a catalog in a file cannot lie in a store",
                 hint=f'catalog = "{kind}:/PATH" names one on this machine, "postgres:dbname=…" one on a server',
             )
-        return cls(kind, str(path if stored else Path(folder, path)), f"{folder}/data/")
+        return cls(kind, str(path if stored else Path(folder, path)), f"{folder}/data/", durable)
 
     @property
     def shown(self) -> str:
@@ -120,16 +123,38 @@ class CatalogDatabase:
         if not is_stored(self.data):
             _folder(Path(self.data))
         self.by_duckdb("SELECT 1")
+        if self.durable:  # with the folders above, which may be new
+            here = [] if is_stored(self.data) else [Path(self.data)]
+            sync([*here, *([] if self.kind == "postgres" else [Path(self.target)])])
 
-    def by_duckdb(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement in DuckDB itself, with the lake attached as ``lk``."""
+    def by_duckdb(
+        self, sql: str, parameters: Sequence[Any] = (), written: Callable[[], Iterable[Path]] = tuple
+    ) -> list[tuple[Any, ...]]:
+        """Run one statement in DuckDB itself, with the lake attached as ``lk``.
+
+        ``written``: gives the files that it wrote.
+        """
 
         def once() -> list[tuple[Any, ...]]:
             """Run the statement on a connection of its own."""
             with self._attached() as connection:
-                return connection.execute(sql, list(parameters)).fetchall()
+                connection.execute("BEGIN")
+                rows = connection.execute(sql, list(parameters)).fetchall()
+                if self.durable:
+                    sync(written(), Path(self.data))
+                connection.execute("COMMIT")
+                return rows
 
-        return self._retried(once)
+        rows = self._retried(once)
+        self.sync()
+        return rows
+
+    def sync(self) -> None:
+        """Sync the catalog's file, and its folder, out of which the journal goes. Raises SetupError."""
+        if self.durable and self.kind != "postgres":
+            target = Path(self.target)
+            files = (target, Path(f"{target}.wal"))  # DuckDB's log, where others have the catalog open
+            sync([file for file in files if file.exists()], target.parent)
 
     @contextmanager
     def queried(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -175,6 +200,7 @@ class CatalogDatabase:
         self,
         work: Callable[[Connection], T],
         landed: Callable[[Connection], bool],
+        files: Iterable[str] = (),
         *,
         displaced: bool = False,
     ) -> T:
@@ -183,9 +209,13 @@ class CatalogDatabase:
         ``displaced``: also in a lake that was copied or moved, for work that makes it whole.
 
         The outcome of an error in COMMIT, or in closing the database after it, is unknown: then ``landed``
-        looks for the transaction in the catalog. Raises UnknownError if that fails too.
+        looks for the transaction in the catalog. Raises UnknownError if that fails too. ``files``: those that
+        it names from then on, which are synced before; a sync of the catalog follows.
         """
         import duckdb
+
+        if self.durable:
+            sync(filter(None, map(local, files)), Path(self.data))
 
         def once() -> T:
             """Do the work and commit it; an error of the commit counts only if the work did not land."""
@@ -200,7 +230,12 @@ class CatalogDatabase:
                 self._check_landed(landed, error)
             return results[0]
 
-        return self._retried(once)
+        committed = self._retried(once)
+        try:
+            self.sync()
+        except SetupError as error:
+            raise UnknownError(f"the DuckLake catalog {self.shown}: {error.message}") from error
+        return committed
 
     def _check_landed(self, landed: Callable[[Connection], bool], error: Exception) -> None:
         """Raise SetupError, or the ``error`` of a conflict, if the catalog lacks a transaction whose COMMIT

@@ -47,6 +47,8 @@ def orphans(spark: SparkSession, catalog: CatalogDatabase, older_than: float) ->
 def clean(spark: SparkSession, catalog: CatalogDatabase, older_than: float) -> list[Orphan]:
     """Delete the orphans, and the folders that they leave empty; returns them."""
     gone = orphans(spark, catalog, older_than)
+    if gone:
+        catalog.sync()  # which may be another process's, that has yet to do so
     for orphan in gone:
         delete_by_hadoop(spark, orphan.path, _bounds(catalog), empty_folders=True)
     return gone
@@ -95,12 +97,13 @@ class DuckLakeLocation:
     catalog: CatalogDatabase
 
     @classmethod
-    def of(cls, text: str, folder: str | os.PathLike[str]) -> DuckLakeLocation:
+    def of(cls, text: str, folder: str | os.PathLike[str], *, durable: bool = True) -> DuckLakeLocation:
         """The lake of a setting: ``duckdb``, ``sqlite``, either with ``:PATH``, or ``postgres:…``.
 
-        ``folder``: the lake's, or its URI. Raises UsageError for any other text.
+        ``folder``: the lake's, or its URI; ``durable`` False: it is written without syncs. Raises UsageError
+        for any other text.
         """
-        return cls(CatalogDatabase.of(text, folder))
+        return cls(CatalogDatabase.of(text, folder, durable=durable))
 
     @property
     def shown(self) -> str:
@@ -144,6 +147,11 @@ class DuckLake:
         return self.catalog.data.rstrip("/").rpartition("/")[0]
 
     @property
+    def durable(self) -> bool:
+        """False if the lake is written without syncs."""
+        return self.catalog.durable
+
+    @property
     def writes(self) -> str:
         """The engine that runs statements that write."""
         return BY_DUCKDB
@@ -152,6 +160,9 @@ class DuckLake:
     def has_views(self) -> bool:
         """A DuckLake keeps no views of Spark's."""
         return False
+
+    def sync_view(self, _: str) -> None:
+        """Nothing: it has none."""
 
     def sql_name(self, name: str) -> str:
         """A table by ``namespace.table``, quoted for Spark SQL."""

@@ -178,6 +178,12 @@ class TableCommit:
         return staying | self.properties
 
     @property
+    def new_files(self) -> list[str]:
+        """The files that the catalog names from then on."""
+        files: list[DataFile | DeleteFile | ReturningFile] = [*self.files, *self.deletes, *self.returning]
+        return [self.folder + file.path for file in files]
+
+    @property
     def removes(self) -> bool:
         """True if it removes some of the table's rows."""
         return bool(self.deletes or self.ended or self.worn)

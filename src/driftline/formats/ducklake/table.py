@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from driftline.core.changelog.entries import Snapshot, Versions
@@ -20,6 +22,7 @@ from driftline.formats.ducklake.ledger import taken
 from driftline.formats.ducklake.read import DuckLakeReader
 from driftline.formats.ducklake.reverting import last_batch
 from driftline.formats.ducklake.snapshot import LakeState, load, split
+from driftline.formats.ducklake.storage import local
 from driftline.formats.ducklake.table_statistics import table_statistics
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.ducklake.types import readable
@@ -154,4 +157,14 @@ class DuckLakeTable(DuckLakeReader):
         """Delete the rows whose ``column`` holds this text."""
         self.catalog.check_writable()
         namespace, table = (quoted(part) for part in split(self.name))
-        self.catalog.by_duckdb(f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?", [value])
+        statement = f"DELETE FROM lk.{namespace}.{table} WHERE {quoted(column)} = ?"
+        state, began = self.load(), time.time() - 1  # files are as old as the last tick of the kernel's clock
+        assert state.table is not None
+        folder = local(state.table.folder)
+
+        def written() -> list[Path]:
+            """The delete files that DuckDB has written."""
+            files = () if folder is None else folder.rglob("*.parquet")
+            return [file for file in files if file.stat().st_mtime >= began]
+
+        self.catalog.by_duckdb(statement, [value], written)

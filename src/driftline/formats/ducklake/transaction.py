@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -368,6 +368,11 @@ class DuckLakeTransaction:
         return self._intent.folder
 
     @property
+    def durable(self) -> bool:
+        """False if the lake's files are written without syncs."""
+        return self.table.catalog.durable
+
+    @property
     def location(self) -> str:
         """The folder of the table's data files."""
         return self._intent.folder.rstrip("/")
@@ -473,7 +478,9 @@ class DuckLakeTransaction:
         self._set_uncommitted(False)  # whatever ends this now, Ctrl-C too, may end it behind the COMMIT
         try:
             snapshot = self.table.catalog.write(
-                lambda connection: commit(connection, intents, message), partial(landed, message=message)
+                lambda connection: commit(connection, intents, message),
+                partial(landed, message=message),
+                chain.from_iterable(intent.new_files for intent in intents),
             )
         except UnknownError:
             raise

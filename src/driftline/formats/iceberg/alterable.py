@@ -19,7 +19,7 @@ from driftline.core.schema.partitioning import TIMES, PartitionField, SortField,
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
 from driftline.formats.base import CommitConflict
-from driftline.formats.iceberg.committing import begin, check_head, replace_metadata
+from driftline.formats.iceberg.committing import SyncedCommit, begin, check_head, replace_metadata
 from driftline.formats.iceberg.definition import definition, metrics_of_all, step
 from driftline.formats.iceberg.gateway import java_class, java_errors, java_schema, short
 from driftline.formats.iceberg.loader import IcebergLoader
@@ -74,6 +74,7 @@ class AlterableIcebergTable(IcebergLoader):
                     "keep the namespace, or ingest a first table into the other, which creates it",
                 ) from error
             raise DataError(f"table {self.name} cannot be renamed to {name}: {short(error)}") from error
+        SyncedCommit(self, before.operations(), None, before.operations().current()).catalog()
 
     def sibling(self, name: str) -> Self:
         """Another table of the same catalog."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from driftline.config import DURABILITY
 from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.errors import NeedsSpark
 from driftline.runtime.bare_java import BareJava
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def alterable(lake: Path, catalog: str, name: str) -> Iterator[AlterableIcebergTable]:
+def alterable(
+    lake: Path, catalog: str, name: str, *, durable: bool = True
+) -> Iterator[AlterableIcebergTable]:
     """A table of the lake in a folder, by its name. Raises NeedsSpark where Spark is to open it."""
     with BareJava() as java:
         from driftline.formats.iceberg.alterable import AlterableIcebergTable  # while Java starts
@@ -28,7 +31,9 @@ def alterable(lake: Path, catalog: str, name: str) -> Iterator[AlterableIcebergT
         with java.watched(
             f"see the system log for the cause; `driftline history {name}` tells if it took place"
         ):
-            yield AlterableIcebergTable(gateway, _opened(gateway, lake, catalog), name, lake)
+            properties = embedded_catalog(lake) | {DURABILITY: "full" if durable else "off"}
+            opened = _opened(gateway, properties, catalog)
+            yield AlterableIcebergTable(gateway, opened, name, lake)
 
 
 @contextmanager
@@ -40,7 +45,7 @@ def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[AlterableIcebergTa
 
         make_lake(lake)
         gateway = java.gateway()
-        table = AlterableIcebergTable(gateway, _opened(gateway, lake, "lake"), "a.b", lake)
+        table = AlterableIcebergTable(gateway, _opened(gateway, embedded_catalog(lake), "lake"), "a.b", lake)
         row = Struct((Field("id", LONG, 1), Field("who", Struct((Field("name", STRING, 3),)), 2)))
         schema = java_schema(gateway.jvm, Schema(row))
         table.java_catalog.createNamespace(table.identifier.namespace())
@@ -49,8 +54,8 @@ def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[AlterableIcebergTa
         java.end()
 
 
-def _opened(gateway: Any, lake: Path, name: str) -> Callable[[], Any]:
-    """A function that opens the catalog of a lake once, and returns Java's object for it."""
+def _opened(gateway: Any, properties: Mapping[str, str], name: str) -> Callable[[], Any]:
+    """A function that opens a catalog with these properties once, and returns Java's object for it."""
 
     @cache
     def opened() -> Any:
@@ -59,13 +64,12 @@ def _opened(gateway: Any, lake: Path, name: str) -> Callable[[], Any]:
 
         catalogs = java_type(gateway.jvm, "org.apache.iceberg.CatalogUtil")
         configuration = java_type(gateway.jvm, "org.apache.hadoop.conf.Configuration")()
-        properties = embedded_catalog(lake)
         try:
             try:
-                return catalogs.buildIcebergCatalog(name, properties, configuration)
+                return catalogs.buildIcebergCatalog(name, dict(properties), configuration)
             except Py4JJavaError:
                 # JdbcCatalog adds a column to a new catalog without a lock: of two that do, one fails.
-                return catalogs.buildIcebergCatalog(name, properties, configuration)
+                return catalogs.buildIcebergCatalog(name, dict(properties), configuration)
         except Py4JJavaError as error:
             raise NeedsSpark("the catalog does not open") from error
 

@@ -13,18 +13,22 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
+from driftline.config import DURABILITY
 from driftline.core.changelog.record import LEDGER
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.formats.iceberg import store
+from driftline.formats.iceberg.committing import SyncedCommit
 from driftline.formats.iceberg.gateway import items
-from driftline.formats.iceberg.home import displaced_lake
+from driftline.formats.iceberg.home import CATALOG, displaced_lake
 from driftline.formats.iceberg.ledger import WRITTEN_LEDGER, place
+from driftline.formats.iceberg.offline import located
 from driftline.formats.iceberg.spark_writer import WRITTEN_BY_SPARK, data_folders
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.formats.lakes import BY_PYTHON, Orphan
 from driftline.formats.leftovers import bare, listed
 from driftline.runtime.deleting import Bounds, delete_by_file_io, delete_by_hadoop
+from driftline.runtime.disk import on_disk, sync
 from driftline.runtime.java_types import java_type
 from driftline.runtime.read_only import must_read
 from driftline.runtime.session import embedded_lake
@@ -53,6 +57,11 @@ class IcebergCatalog:
         warehouse = self.spark.conf.get(f"{catalog}.warehouse", None)
         by_name = self.spark.conf.get(f"{catalog}.type", None) == "rest" and "/" not in (warehouse or "")
         return None if by_name else warehouse
+
+    @property
+    def durable(self) -> bool:
+        """False if the catalog says that its files are written without syncs."""
+        return self.spark.conf.get(f"spark.sql.catalog.{self.name}.{DURABILITY}", None) != "off"
 
     @property
     def writes(self) -> str:
@@ -86,9 +95,17 @@ class IcebergCatalog:
             except UsageError as error:
                 raise elsewhere.refusal() from error
         try:
-            return self.spark.sql(query)
+            return self.table("any.table").recovering(lambda: self.spark.sql(query))
         except UnsupportedOperationException as error:
             raise self._unreadable(query) or error from error
+
+    def sync_view(self, name: str) -> None:
+        """Sync the file of a view of an embedded catalog, and the catalog. Raises SetupError."""
+        lake = self.table(name).lake
+        if lake is None or not self.durable:
+            return
+        location = located(lake, self.name, name, views=True)
+        sync([lake / CATALOG, *filter(None, [on_disk(location or "")])], lake)
 
     def clean(self, older_than: float, *, dry_run: bool) -> list[Orphan]:
         """Delete the files that driftline's tasks wrote and no snapshot has, last changed more than
@@ -175,13 +192,23 @@ def clean(
         limits |= dict.fromkeys(written, within)
     # A table may lie in another's folder, or have had its files where others have theirs.
     _leave_out(tables, by_path)
-    if not dry_run:
+    if by_path and not dry_run:
+        _sync(tables)
         for path, file in by_path.items():
             if path in stores:
                 delete_by_file_io(stores[path], file.path, limits[path])
             else:
                 delete_by_hadoop(spark, file.path, limits[path], empty_folders=True)
     return [by_path[path] for path in sorted(by_path)]
+
+
+def _sync(tables: Mapping[IcebergReader, Any]) -> None:
+    """Sync the metadata of the Java ``tables``, which another process may have yet to do: nothing is deleted
+    that a power cut could bring back.
+    """
+    for reader, table in tables.items():
+        current = table.operations().current()
+        SyncedCommit(reader, table.operations(), current, current).base()
 
 
 def _is_ours(path: str, *, remote: bool) -> bool:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from driftline.config import DURABILITY
 from driftline.core.schema.types import dotted
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict, UnknownError
@@ -31,9 +33,13 @@ from driftline.formats.iceberg.gateway import (
     metadata_json,
     schema_of,
     short,
+    text_map,
 )
+from driftline.formats.iceberg.home import CATALOG
+from driftline.formats.iceberg.manifests import manifests_of
 from driftline.formats.iceberg.unread import telling
 from driftline.runtime.deleting import NEW, Bounds, delete_by_file_io
+from driftline.runtime.disk import on_disk, sync
 from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
@@ -43,6 +49,7 @@ _CLOCKS_DIFFER = 30_000  # milliseconds; Iceberg takes times that are up to a mi
 _DATED = ("snapshots", "snapshot-log", "metadata-log")
 _DELETES_LOG = "write.metadata.delete-after-commit.enabled"
 _LOGGED = re.compile(r"file=(.*?)\}(?:, MetadataLogEntry\{|\]$)")  # in the text of Java's list
+_NUMBERED = re.compile(r"(\d{5,})-[^/]*$")  # the name of a metadata file, which begins with the version
 # REST's errors that are no answers of the server; answers have classes of their own.
 _UNKNOWN = ("CommitStateUnknownException", "RESTException", "ServiceFailureException", "InterruptedException")
 
@@ -60,32 +67,131 @@ def begin(table: IcebergLoader, java: Any) -> Any:
         raise _not_loaded(table, error) from error
 
 
-def commit(table: IcebergLoader, java: Any, has: Callable[[Any], bool]) -> None:
+def commit(table: IcebergLoader, java: Any, has: Callable[[Any], bool], files: Iterable[str] = ()) -> None:
     """Commit a Java transaction to the very version of the table that it began on.
 
-    ``has``: true if the Java table, as it is after an error, has the transaction. Raises CommitConflict if
-    someone else was faster, UnknownError if the outcome is unknown.
+    Args:
+        table: The table.
+        java: The transaction.
+        has: True if the Java table, as it is after an error, has the transaction.
+        files: The files that it has written, beside manifests.
+
+    Raises:
+        CommitConflict: Someone else was faster.
+        UnknownError: The outcome is unknown.
     """
-    replace_metadata(table, java.underlyingOps(), java.startMetadata(), java.currentMetadata(), has)
+    replace_metadata(table, java.underlyingOps(), java.startMetadata(), java.currentMetadata(), has, files)
     with suppress(Py4JJavaError), java_errors():
         if merged := _merged_away(java):
             delete_files(java.table().io(), set(merged) - set(telling(java.table())), NEW)
 
 
 def replace_metadata(
-    table: IcebergLoader, operations: Any, base: Any, metadata: Any, has: Callable[[Any], bool]
+    table: IcebergLoader,
+    operations: Any,
+    base: Any,
+    metadata: Any,
+    has: Callable[[Any], bool],
+    files: Iterable[str] = (),
 ) -> None:
     """Commit ``metadata`` in place of ``base``, as `commit` does; ``base`` None: the table is created."""
+    synced = SyncedCommit(table, operations, base, metadata)
     if base is not None:
         version = check_unchanged(table, operations, base)
         metadata = _dated_after(table, base, metadata)
         metadata = without_foreign_log(table, version, base, metadata)
+    synced.before(files)
     try:
         with java_errors():
             operations.commit(base, metadata)
     except Py4JJavaError as error:
         if not _landed(table, error, has):
             raise failure(error, table.name) from error
+    synced.after()
+
+
+class SyncedCommit:
+    """The files of one commit to a table whose metadata are on a disk, which a power cut must not take.
+
+    Iceberg writes the new metadata file and changes the catalog's row in one go, so the file can be synced
+    only behind the row: a row that names a cut file is of a commit that was never acknowledged, and
+    `recovered` goes back to the one before it. All else is on the disk by then.
+    """
+
+    def __init__(self, table: IcebergLoader, operations: Any, base: Any, metadata: Any) -> None:
+        self._table, self._operations, self._base, self._metadata = table, operations, base, metadata
+        self._within: Path | None = None
+        self._catalog: Path | None = None
+        folder = on_disk(str(operations.temp(metadata).metadataFileLocation("_")))
+        self._folder = None if folder is None else folder.parent
+        if self._folder is not None:
+            self._catalog = None if table.lake is None else table.lake / CATALOG
+            if not is_durable(table.jvm, operations.io()):
+                self._folder = None
+        if self._folder is not None and base is not None:
+            self._within = on_disk(str(base.location()))
+
+    def before(self, files: Iterable[str] = ()) -> None:
+        """Sync what the new metadata name: manifests, and these ``files``. Raises SetupError."""
+        if self._folder is not None:
+            self.base([*files, *_manifests(self._metadata)])
+
+    def base(self, files: Iterable[str] = ()) -> None:
+        """Sync the metadata that the commit begins on, and these ``files``. Raises SetupError.
+
+        `recovered` would go back to that version, and another process may have yet to sync it.
+        """
+        if self._folder is not None:
+            before = [] if self._base is None else [str(self._base.metadataFileLocation())]
+            sync(filter(None, map(on_disk, [*files, *before])), self._within)
+
+    def after(self) -> None:
+        """Sync the metadata file that the catalog names now, and the catalog. Raises UnknownError."""
+        if self._folder is None:
+            return
+        try:
+            sync(filter(None, [on_disk(self._metadata_file())]), self._within)
+            self.catalog()
+        except SetupError as error:
+            raise UnknownError(f"table {self._table.name}: {error.message}") from error
+
+    def catalog(self) -> None:
+        """Sync the catalog, with its folder: a journal that came back there would roll the commit back."""
+        if self._folder is not None and self._catalog is not None:
+            sync([self._catalog], self._catalog.parent)
+
+    def _metadata_file(self) -> str:
+        """The metadata file of the new version."""
+        assert self._folder is not None
+        before = "" if self._base is None else str(self._base.metadataFileLocation())
+        number = _NUMBERED.search(before)
+        if self._base is None or number is not None:
+            version = 0 if number is None else int(number[1]) + 1
+            # To have Java load it once more takes longer than to sync it.
+            files = list(self._folder.glob(f"{version:05d}-*.metadata.json"))
+            if len(files) == 1:  # else another writer was too late
+                return str(files[0])
+        return str(self._operations.refresh().metadataFileLocation())
+
+
+def _manifests(metadata: Any) -> Iterator[str]:
+    """The manifest lists and manifests of the snapshots that are new in metadata."""
+    for change in items(metadata.changes()):
+        if str(change.getClass().getSimpleName()) == "AddSnapshot":
+            snapshot = change.snapshot()
+            listed = str(snapshot.manifestListLocation())
+            yield listed
+            if on_disk(listed) is not None:
+                yield from manifests_of(listed, int(snapshot.snapshotId()))
+
+
+def is_durable(jvm: Any, io: Any) -> bool:
+    """False if the catalog that a FileIO belongs to says that files are written without syncs."""
+    try:
+        with java_errors():
+            return text_map(jvm, io.properties()).get(DURABILITY) != "off"
+    except Py4JJavaError:  # it tells nothing of its catalog
+        return True
 
 
 def check_head(table: IcebergLoader, java: Any) -> None:

@@ -17,8 +17,8 @@ from driftline.formats.iceberg.task_files import location_of
 from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.finder import KeyFile
 from driftline.runtime import stores
+from driftline.runtime.disk import local, on_disk
 from driftline.runtime.java_types import java_type
-from driftline.write import local, on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

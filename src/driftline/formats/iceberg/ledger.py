@@ -20,7 +20,7 @@ from driftline.core.changelog.retention import rolled_back
 from driftline.errors import SetupError
 from driftline.formats.base import REMEMBERED
 from driftline.formats.iceberg.gateway import java_class, java_errors, metadata_json, short
-from driftline.write import on_disk
+from driftline.runtime.disk import on_disk
 
 _PREFIX, _SUFFIX = "_driftline-files-", ".bin"
 WRITTEN_LEDGER = re.compile(rf"/{_PREFIX}[0-9a-f]{{32}}\{_SUFFIX}$")

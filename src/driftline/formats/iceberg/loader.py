@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
@@ -25,6 +25,7 @@ from driftline.formats.iceberg.gateway import (
 from driftline.formats.iceberg.home import displaced_lake
 from driftline.formats.iceberg.manifests import entries_of
 from driftline.formats.iceberg.null_counts import FileNulls, by_entries, null_count
+from driftline.formats.iceberg.offline import recovered
 from driftline.runtime.deleting import Bounds
 from driftline.runtime.java_types import java_type
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from driftline.core.changes import NullCount
     from driftline.core.schema.types import Field
 
+T = TypeVar("T")
+
+_UNREAD = ("RuntimeIOException", "NotFoundException", "UncheckedIOException")
 _OF_METADATA = "org.apache.iceberg.BaseMetadataTable"
 
 
@@ -66,9 +70,7 @@ class IcebergLoader:
     def java(self) -> Any:
         """Iceberg's own table, freshly loaded; None if there is none."""
         try:
-            with java_errors():
-                table = self.java_catalog.loadTable(self.identifier)
-                table.refresh()  # a catalog may cache
+            table = self.recovering(self._loaded)
         except Py4JJavaError as error:
             if "NoSuchTableException" in java_class(error) or "NoSuchNamespace" in java_class(error):
                 return None
@@ -94,6 +96,24 @@ class IcebergLoader:
         table's own location.
         """
         return Bounds((str(self.lake or java.location()),))
+
+    def _loaded(self) -> Any:
+        with java_errors():
+            table = self.java_catalog.loadTable(self.identifier)
+            table.refresh()  # a catalog may cache
+            return table
+
+    def recovering(self, work: Callable[[], T]) -> T:
+        """The result of work; where a metadata file cannot be read, once more after `recovered` has gone back
+        from those that a power cut has left.
+        """
+        try:
+            return work()
+        except Py4JJavaError as error:
+            unread = java_class(error).endswith(_UNREAD)
+            if not unread or self.lake is None or not recovered(self.lake, str(self.java_catalog.name())):
+                raise
+            return work()
 
     def existing(self) -> Any:
         """Iceberg's own table. Raises UsageError if there is none."""

@@ -247,6 +247,15 @@ def entries_of(metadata: Mapping[str, Any], snapshot: int) -> Iterator[ManifestE
                 )
 
 
+def manifests_of(manifest_list: str, snapshot: int) -> list[str]:
+    """The manifests that a snapshot has of its own, by its manifest list on this machine."""
+    return [
+        str(manifest["manifest_path"])
+        for manifest in _avro(manifest_list)
+        if manifest["added_snapshot_id"] == snapshot
+    ]
+
+
 def _manifest_entry(snapshot: int, sequence: int, file: Mapping[str, Any]) -> ManifestEntry:
     # Avro has no maps with numbers as keys.
     values, nulls, lows, highs = (

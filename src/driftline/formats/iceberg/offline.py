@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import sqlite3
+import zlib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,17 +18,28 @@ from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
+from driftline.formats.iceberg.home import CATALOG, catalog_of
 from driftline.formats.iceberg.manifests import ManifestEntry, entries_of, local_path
 from driftline.formats.iceberg.table_statistics import table_statistics
 from driftline.formats.iceberg.versions import Metadata, current_snapshot, past
 
-_TABLE = """
+_LOCATION = """
 select metadata_location from iceberg_tables
-where catalog_name = ? and table_namespace = ? and table_name = ? and coalesce(iceberg_type, 'TABLE') = 'TABLE'
+where catalog_name = ? and table_namespace = ? and table_name = ?
 """
 _NAMES = "select table_namespace || '.' || table_name from iceberg_tables where catalog_name = ?"
 _NO_VIEWS = " and coalesce(iceberg_type, 'TABLE') = 'TABLE'"
+_LOCATIONS = """
+select table_namespace || '.' || table_name, metadata_location, previous_metadata_location from iceberg_tables
+where catalog_name = ? and metadata_location is not null
+"""
+_BACK = """
+update iceberg_tables set metadata_location = previous_metadata_location, previous_metadata_location = null
+where catalog_name = ? and metadata_location = ?
+"""
+_GONE = "delete from iceberg_tables where catalog_name = ? and metadata_location = ?"
 _BUSY = 20.0  # seconds to wait for a process that writes
+_LOG = logging.getLogger("driftline")
 
 
 class OfflineIcebergTable:
@@ -40,10 +53,13 @@ class OfflineIcebergTable:
     def of(cls, lake: Path, catalog: str, name: str) -> OfflineIcebergTable | None:
         """A table by ``namespace.table``; None if it does not exist, or is not on this machine."""
         try:
-            location = _located(lake, catalog, name)
+            location = located(lake, catalog, name)
+            metadata = _read(location) if location else None
+            if location and metadata is None and recovered(lake, catalog):
+                location = located(lake, catalog, name)
+                metadata = _read(location) if location else None
         except sqlite3.Error:
             return None
-        metadata = _read(location) if location else None
         return None if metadata is None else cls(name, str(location), metadata, (lake, catalog))
 
     @property
@@ -91,7 +107,7 @@ class OfflineIcebergTable:
         table = OfflineIcebergTable.of(*self._lake, name)
         if table is None:
             try:
-                exists = _located(*self._lake, name) is not None
+                exists = located(*self._lake, name) is not None
             except sqlite3.Error as error:
                 raise NeedsSpark("the catalog cannot be read") from error
             if exists:
@@ -109,17 +125,62 @@ def table_names(lake: Path, catalog: str, *, views: bool = True) -> list[str] | 
         return None
 
 
+def recovered(lake: Path, catalog: str) -> bool:
+    """Go back to the metadata file before, for each table and view whose newest one a power cut took.
+
+    Each commit syncs its metadata file before it is acknowledged, so whatever is lost was not acknowledged. A
+    table that was being made is then not there. False if there was nothing to go back from.
+    """
+    with catalog_of(lake) as connection:
+        rows = connection.execute(_LOCATIONS, (catalog,)).fetchall()
+        mended = [_gone_back(connection, catalog, *row) for row in rows if _is_cut(row[1])]
+    return any(mended)
+
+
+def _gone_back(
+    connection: sqlite3.Connection, catalog: str, name: str, location: str, before: str | None
+) -> bool:
+    """Go back from a metadata file that is cut, or not there; False if there is nothing to go back to."""
+    if before is None:
+        # The files of a table that is not there may be elsewhere: a lake that was moved.
+        if not local_path(location).exists():
+            return False
+        statement, now = _GONE, "which was being made, is not there"
+    elif local_path(before).exists() and not _is_cut(before):
+        statement, now = _BACK, f"is as in {before}, the one before it"
+    else:
+        return False
+    count = connection.execute(statement, (catalog, location)).rowcount
+    if count:
+        _LOG.warning("%s: %s is not whole, as after a power cut; the table %s", name, location, now)
+    return bool(count)
+
+
+def _is_cut(location: str) -> bool:
+    """True if a metadata file of this machine is not there, or ends too early."""
+    try:
+        path = local_path(location)
+        content = path.read_bytes()
+        text = gzip.decompress(content) if ".gz" in path.suffixes else content
+    except ValueError:  # it is in a store
+        return False
+    except (FileNotFoundError, EOFError, zlib.error, gzip.BadGzipFile):
+        return True
+    return b"\0" in text or not text.rstrip().endswith(b"}")
+
+
 def _opened(lake: Path) -> sqlite3.Connection:
     """The lake's catalog, to be read."""
-    uri = f"file:{quote(str(lake.resolve() / 'catalog.db'))}?mode=ro"
+    uri = f"file:{quote(str(lake.resolve() / CATALOG))}?mode=ro"
     return sqlite3.connect(uri, uri=True, timeout=_BUSY)
 
 
-def _located(lake: Path, catalog: str, name: str) -> str | None:
-    """The path of a table's metadata file; None if there is no such table."""
+def located(lake: Path, catalog: str, name: str, *, views: bool = False) -> str | None:
+    """The path of a table's metadata file, or of a view's; None if there is none of the name."""
     namespace, _, table = name.rpartition(".")
-    with closing(_opened(lake)) as database:
-        row = database.execute(_TABLE, (catalog, namespace, table)).fetchone()
+    statement = _LOCATION if views else _LOCATION + _NO_VIEWS
+    with closing(_opened(lake)) as connection:
+        row = connection.execute(statement, (catalog, namespace, table)).fetchone()
     return row[0] if row else None
 
 

@@ -82,15 +82,18 @@ class IcebergReader(AlterableIcebergTable):
         """
         self.java_catalog.invalidateTable(self.identifier)  # a catalog may cache what others have changed
         try:
-            if snapshot is not None:
-                return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")
-            return self.spark.table(self.full_name)
+            return self.recovering(lambda: self._read(snapshot))
         except UnsupportedOperationException as error:
             raise unreadable(self.name, self.load().schema) or error from error
         except AnalysisException as error:
             if "TABLE_OR_VIEW_NOT_FOUND" in str(error):
                 raise no_table(self.name) from error
             raise
+
+    def _read(self, snapshot: int | None) -> DataFrame:
+        if snapshot is not None:
+            return self.spark.sql(f"select * from {self.full_name} version as of {snapshot}")
+        return self.spark.table(self.full_name)
 
     def file_nulls(self, metadata: Mapping[str, Any], snapshot: int, column: int) -> Iterable[FileNulls]:
         """The nulls of a column, by its id, in the data files of a snapshot."""

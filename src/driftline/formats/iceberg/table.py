@@ -19,6 +19,7 @@ from driftline.core.schema.partitioning import Laid
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import LastBatch, State
+from driftline.formats.iceberg.committing import begin, commit
 from driftline.formats.iceberg.definition import metrics_of_all, order_json, partition_fields, spec_json
 from driftline.formats.iceberg.gateway import (
     failure,
@@ -40,6 +41,7 @@ from driftline.formats.iceberg.table_statistics import table_statistics
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.formats.iceberg.unread import check_variants, fillable, readable
 from driftline.formats.iceberg.versions import past, schemas
+from driftline.formats.retry import Retry
 from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_conf import SMALL, configured
 from driftline.sql.quoting import literal
@@ -78,7 +80,22 @@ class IcebergTable(IcebergReader):
         """Delete the rows whose ``column`` holds this text."""
         self.check_writable()
         self.check_seen()
-        self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
+        Retry(self.name).run(partial(self._deleted, column, value))
+
+    def _deleted(self, column: str, value: str) -> None:
+        """Delete the rows once. Files that have others too are written anew by Spark."""
+        java = begin(self, self.existing())
+        where = java_type(self.jvm, "org.apache.iceberg.expressions.Expressions").equal(column, value)
+        try:
+            with java_errors():
+                java.newDelete().deleteFromRowFilter(where).commit()
+        except Py4JJavaError as error:
+            if "ValidationException" not in java_class(error):
+                raise failure(error, self.name) from error
+            self.spark.sql(f"delete from {self.full_name} where {quoted(column)} = {literal(value)}")
+            return
+        snapshot = int(java.table().currentSnapshot().snapshotId())
+        commit(self, java, lambda now: now.snapshot(snapshot) is not None)
 
     def versions(self) -> Versions:
         """The versions of the table, by its log. Raises UsageError if there is no table."""

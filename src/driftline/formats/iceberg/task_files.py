@@ -16,6 +16,7 @@ from driftline.core.schema.types import UNKNOWN, Primitive, Schema, Type, childr
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import text_map
 from driftline.formats.iceberg.store import options_of, remove_all
+from driftline.runtime.disk import on_disk
 from driftline.runtime.java_types import java_type
 from driftline.runtime.lru_cache import LruCache
 from driftline.write import (
@@ -29,7 +30,6 @@ from driftline.write import (
     Key,
     Partition,
     WrittenFile,
-    on_disk,
     write_in_tasks,
 )
 

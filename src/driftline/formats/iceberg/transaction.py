@@ -16,7 +16,7 @@ from driftline.core.changes.refit import refits
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
-from driftline.formats.iceberg.committing import begin, check_head, commit, delete_files
+from driftline.formats.iceberg.committing import begin, check_head, commit, delete_files, is_durable
 from driftline.formats.iceberg.definition import metrics_of_all, step
 from driftline.formats.iceberg.deletes_branch import REMEMBERED, DeletesBranch
 from driftline.formats.iceberg.gateway import (
@@ -216,6 +216,11 @@ class IcebergTransaction:
         return str(self._java.table().location())
 
     @property
+    def durable(self) -> bool:
+        """False if the files of the table's catalog are written without syncs."""
+        return is_durable(self._jvm, self._java.table().io())
+
+    @property
     def location(self) -> str:
         """The folder of the table's data files."""
         return location_of(self._java.table())
@@ -392,13 +397,20 @@ class IcebergTransaction:
         """Make everything visible at once. Raises CommitConflict if someone else was faster."""
         self.uncommitted = False  # whatever ends this now, Ctrl-C too, may end it behind the commit
         try:
-            commit(self.table, self._java, self._is_in)
+            commit(self.table, self._java, self._is_in, self._own_files())
         except UnknownError:
             raise
         except (CommitConflict, DriftlineError):
             self.uncommitted = True
             raise
         self.committed = True
+
+    def _own_files(self) -> Iterator[str]:
+        """The files that the transaction has written, beside manifests."""
+        yield from (str(file.location()) for file in self._written)
+        yield from self._key_file_paths
+        if self._ledger is not None:
+            yield self._ledger
 
     def again(self, now: State) -> None:
         """After a conflict, apply the same changes and files to the table as it is ``now``.

@@ -17,7 +17,7 @@ from driftline.core.changelog import last_changes, retention
 from driftline.core.changelog.record import EXPIRED
 from driftline.core.changelog.retention import BEHIND, FEW, MIN_SNAPSHOTS
 from driftline.core.schema.schema_json import from_json
-from driftline.formats.iceberg.committing import check_unchanged, without_foreign_log
+from driftline.formats.iceberg.committing import SyncedCommit, check_unchanged, without_foreign_log
 from driftline.formats.iceberg.gateway import items, metadata_json
 from driftline.runtime.deleting import delete_all_by_file_io
 from driftline.runtime.java_types import java_type
@@ -131,9 +131,11 @@ def _let_go(table: IcebergLoader) -> None:
         ids = java_type(jvm, "java.util.HashSet")(_list(jvm, spare.schemas))
         java_type(jvm, "org.apache.iceberg.MetadataUpdate$RemoveSchemas")(ids).applyTo(builder)
     removed = builder.build()
-    operations.commit(
-        base, without_foreign_log(table, check_unchanged(table, operations, base), base, removed)
-    )
+    removed = without_foreign_log(table, check_unchanged(table, operations, base), base, removed)
+    synced = SyncedCommit(table, operations, base, removed)
+    synced.before()
+    operations.commit(base, removed)
+    synced.after()  # before anything is deleted that the version before still names
     if gone:
         _delete_manifests(jvm, operations, gone, _far(metadata, spare.snapshots), table.bounds(java))
 

@@ -1,0 +1,68 @@
+"""Spark's files of a checkpoint after a power cut: what was not synced as a whole is planned anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from driftline.capture.checkpoint import SparkFiles
+
+WHOLE = {
+    "metadata": '{"id":"x"}',
+    "offsets/0": 'v1\n{"batchWatermarkMs":0}\n{"logOffset":0}',
+    "offsets/1": 'v1\n{"batchWatermarkMs":0}\n{"logOffset":1}',
+    "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
+    "sources/0/0": 'v1\n{"path":"a"}',
+    "sources/0/1": 'v1\n{"path":"b"}',
+}
+BATCH_1 = {"offsets/1"}
+# What is cut, or gone, and what goes with it; None: all.
+CASES: list[tuple[dict[str, str | None], set[str] | None]] = [
+    ({}, set()),
+    ({"offsets/1": ""}, BATCH_1),
+    ({"offsets/1": 'v1\n{"batchWat'}, BATCH_1),
+    ({"offsets/1": "\0\0\0"}, BATCH_1),
+    ({"sources/0/1": ""}, {*BATCH_1, "sources/0/1"}),
+    ({"sources/0/1": None}, BATCH_1),
+    ({"commits/0": ""}, {*BATCH_1, "commits/0"}),
+    ({"commits/0": None}, BATCH_1),
+    ({"offsets/1": None, "sources/0/1": ""}, {"sources/0/1"}),
+    ({"offsets/1": None, "sources/0/1": None, "commits/0": ""}, {"commits/0"}),
+    ({"metadata": "", "commits/0": None}, None),
+    ({"metadata": None, "commits/0": None, "offsets/1": None}, None),
+]
+
+
+@pytest.mark.parametrize(("cut", "dropped"), CASES)
+def test_the_last_micro_batch_goes_unless_it_is_whole(
+    tmp_path: Path, cut: dict[str, str | None], dropped: set[str] | None
+) -> None:
+    left = {name: text for name, text in {**WHOLE, **cut}.items() if text is not None}
+    for name, text in left.items():
+        for path in (tmp_path / name, (tmp_path / name).with_name(f".{Path(name).name}.crc")):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    SparkFiles(tmp_path).drop_cut()
+
+    there = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    kept = set() if dropped is None else left.keys() - dropped
+    assert {name for name in there if not name.endswith(".crc")} == kept
+    assert {
+        name.replace("/.", "/").lstrip(".").removesuffix(".crc") for name in there if ".crc" in name
+    } == kept
+
+
+def test_offsets_of_other_sources_are_whole_without_a_log(tmp_path: Path) -> None:
+    for name, text in {
+        **WHOLE,
+        "offsets/1": 'v1\n{}\n{"topic":{"0":7}}',
+        "sources/0/0": '\0v1\n{"t":{"0":0}}',
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    SparkFiles(tmp_path).drop_cut()
+
+    assert (tmp_path / "offsets/1").exists() and (tmp_path / "sources/0/0").exists()

@@ -1,0 +1,122 @@
+"""Files are on the disk before a commit names them, unless the lake says otherwise."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from driftline.config import DURABILITY
+from driftline.formats.ducklake.catalog import CatalogDatabase
+from driftline.formats.ducklake.lake import DuckLake
+from driftline.lake import Lake
+from driftline.runtime import disk
+
+DURABLE = f"spark.sql.catalog.lake.{DURABILITY}"
+
+
+@pytest.fixture(params=["iceberg", "duckdb", "sqlite"])
+def opened(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Callable[[bool], Lake]:
+    """Opens a lake, durable or not."""
+
+    def of(durable: bool) -> Lake:
+        session = spark.newSession()
+        if request.param == "iceberg":
+            session.conf.set(DURABLE, "full" if durable else "off")
+            return Lake.attach(session, "lake")
+        catalog = CatalogDatabase.of(request.param, tmp_path / "lake", durable=durable)
+        catalog.make()
+        return Lake(session, "lake", DuckLake(session, catalog))
+
+    return of
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """The files and folders that are synced."""
+    paths: set[Path] = set()
+    flush = disk.flush
+
+    def noted(file: int) -> None:
+        paths.add(Path(f"/proc/self/fd/{file}").readlink())
+        flush(file)
+
+    monkeypatch.setattr(disk, "flush", noted)
+    return paths
+
+
+def put(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.embedded_only("it looks at the files beside the SQLite catalog")
+def test_all_files_of_a_batch_are_synced_with_their_folders(
+    opened: Callable[[bool], Lake], table_name: str, tmp_path: Path, synced: set[Path]
+) -> None:
+    lake = opened(True)
+    lake.table(table_name).ingest(
+        put(tmp_path / "a.jsonl", '{"id": 1, "v": 1}\n{"id": 2, "v": "x"}\nbroken\n')
+    )
+    lake.table(table_name).resolve("v", "string")
+
+    home = Path(str(lake.format.folder))
+    files = {
+        file for name in (table_name, f"{table_name}__quarantine")
+        for file in (home / Path(*name.split("."))).rglob("*") if file.is_file()
+    } | {file for file in (home / "data").rglob("*") if file.is_file()}  # fmt: skip
+    assert files and files <= synced
+    assert {folder for file in files for folder in file.parents if home in folder.parents} <= synced
+    assert home in synced, "the folder of the catalog, out of which its journal goes"
+
+
+@pytest.mark.embedded_only("it looks at the files beside the SQLite catalog")
+def test_a_capture_syncs_what_spark_says_of_its_batches(
+    opened: Callable[[bool], Lake], table_name: str, tmp_path: Path, synced: set[Path]
+) -> None:
+    put(tmp_path / "in" / "a.jsonl", '{"id": 1}\n')
+    checkpoint = tmp_path / "checkpoint"
+
+    opened(True).table(table_name).capture(
+        tmp_path / "in", name="c", checkpoint=checkpoint
+    ).awaitTermination()
+
+    assert {checkpoint / "spark" / name for name in ("metadata", "offsets/0", "sources/0/0")} <= synced
+
+
+def test_nothing_is_synced_in_a_lake_without_durability(
+    opened: Callable[[bool], Lake], table_name: str, tmp_path: Path, synced: set[Path]
+) -> None:
+    put(tmp_path / "in" / "a.jsonl", '{"id": 1}\n')
+    table, checkpoint = opened(False).table(table_name), tmp_path / "checkpoint"
+
+    table.ingest(put(tmp_path / "b.jsonl", '{"id": 1}\n'))
+    table.capture(tmp_path / "in", name="c", checkpoint=checkpoint).awaitTermination()
+
+    assert not {
+        path for path in synced if checkpoint not in path.parents or checkpoint / "spark" in path.parents
+    }
+
+
+@pytest.mark.embedded_only("a table goes back by its row in the SQLite catalog")
+def test_a_table_whose_newest_metadata_file_is_cut_is_read_as_before(
+    iceberg: Lake, folder: Path, table_name: str, tmp_path: Path
+) -> None:
+    table = iceberg.table(table_name)
+    for number in (1, 2):
+        table.ingest(put(tmp_path / f"{number}.jsonl", f'{{"id": {number}}}\n'))
+    with closing(sqlite3.connect(folder / "catalog.db")) as database:
+        (newest,) = database.execute(
+            "select metadata_location from iceberg_tables where table_name = ?",
+            [table_name.partition(".")[2]],
+        ).fetchone()
+    put(Path(newest.removeprefix("file:")), "")
+
+    assert [row.id for row in iceberg.sql(f"select id from lake.{table_name}").collect()] == [1]
+    table.ingest(tmp_path / "2.jsonl")
+    assert sorted(row.id for row in table.read().collect()) == [1, 2]
