@@ -173,7 +173,7 @@ def test_settings_of_a_key() -> None:
         ({"key": "id", "merge": "patch", "deletes": "soft"}, "deletes = soft does not go with merge = patch"),
         ({"key": "id, id"}, "id is named twice"),
         ({"key": "id", "order_by": "id"}, "id is named twice"),
-        ({"key": "a.element"}, "no key or order is inside a list"),
+        ({"key": "a.element", "hints": {"a": "list<long>"}}, "a: no key is inside a list or a map"),
         ({"key": "id", "exclude": ["id"]}, "id is excluded, and the key needs it"),
         ({"key": "id", "policy": "strict"}, "id: the policy is strict, and fields of the key need preserve"),
         ({"key": "id", "hints": {"id": "list<long>"}}, "id: a key is not a list"),

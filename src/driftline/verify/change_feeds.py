@@ -118,21 +118,39 @@ def _canal(message: Row) -> Sequence[SentChange]:
         if kind in names and message["data"] is None:
             return []
         raise UnreadMessage(f"type {kind!r} with isDdl")
+    has_rows = message["data"] is not None or message.get("old") is not None
+    if kind == "TIDB_WATERMARK" and not has_rows and _tidb_time(message, "watermarkTs") is not None:
+        return []
     letter = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "INIT": "r"}.get(kind)
     if letter is None:
         raise UnreadMessage(f"type {kind!r}")
     types = {} if message.get("mysqlType") is None else message["mysqlType"]
     if not isinstance(types, dict) or not all(isinstance(text, str | None) for text in types.values()):
         raise UnreadMessage("no types in mysqlType")
-    rows = _canal_rows(message["data"], types)
+    gone = letter == "d" and message["data"] is None
+    rows = _canal_rows(message.get("old") if gone else message["data"], types)
     olds: Sequence[Row | None] = [None] * len(rows)
     if letter == "u" and message.get("old") is not None:
         olds = _canal_rows(message["old"], types)
     if len(olds) != len(rows):
         raise UnreadMessage("not as many rows in old as in data")
-    position = _whole(message.get("es"))
+    position = _canal_position(message)
     pairs = zip(rows, olds, strict=True)
     return [SentChange(letter, row, None if old is None else {**row, **old}, position) for row, old in pairs]
+
+
+def _canal_position(message: Row) -> str | None:
+    time = _tidb_time(message, "commitTs")
+    if time is None:
+        return _whole(message.get("es"))
+    milliseconds, place = divmod(time, 2**18)
+    return f"{milliseconds:020}:{place:06}"
+
+
+def _tidb_time(message: Row, name: str) -> int | None:
+    tidb = message.get("_tidb")
+    digits = _whole(tidb.get(name)) if isinstance(tidb, dict) else None
+    return None if digits is None else int(digits)
 
 
 def _canal_rows(rows: Any, types: Mapping[str, str]) -> list[Row]:
@@ -271,7 +289,7 @@ def truncate_of(envelope: str, message: Row, position_of: Callable[[Row], str | 
         case "debezium-unwrapped" if message.get("__op") == "t":
             return _unwrapped_position(message, position_of)
         case "canal" if message.get("type") == "TRUNCATE" and message.get("isDdl") is True:
-            return _whole(message.get("es")) if "data" in message and message["data"] is None else None
+            return _canal_position(message) if "data" in message and message["data"] is None else None
         case "ogg" if message.get("op_type") == "T" and "table" in message:
             return _whole(message.get("pos"), 40)
         case "dms" if isinstance(message.get("metadata"), dict):

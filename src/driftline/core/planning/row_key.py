@@ -182,12 +182,10 @@ def _orders(order_by: str, envelope: str) -> tuple[Path, ...]:
 
 
 def _check_fields(paths: tuple[Path, ...]) -> None:
-    """Raise ValueError for fields of which no key and no order can be."""
+    """Raise ValueError for a field that is named twice."""
     for path in paths:
         if paths.count(path) > 1:
             raise ValueError(f"{spelled_path(path)} is named twice")
-        if set(path) & {"element", "value"}:
-            raise ValueError(f"{spelled_path(path)}: no key or order is inside a list or a map")
 
 
 def _deletes_in_envelope(condition: Condition | None) -> Condition:

@@ -113,12 +113,14 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
         raise NotReadable("no message of Canal's: it has no `type` and `data`")
     if message.value("isDdl") is True:
         return _schema_change(message, kind, terms)
+    if _is_watermark(message, kind):
+        return Mark("watermark")
     if kind not in WRITES and kind != "DELETE":
         raise NotReadable(f"type {kind!r} is none of Canal's: {', '.join((*WRITES, 'DELETE'))}")
-    position = positioned(
-        Digits()(message.value("es")), terms, "no `es`, the time by which changes could be ordered"
-    )
-    rows, decoders = _rows_in(message, "data", kind), _decoders(message)
+    position = positioned(_position(message), terms, "no `es`, the time by which changes could be ordered")
+    # Flink's serializer has the row that goes in `old`.
+    name = "old" if kind == "DELETE" and is_null(message.fields["data"]) else "data"
+    rows, decoders = _rows_in(message, name, kind), _decoders(message)
     rows = [_decoded(row, decoders) for row in rows]
     if kind == "DELETE":
         return [deleted(row, message.key, position, terms) for row in rows]
@@ -130,9 +132,32 @@ def read(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     ]
 
 
+def _position(message: Opened) -> str | None:
+    """The time of a change, and its place among those of one millisecond, where TiDB tells it."""
+    committed = _of_tidb(message, "commitTs")
+    if committed is None:
+        return Digits()(message.value("es"))
+    # A timestamp of TiDB's has 18 bits behind the millisecond, which is what `es` has.
+    return f"{committed >> 18:020}:{committed & 0x3FFFF:06}"
+
+
+def _is_watermark(message: Opened, kind: str) -> bool:
+    """True for TiCDC's word that all changes up to a time have been sent."""
+    empty = is_null(message.fields["data"]) and is_null(message.fields.get("old"))
+    return kind == "TIDB_WATERMARK" and empty and _of_tidb(message, "watermarkTs") is not None
+
+
+def _of_tidb(message: Opened, name: str) -> int | None:
+    """A timestamp among the fields that TiCDC adds with ``enable-tidb-extension``."""
+    fields = message.row("_tidb")
+    value = None if fields is None else raw_members(fields).get(name)
+    digits = None if value is None else Digits()(json.decode(value))
+    return None if digits is None else int(digits)
+
+
 def _schema_change(message: Opened, kind: str, terms: EnvelopeTerms) -> Mark:
     if kind == "TRUNCATE" and is_null(message.fields["data"]):
-        return truncate(Digits()(message.value("es")), terms)
+        return truncate(_position(message), terms)
     if kind not in SCHEMA_CHANGES or not is_null(message.fields["data"]):
         raise NotReadable(f"type {kind!r} with `isDdl` is none of Canal's schema changes")
     return Mark("schema change")
