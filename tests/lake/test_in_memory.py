@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 from warnings import catch_warnings, simplefilter
@@ -14,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.errors import SetupError, UsageError
+from driftline.errors import DataError, SetupError, UsageError
 from driftline.lake import Lake
 
 
@@ -158,3 +160,42 @@ def test_a_frame_of_pandas_and_its_file_give_the_same_table(
     for table in (held, written):
         assert table.verify(frame, exactly=True).ok
         assert table.verify(file, exactly=True).ok
+
+
+def test_records_of_python_give_the_table_that_their_lines_of_json_give(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    records = [
+        {"id": 1, "at": "2026-01-01T00:00:00Z", "d": 1.25, "n": 2**70, "l": [1, "x"]},
+        {"id": 2, "at": "2026-01-02T00:00:00Z", "d": 5, "n": -0.0, "m": {"a": None}},
+    ]
+    file = tmp_path / "records.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    hints = {"d": "decimal(9,2)"}
+    of_records, of_lines = lake.table(table_name), lake.table(f"{table_name}_lines")
+
+    of_records.ingest(iter(records), partition_by="day(at)", hints=hints)
+    of_lines.ingest(file, partition_by="day(at)", hints=hints)
+
+    assert str(of_records.schema().schema.struct) == str(of_lines.schema().schema.struct)
+    assert of_records.read().sort("id").collect() == of_lines.read().sort("id").collect()
+    assert of_records.verify(records).ok
+
+
+def test_records_with_a_datetime_keep_its_type_and_text_stays_text_with_strings(
+    lake: Lake, table_name: str
+) -> None:
+    table, texts = lake.table(table_name), lake.table(f"{table_name}_texts")
+    table.ingest([{"id": 1}, {"id": 2, "at": datetime(2026, 1, 1, tzinfo=UTC)}])
+    texts.ingest([{"at": "2026-01-01T00:00:00Z"}], strings=True)
+
+    assert str(table.schema().schema.struct) == "struct<id: long, at: timestamp>"
+    assert [row.id for row in table.read().sort("id").collect()] == [1, 2]
+    assert str(texts.schema().schema.struct) == "struct<at: string>"
+
+
+def test_declared_column_into_which_no_value_of_a_frame_goes_is_refused(lake: Lake, table_name: str) -> None:
+    frame = pd.DataFrame({"id": [1, 2], "n": ["1", "2"]})
+
+    with pytest.raises(DataError, match=r"n is declared long, and no value of the batch is one: .*string"):
+        lake.table(table_name).ingest(frame, hints={"n": "long"})

@@ -123,7 +123,7 @@ def test_the_columns_of_typed_sources_are_present(lake: Lake, table_name: str, t
 def test_what_cannot_be_merged_is_refused(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     with pytest.raises(DataError, match="do not tell an absent key from None"):
-        table.ingest([{"id": 1, "seq": 1}], settings=PATCH)
+        table.ingest([{"id": 1, "seq": 1, "b": b"typed"}], settings=PATCH)
     table.ingest(put(tmp_path / "1.jsonl", [{"id": 1, "seq": 1, "f": [{"x": 1}]}]), settings=PATCH)
     with pytest.raises(DataError, match="f has objects now, for which there is only a column of lists"):
         table.ingest(put(tmp_path / "2.jsonl", [{"id": 1, "seq": 2, "f": {"x": 1}}]))

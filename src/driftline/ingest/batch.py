@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from driftline.core.changelog.token import Token
 from driftline.core.changes.refit import refits
 from driftline.core.planning.contract import without_excluded
-from driftline.core.planning.creation import Creation
+from driftline.core.planning.creation import Creation, check_declared
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
@@ -115,6 +115,7 @@ class BatchRequest:
             return None
         table = self.table
         settings, blank = self.settings(state), table.blank
+        check_declared(table.name, planned.route, settings.contract)
         if settings.row_key is not None and not self.creation.format_version:
             blank = replace(blank, format_version=max(blank.format_version, WITH_VECTORS))
         return self.creation.definition(table.name, blank, planned.schema, settings, table.parts_of)

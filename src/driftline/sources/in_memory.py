@@ -6,11 +6,12 @@ written to temporary files of Arrow's, some rows at a time, as columns of the ty
 
 from __future__ import annotations
 
+import json as stdlib_json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import islice
+from itertools import chain, islice
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -92,37 +93,62 @@ def written(data: Any, room: Path | None = None) -> Iterator[list[InMemoryReader
 
 
 @contextmanager
-def written_as_text(records: Iterable[Mapping[Any, Any]], room: Path | None = None) -> Iterator[str]:
-    """The records as lines of JSON in a temporary file, which at the end is deleted; yields its path.
+def written_as_text(
+    records: Iterable[Mapping[Any, Any]], room: Path | None = None
+) -> Iterator[tuple[str, Iterator[Mapping[Any, Any]] | None]]:
+    """The records as lines of JSON in a temporary file, which at the end is deleted.
 
-    Raises UsageError for what JSON does not have; SetupError if there is no room.
+    Yields its path, and None; or, where a record holds a value that JSON does not have, such as a datetime,
+    all records anew, to be read while the file is there. Raises SetupError if there is no room.
     """
-    encode = json.Encoder(decimal_format="number").encode
+    records = iter(records)
     with folder_in(room) as folder:
         path = folder / "records.jsonl"
+        others: Iterator[Mapping[Any, Any]] | None = None
         with path.open("wb") as file:
-            for number, record in enumerate(records):
+            for record in records:
                 try:
-                    file.write(encode(_exact(record)) + b"\n")
-                except (TypeError, ValueError) as error:
-                    raise UsageError(f"record {number} is no JSON: {error}") from error
-        yield str(path)
+                    line = _ENCODER.encode(_plain(record))
+                except (_NotJson, UnicodeEncodeError):
+                    others = chain(_records_of(path), [record], records)
+                    break
+                file.write(line + b"\n")
+        yield str(path), others
 
 
-def _exact(value: Any) -> Any:
-    """A value that JSON has without loss: numbers of any size, texts, objects and lists."""
-    match value:
-        case Mapping():
-            return {str(key): _exact(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_exact(item) for item in value]
-        case bool():
-            return value
-        case int():
-            return Decimal(value)
-        case float() if not isfinite(value):
-            raise ValueError(f"{value} is not a number of JSON")
-    return value
+_ENCODER = json.Encoder(decimal_format="number")
+_LONG = 2**63
+
+
+class _NotJson(Exception):
+    """A value of Python's that JSON does not have."""
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has without loss: numbers of any size, texts, objects and lists. Raises _NotJson.
+
+    Classes made of these, such as an enumeration of texts, have meanings of their own.
+    """
+    cls = type(value)
+    if cls is str or cls is bool or value is None:
+        return value
+    if cls is int:
+        return value if -_LONG <= value < _LONG else Decimal(value)
+    if cls is float and isfinite(value):
+        return value
+    if isinstance(value, Mapping):
+        if not all(type(key) is str for key in value):
+            raise _NotJson
+        return {key: _plain(item) for key, item in value.items()}
+    if cls is list or cls is tuple:
+        return [_plain(item) for item in value]
+    raise _NotJson
+
+
+def _records_of(path: Path) -> Iterator[Mapping[Any, Any]]:
+    """The records of a file of `written_as_text`, as they were before."""
+    with path.open("rb") as file:
+        yield from map(stdlib_json.loads, file)
 
 
 def _write(batches: Batches, folder: Path) -> list[InMemoryReader]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -31,6 +31,8 @@ from driftline.sources.texts import json_column as of_column
 from driftline.sources.web import is_url
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -54,8 +56,8 @@ def opened(
     """Open one batch of data: a DataFrame of Spark's, files, a pipe, an archive, or rows that Python holds.
 
     ``format``: of files, by default by their endings; ``json_column``: a frame's column of JSON records;
-    ``strings``: cells of CSV stay text. Temporary files exist as long as the source is used. ``shared``: the
-    lake's folder, which all tasks see, if known.
+    ``strings``: cells of CSV and texts of Python's records stay text. Temporary files exist as long as the
+    source is used. ``shared``: the lake's folder, which all tasks see, if known.
     """
     if hasattr(data, "selectExpr"):
         must_be_classic(data)
@@ -64,25 +66,47 @@ def opened(
     messages = isinstance(data, Messages)
     paths, rows = paths_or_rows(data.data if isinstance(data, Messages) else data)
     room = place_of(spark, shared)
-    if rows is not None and messages and not (is_pandas(rows) or is_table(rows)):
-        with told_where(spark, room), written_as_text(rows, room) as file:
-            yield JsonFiles(spark=spark, files=[file], names={file: "records"}, originals={})
-        return
     if rows is not None:
-        with told_where(spark, room), written(rows, room) as readers:
-            has_columns = is_pandas(rows) or is_table(rows)
-            yield ColumnFiles(
-                spark=spark,
-                found=readers,
-                in_order=len(readers) < 2,
-                tells_absent=has_columns,
-                messages=row_messages,
-            )
+        with (
+            told_where(spark, room),
+            _of_rows(spark, rows, room, messages=messages, strings=strings) as source,
+        ):
+            yield source
         return
     kind, given = expand(paths, format, shared)
     with told_where(spark, room), spooled(given, kind, room) as (files, names):
         originals = stamps(file for file in given if not (is_pipe(file) or is_url(file))) if names else None
         yield _of_files(spark, kind, Named(files, names, originals), strings=strings)
+
+
+@contextmanager
+def _of_rows(
+    spark: SparkSession, rows: Any, room: Path | None, *, messages: bool, strings: bool
+) -> Iterator[Source]:
+    """The source of rows that Python holds. Records of JSON's values are read as their lines are.
+
+    ``messages``: records are messages in an envelope, which only JSON spells; ``strings``: texts stay text.
+    """
+    has_columns = is_pandas(rows) or is_table(rows)
+    with ExitStack() as stack:
+        if not has_columns and (messages or not strings):
+            file, others = stack.enter_context(written_as_text(rows, room))
+            if others is None:
+                yield JsonFiles(spark=spark, files=[file], names={file: "records"}, originals={})
+                return
+            if messages:
+                raise UsageError(
+                    "a message holds a value that JSON does not have", "pass messages as they came, as JSON"
+                )
+            rows = others
+        readers = stack.enter_context(written(rows, room))
+        yield ColumnFiles(
+            spark=spark,
+            found=readers,
+            in_order=len(readers) < 2,
+            tells_absent=has_columns,
+            messages=row_messages,
+        )
 
 
 def of_frame(frame: DataFrame, json_column: str | None = None) -> Source:

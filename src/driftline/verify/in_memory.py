@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
@@ -52,7 +53,16 @@ def _records(data: Any) -> Iterator[Mapping[str, Any]]:
         return _of_pandas(data)
     if hasattr(data, "iter_slices") and hasattr(data, "iter_columns"):
         return _of_polars(data)
-    return _of_arrow(data) if hasattr(data, "__arrow_c_stream__") else iter(data)
+    return _of_arrow(data) if hasattr(data, "__arrow_c_stream__") else map(_as_written, data)
+
+
+def _as_written(value: Any) -> Any:
+    """A record with its numbers as its line of JSON would have them, which any column of numbers may hold."""
+    if type(value) is float and math.isfinite(value):
+        return Decimal(repr(value))
+    if isinstance(value, Mapping):
+        return {key: _as_written(item) for key, item in value.items()}
+    return [_as_written(item) for item in value] if type(value) in (list, tuple) else value
 
 
 def _of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
