@@ -219,6 +219,26 @@ def as_properties(values: Mapping[str, Any]) -> dict[str, str]:
     return settings
 
 
+def newly_kept(before: Mapping[str, str] | None, sent: Mapping[str, str]) -> dict[str, str]:
+    """The settings that later batches get because this one ``sent`` them, by name.
+
+    ``before``: the properties of the table; None for a new one, of which only the dialect of CSV is of
+    interest: all else shows in the table.
+
+    >>> newly_kept({"driftline.dates": "off"}, {"driftline.dates": "off", "driftline.thousands": "."})
+    {'thousands': '.'}
+    """
+    names = {key: _name(key) for key in sent if key.startswith(PREFIX)}
+    if before is None:
+        return {name: sent[key] for key, name in names.items() if name in _DIALECT and sent[key]}
+    return {name: sent[key] for key, name in names.items() if before.get(key, "") != sent[key]}
+
+
+def _name(key: str) -> str:
+    name, dot, path = key.removeprefix(PREFIX).partition(".")
+    return name.replace("-", "_") + dot + path
+
+
 def creation(properties: Mapping[str, str]) -> tuple[Creation, dict[str, str]]:
     """Split properties as `as_properties` returns them into the layout of a new table and the properties it
     keeps.

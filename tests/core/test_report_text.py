@@ -158,6 +158,7 @@ def test_all_else_that_a_person_should_know():
         dropped_names={'d.""': 2, '""': 1},
         hints=("a hint",),
         rejected=("f.json:2: no JSON", "f.json:3: no JSON"),
+        settings={"thousands": ".", "dates": ""},
     )  # fmt: skip
     before: set[str] = set()
     assert printed(text.batch(result, hints_before=before)).splitlines() == [
@@ -169,6 +170,8 @@ def test_all_else_that_a_person_should_know():
         "  dropped     1 value with an empty key in the record",
         "  converted   a: long into double  5 (f.json:1)",
         "  no column yet b.c  only null, [] or {} so far",
+        '  setting kept thousands = "."  for every later batch of s.t',
+        "  setting kept no dates  for every later batch of s.t",
         "  hint        a hint",
     ]
     assert "a hint" not in printed(text.batch(result, hints_before=before))

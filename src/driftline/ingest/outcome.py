@@ -16,6 +16,7 @@ from driftline.errors import DriftlineError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.result import Result, result
+from driftline.settings import newly_kept
 from driftline.sql.rest import waiting
 
 
@@ -35,7 +36,10 @@ def outcome(
     with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
         differences = batch.differences(state)
     hints = (*counted.hints, *planned.notes, *differences, *_late(planned))
-    return replace(counted, snapshot=snapshot, made_as=made_as, hints=hints, by_key=planned.counts)
+    kept = newly_kept(state.properties if state.exists else None, batch.properties)
+    return replace(
+        counted, snapshot=snapshot, made_as=made_as, hints=hints, by_key=planned.counts, settings=kept
+    )
 
 
 def _late(planned: Planned) -> list[str]:

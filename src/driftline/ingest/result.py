@@ -46,7 +46,8 @@ class ResultJson(TypedDict):
     """The result of one batch.
 
     ``rest``, ``held``: numbers of values by path, null if not known. ``not_changes``: numbers of messages in
-    envelopes that change no row, by what they are. ``inserted`` to ``ignored``: the changes of a batch of a
+    envelopes that change no row, by what they are. ``settings``: those that the batch changes for later ones,
+    if any. ``inserted`` to ``ignored``: the changes of a batch of a
     table with a key, by what became of them.
     """
 
@@ -64,6 +65,7 @@ class ResultJson(TypedDict):
     held: dict[str, int | None]
     hints: list[str]
     snapshot: int | None
+    settings: NotRequired[dict[str, str]]
     not_changes: NotRequired[dict[str, int]]
     inserted: NotRequired[int]
     updated: NotRequired[int]
@@ -87,7 +89,7 @@ class Result(Shown):
     waits for other writers included; ``retries``: the number of those waits; ``tombstones``: null values of
     topics, which are no records, and ``marks`` messages in envelopes that say nothing of a row, by what they
     are; ``dry_run``: it was only planned. ``by_key``: what became of the records of
-    a table with a key.
+    a table with a key. ``settings``: those that the batch changes for later ones.
     """
 
     table: str
@@ -120,6 +122,7 @@ class Result(Shown):
     marks: dict[str, int] = field(default_factory=dict)
     dry_run: bool = False
     by_key: KeyCounts | None = None
+    settings: dict[str, str] = field(default_factory=dict)
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -198,6 +201,8 @@ class Result(Shown):
             "hints": list(self.hints),
             "snapshot": self.snapshot,
         }
+        if self.settings:
+            out["settings"] = dict(self.settings)
         if self.marks:
             out["not_changes"] = dict(self.marks)
         if (counts := self.by_key) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -78,14 +79,27 @@ def batch(
         yield _item("no column yet", ", ".join(paths), "only null, [] or {} so far")
     for name, count in result.excluded.items():
         yield _item("excluded", f"{clean(name)}, which {counted(count, 'record')} had")
-    for kind, count in result.marks.items():
+    yield from _marks(result.marks)
+    yield from _kept(result)
+    yield from _hints(result.hints, set() if hints_before is None else hints_before, more_hints)
+
+
+def _marks(marks: Mapping[str, int]) -> Iterator[RenderableType]:
+    """The messages in envelopes that say nothing of a single row."""
+    for kind, count in marks.items():
         if kind == "truncate":
             yield _item(kind, f"{counted(count, 'truncate')} of the source's table: older rows go")
         elif kind == "complete snapshot":
             yield _item("snapshot", f"{counted(count, kind)}: older rows, which are not in it, go")
         else:
             yield _item("no change", f"{counted(count, kind)}, left out")
-    yield from _hints(result.hints, set() if hints_before is None else hints_before, more_hints)
+
+
+def _kept(result: Result) -> Iterator[RenderableType]:
+    """The settings that later batches get because of this one."""
+    for name, value in result.settings.items():
+        kept = f"{clean(name)} = {json.dumps(value, ensure_ascii=False)}" if value else f"no {clean(name)}"
+        yield _item("setting kept", sample(kept, _PATH), f"for every later batch of {result.table}")
 
 
 def _owner(name: str) -> str:
