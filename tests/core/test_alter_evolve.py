@@ -342,3 +342,24 @@ def test_an_upgrade_is_part_of_it() -> None:
     with pytest.raises(Refused, match="--upgrade"):
         evolve(before, [SetDefault(("a",), 1)])
     assert evolve(before, [SetDefault(("a",), 1)], upgrade=True).format_version == 3
+
+
+@pytest.mark.parametrize(
+    ("table", "path", "advised"),
+    [
+        ("a: int, m: map<string, {p: int}>", ("m", "value", "p"), "m"),
+        ("a: int, l: {q: int}[1]", ("l", "element", "q"), "l"),
+        ("a: int, l: int[1]", ("l", "element"), "l"),
+        ("a: int, s: {x: {y: int}}", ("s", "x", "y"), "s"),
+        ("s: {a: int, x: {y: int}}", ("s", "x", "y"), "s.x"),
+    ],
+)
+def test_advice_on_a_column_that_cannot_be_dropped_names_one_that_can(
+    table: str, path: Path, advised: str
+) -> None:
+    before = schema(table)
+    with pytest.raises(Refused) as refused:
+        evolved_with(Definition(before, last_column=before.highest_id()), [DropColumn(path)])
+
+    assert refused.value.error.hint == f"drop {advised}"
+    evolved_with(Definition(before, last_column=before.highest_id()), [DropColumn(tuple(advised.split(".")))])

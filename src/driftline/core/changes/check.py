@@ -152,9 +152,18 @@ class Checker:
         if len(change.path) > 1 and isinstance(siblings, Struct) and len(siblings.fields) == 1:
             raise DataError(
                 f"{dotted(change.path)} is the only field of {dotted(change.path[:-1])}, and engines cannot write empty structs",
-                f"drop {dotted(change.path[:-1])}",
+                f"drop {dotted(self._droppable(change.path[:-1]))}",
             )
         return change
+
+    def _droppable(self, path: Path) -> Path:
+        """The field around this one that can be dropped: no element or value, nor all that a struct has."""
+        while len(path) > 1:
+            parent = self.draft.find(path[:-1]).type
+            if isinstance(parent, Struct) and len(parent.fields) > 1:
+                break
+            path = path[:-1]
+        return path
 
     def widen(self, change: WidenColumn, old: Type, new: Type) -> WidenColumn | None:
         """The change; None if the type stays. Raises DataError for a type that is not wider."""
@@ -207,7 +216,10 @@ class Checker:
         """A field of a struct: elements, keys and values have no name, place or comment of their own."""
         column = self.at(path)
         if not isinstance(self.draft.find(path[:-1]).type, Struct):
-            raise DataError(f"{dotted(path)} cannot be {action}: it is what {dotted(path[:-1])} consists of")
+            hint = f"drop {dotted(self._droppable(path))}" if action == "dropped" else None
+            raise DataError(
+                f"{dotted(path)} cannot be {action}: it is what {dotted(path[:-1])} consists of", hint
+            )
         return column
 
     def position(self, parent: Path, to: Position, name: str) -> None:

@@ -18,7 +18,7 @@ from driftline.core.columns.siblings import (
     unit_at,
 )
 from driftline.core.planning.policies.by_kind import ROLES
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.routes import Settings, facet_of
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.naming import MARK, Names, caseless, mark, marked_key, nearest, safe, suffix
 from driftline.core.schema.types import (
@@ -258,7 +258,8 @@ def _merged_field(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
             return MergedField(dim, base=base, requested=True)
         case Map(key, value) if dim == 0:
             return MergedField(0, key=key, value=_value(value, _values_in(types), prefix), requested=True)
-    raise UsageError(f"{to} is not possible", "fields fold into plain types, or lists or maps of them")
+    asked = facet_of(to).spelled() if isinstance(base, Struct) and not base.fields else str(to)
+    raise UsageError(f"{asked} is not possible", "resolve folds into plain types, lists of them, and maps")
 
 
 def _value(to: Type, types: Sequence[Type], prefix: str) -> MergedField:
