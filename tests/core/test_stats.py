@@ -52,7 +52,12 @@ DIVIDED = [
     ((LONG, STRING), (3, 5), {("long",): 3, ("string",): 2}),
     ((STRING, LONG), (5, 3), {("long",): 3, ("string",): 2}),  # whichever was there first
     ((LONG, DOUBLE, STRING), (3, 5, 9), {("long",): 3, ("double",): 2, ("string",): 4}),
-    ((DOUBLE, decimal(38, 18), STRING), (88, 33, 121), {("double",): 88, ("decimal(38, 18)",): 33, ("string",): 0}),
+    ((DOUBLE, decimal(38, 18), STRING), (88, 33, 121), {("double",): None, ("decimal(38, 18)",): 33, ("string",): None}),
+    # A number of JSON may be in both, which their counts do not tell.
+    ((decimal(10, 2), DOUBLE, STRING), (2, 2, 4), {("decimal(10, 2)",): 2, ("double",): None, ("string",): None}),
+    ((decimal(10, 2), DOUBLE), (2, 0), {("decimal(10, 2)",): 2, ("double",): 0}),
+    ((LONG, decimal(38, 0)), (2, 5), {("long",): 2, ("decimal(38, 0)",): 3}),
+    ((decimal(10, 2), LONG), (0, 2), {("decimal(10, 2)",): 0, ("long",): 2}),
     ((LONG, List(LONG)), (3, 5), {("long",): 3, ("list<long>",): 2}),  # 1 is [1] there
     ((List(STRING), LONG), (7, 3), {("long",): 3, ("list<string>",): 4}),
     ((LONG, RECORD), (3, 5), {("long",): 3, ("struct",): 5}),

@@ -31,8 +31,12 @@ class Siblings:
         return tuple((*self.path[:-1], c.name) for c in self.columns)
 
     def below(self, column: Field) -> list[Field]:
-        """The columns whose values go into ``column``, too."""
-        return [c for c in self.columns if c is not column and goes(c, column, self.columns)]
+        """The columns whose values go into ``column``, too, or may."""
+        return [
+            c
+            for c in self.columns
+            if c is not column and (goes(c, column, self.columns) or may_go(c, column))
+        ]
 
     @property
     def groups(self) -> list[tuple[Field, ...]]:
@@ -73,6 +77,14 @@ def goes(column: Field, target: Field, among: Sequence[Field]) -> bool:
     return wide.dim == largest and takes(wide, narrow)
 
 
+def may_go(column: Field, target: Field) -> bool:
+    """True if numbers of one column are in the other too, where they came as JSON's and are exact in both."""
+    narrow, wide = facet_of(column.type), facet_of(target.type)
+    bases = [base.name if isinstance(base := facet.base, Primitive) else "" for facet in (narrow, wide)]
+    by_value = bases[0] in ("float", "decimal") and bases[1] in ("long", "double")
+    return by_value and narrow.dim <= wide.dim and not (takes(wide, narrow) or takes(narrow, wide))
+
+
 @dataclass(frozen=True, slots=True)
 class Own:
     """Values that came in the type of these columns: more than one where each takes the other's values."""
@@ -104,7 +116,9 @@ def own_values(siblings: Siblings, values: Mapping[int, int | None]) -> list[Own
             out += _twins(*twins[column.id], values)
         elif column.id not in paired:
             lower = [o for o in out if all(goes(c, column, siblings.columns) for c in o.columns)]
-            out.append(_less(column, values[column.id], lower))
+            # How many numbers are in both columns, their counts do not tell.
+            shared = values[column.id] != 0 and any(values[c.id] != 0 for c in present if may_go(c, column))
+            out.append(Own((column,), None) if shared else _less(column, values[column.id], lower))
     return out
 
 
