@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from driftline import DataError, Lake, UsageError
 from driftline.formats.iceberg import relocating
 from driftline.formats.iceberg.home import displaced_lake
+from driftline.operations.doctor import checks
 from lake.formats import by_pyiceberg
 
 KINDS = {"iceberg": None, "ducklake_duckdb": "duckdb", "ducklake_sqlite": "sqlite"}
@@ -129,6 +130,8 @@ def test_a_copy_is_read_and_refuses_what_writes(kind: str | None, earlier: bool,
         assert f"driftline --lake {tmp_path}/copy relocate --yes makes it a lake of its own" in str(
             refused.value
         )
+    (check,) = (check for check in checks(tmp_path / "copy", ducklake=kind) if check.name == "lake")
+    assert "is a copy of the lake at" in check.detail and "relocate" in check.fix
     if kind is None:
         with pytest.raises(UsageError, match="is a copy of the lake at"):
             copy.sql("delete from s.t where true")
@@ -188,6 +191,12 @@ def test_files_of_a_table_outside_the_lake_stay_when_they_are_no_longer_needed(
     assert ids(lake) == [0, 1, 2, 3]
     assert len([name for name in names if name.endswith(".metadata.json")]) == 5
     assert len([name for name in names if name.startswith("_driftline-files-")]) == 4
+
+    lake.table("s.inside").ingest([{"id": 1}])
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    copy = opened(tmp_path / "copy", None)
+    assert copy.relocate().tables == ("s.inside",)
+    assert ids(copy) == [0, 1, 2, 3], "a table that lies outside stays where it is"
 
 
 def test_a_folder_is_the_lake_that_it_has(kind: str | None, tmp_path: Path) -> None:

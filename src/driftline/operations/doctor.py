@@ -15,7 +15,7 @@ from uuid import uuid4
 from driftline.core.values.counted import counted
 from driftline.errors import DriftlineError
 from driftline.formats.lakes import Location
-from driftline.formats.open import located
+from driftline.formats.open import EmbeddedLake, located
 from driftline.runtime import class_data, file_io, jars, session, stores
 from driftline.runtime.deleting import NEW, delete_file
 from driftline.runtime.java import find_java
@@ -69,7 +69,7 @@ def checks(
     stored = stores.is_stored(str(lake))
     parts: list[tuple[str, Callable[[], str]]] = [("python", _python), ("spark", _spark), ("java", _java)]
     if session.is_embedded(properties) and not stored:
-        parts.append(("lake", lambda: _lake(Path(lake))))
+        parts.append(("lake", lambda: _lake(Path(lake), ducklake)))
     if ducklake is not None:
         parts.append(("duckdb", lambda: locate(ducklake).engine()))
     results = [_check(name, look) for name, look in parts]
@@ -115,8 +115,9 @@ def _java() -> str:
     return f"Java {java.major} ({java.home}, by {java.origin})"
 
 
-def _lake(lake: Path) -> str:
+def _lake(lake: Path, ducklake: str | None) -> str:
     session.make_lake(lake)
+    EmbeddedLake(lake, ducklake).check_open(writes=True)
     return f"{lake.resolve()} can be written to"
 
 

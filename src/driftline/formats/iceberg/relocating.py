@@ -50,6 +50,8 @@ def relocate(lake: Path, elsewhere: DisplacedLake, *, dry_run: bool) -> Relocati
         rows = database.execute(
             "select table_namespace, table_name, metadata_location, iceberg_type from iceberg_tables"
         ).fetchall()
+        # Others lie where a person has put them, and stay there.
+        rows = [row for row in rows if paths.moved(row[2]) != row[2]]
         tables = {(namespace, name): location for namespace, name, location, _ in rows}
         for *_, location, kind in rows:
             paths.metadata_file(location) if kind == "VIEW" else paths.table(location)
@@ -213,11 +215,21 @@ class PathRewriter:
                 raise _missing(place)
 
     def _content(self, path: str) -> bytes:
-        place = local_path(self.moved(path))
+        place = self._place(path)
         try:
             return place.read_bytes()
         except FileNotFoundError as error:
             raise _missing(str(place)) from error
+
+    def _place(self, path: str) -> Path:
+        """The place of a file that names others. Raises DataError for one that is not on this machine."""
+        try:
+            return local_path(self.moved(path))
+        except ValueError as error:
+            raise DataError(
+                f"{path} names files of the lake, and lies in a store, where it cannot be written anew",
+                "keep the metadata of the table and its deletes beside its data",
+            ) from error
 
     def _write(self, path: str, content: bytes) -> None:
         """Write the successor of a file, beside it."""
