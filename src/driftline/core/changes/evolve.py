@@ -255,7 +255,7 @@ class _Evolution:
             )
         if not transform.takes(column.type):
             raise DataError(
-                f"cannot partition by {transform.of(dotted(term.path))}: "
+                f"cannot partition or sort by {transform.of(dotted(term.path))}: "
                 f"{dotted(term.path)} is a {type_name(column.type)}"
             )
         return column.id

@@ -228,6 +228,7 @@ def _was_current(table: IcebergLoader, java: Any, metadata: Any, schema: int, he
     if [int(entry.snapshotId()) for entry in items(metadata.snapshotLog())].count(head) != 1:
         return True  # main went back to it
     parser = java_type(table.jvm, "org.apache.iceberg.TableMetadataParser")
+    later = int(metadata.currentSchemaId())
     for entry in reversed(items(metadata.previousFiles())):
         try:
             with java_errors():
@@ -238,7 +239,9 @@ def _was_current(table: IcebergLoader, java: Any, metadata: Any, schema: int, he
             return True
         snapshot = version.currentSnapshot()
         if snapshot is None or int(snapshot.snapshotId()) != head:
-            return False
+            # A change of ours may write rows by a schema that the same version replaces, as `resolve` does.
+            return int(version.currentSchemaId()) != later
+        later = int(version.currentSchemaId())
     return True
 
 
