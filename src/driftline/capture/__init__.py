@@ -141,7 +141,7 @@ def _flow(
         place.local / "files",
     )
     found_by = finder(source, folder, reading.notify, reading.list_every, catalog.folder)
-    log = FileLog(found_by, folder, reading.format, reading.max_files)
+    log = FileLog(found_by, folder, reading.format, reading.max_files, catalog.durable)
     return files(spark, log, place, strings=reading.strings)
 
 

@@ -72,8 +72,8 @@ class Checkpoint:
         self._mirror = Mirror(place) if is_stored(place) and mirrored else None
         self._lease = Lease(place, name) if is_stored(place) else None
         self._known: dict[str, Any] = {}
-        on_disk = durable and not is_stored(place)
-        self._files = SparkFiles(Path(self.place, "spark")) if on_disk else None
+        self._durable = durable and not is_stored(place)
+        self._files = SparkFiles(Path(self.place, "spark")) if self._durable else None
 
     @property
     def spark(self) -> str:
@@ -233,7 +233,7 @@ class Checkpoint:
         for path in paths:
             data = moved(path.read_bytes(), self.local)
             delete_file(path.with_name(f".{path.name}.crc"), Bounds((self.spark,)))  # of what was there
-            replace_file(path, data)
+            replace_file(path, data, durable=self._durable)
 
     def end_of(self, epoch: int) -> Any:
         """The end offset of a micro-batch, in the JSON of Spark's source. Raises SetupError."""
@@ -260,7 +260,7 @@ class Checkpoint:
             *before, _ = path.read_text().rstrip().split("\n")
             checksum = path.with_name(f".{name.rpartition('/')[2]}.crc")
             delete_file(checksum, Bounds((self.spark,)))  # of what was there
-            replace_file(path, "\n".join([*before, json.dumps(offsets)]).encode())
+            replace_file(path, "\n".join([*before, json.dumps(offsets)]).encode(), durable=self._durable)
         except OSError as error:
             raise SetupError(f"{path}: cannot be written: {error.strerror}") from error
 
@@ -327,7 +327,7 @@ class Checkpoint:
         if is_stored(self.place):
             put(f"{self.place}/{_FILE}", data)
             return
-        replace_file(Path(self.place, _FILE), data)
+        replace_file(Path(self.place, _FILE), data, durable=self._durable)
 
 
 def _number(path: Path) -> int:

@@ -53,6 +53,7 @@ class FileLog:
     folder: Path
     format: str | None = None
     max_files: int = MAX_FILES
+    durable: bool = True
     taken: dict[str, ListedFile] = field(default_factory=dict)  # by `ListedFile.key`
     lists: dict[int, list[ListedFile]] = field(default_factory=dict)
     next: int = 0
@@ -257,7 +258,7 @@ class FileLog:
             self.taken[entry.key] = entry
 
     def _keep_done(self, last_done: int) -> None:
-        replace_file(self.folder / _DONE, str(last_done).encode())
+        replace_file(self.folder / _DONE, str(last_done).encode(), durable=self.durable)
         self.done = last_done
 
     def _append(self, entries: list[ListedFile]) -> None:
@@ -265,7 +266,7 @@ class FileLog:
         self.next += 1
 
     def _write(self, number: int, entries: list[ListedFile]) -> None:
-        replace_file(self._path(number), _text(entries), modified=number + 1)
+        replace_file(self._path(number), _text(entries), durable=self.durable, modified=number + 1)
         self.lists[number] = entries
         self._take(entries)
 
@@ -286,7 +287,7 @@ class FileLog:
         waiting = {entry.key for n, entries in self.lists.items() if n >= end for entry in entries}
         files = [_json(entry) for key, entry in self.taken.items() if key not in waiting]
         content = json.dumps({"next": end, "files": files}).encode()
-        replace_file(self.folder / _TAKEN, gzip.compress(content, compresslevel=1))
+        replace_file(self.folder / _TAKEN, gzip.compress(content, compresslevel=1), durable=self.durable)
         self.packed = end
 
     def _unlink(self, number: int) -> None:
