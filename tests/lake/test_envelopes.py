@@ -85,6 +85,31 @@ def test_records_of_python_and_what_waits(lake: Lake, table_name: str, tmp_path:
     assert table.ingest(texts, json_column="t").by_key.inserted == 1
 
 
+def test_settings_of_a_first_batch_that_waits_whole_hold_for_the_table(
+    lake: Lake, table_name: str, tmp_path: Path
+) -> None:
+    table, source = lake.table(table_name), tmp_path / "in.jsonl"
+    put(source, [{"op": "c", "after": {"v": 1}, "source": LSN}, HEARTBEAT])
+
+    assert table.ingest(source, settings=SETTINGS).rows_quarantined == 1
+    assert table.verify(source).missing == 0
+    later = [{"op": "c", "after": {"id": 1, "v": v}, "source": {**LSN, "lsn": v}} for v in (52, 51)]
+    assert table.ingest(later).by_key.inserted == 1
+    assert [(row["id"], row["v"]) for row in rows_of(table)] == [(1, 52)]
+    assert table.verify(source).missing == 0
+
+
+def test_truncate_before_there_is_a_table_makes_earlier_changes_late(lake: Lake, table_name: str) -> None:
+    table, source = lake.table(table_name), {"connector": "postgresql"}
+    table.ingest([{"op": "t", "source": {**source, "lsn": 11}}], settings=SETTINGS)
+    creates = [
+        {"op": "c", "after": {"id": id_}, "source": {**source, "lsn": lsn}} for id_, lsn in ((9, 5), (8, 20))
+    ]
+
+    assert table.ingest(creates).by_key.late == 1
+    assert [row["id"] for row in rows_of(table)] == [8]
+
+
 NO_KEYS = {
     "no key": {"v": "c"},
     "a key that is null": {"id": None, "v": "c"},

@@ -25,6 +25,7 @@ from driftline.ingest.recent import RecentBatches
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
 from driftline.observe.offsets import offset_notes
+from driftline.quarantine.table import with_feed
 from driftline.readers.envelopes.encoded import encoded_notes
 from driftline.readers.envelopes.signs import envelope_note
 from driftline.readers.origins import OriginOfRows
@@ -73,7 +74,7 @@ class BatchRequest:
         """Load the table. Raises BatchIsInError if it has the batch, DataError if it has one of the files,
         UsageError if it has another key.
         """
-        state = self.table.load()
+        state = with_feed(self.table, self.table.load())
         if state.exists:
             check_kept(self.table.name, state.properties, self.properties)
         self.check(state)
@@ -100,7 +101,7 @@ class BatchRequest:
         return replace(from_properties(properties), as_text=self.table.as_text)
 
     def _new(self, state: State) -> Mapping[str, str]:
-        return {} if state.exists else NEW_TABLE
+        return {} if state.exists else {**NEW_TABLE, **state.properties}
 
     def with_own(self, planned: Plan, observation: Observation) -> Plan:
         """The plan with the columns that the source fills itself, if there are records."""

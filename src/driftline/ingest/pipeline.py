@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -286,10 +287,7 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
     if records and rejects is not None:
         records["quarantined"] = rejects.rows
     author = of_batch(batch.id, planned.plan.changes, records)
-    truncate = _truncate(planned)
-    place = truncate.epoch, truncate.position
-    truncated = by_batch(planned.state.properties, place, batch.id) if truncate.new else {}
-    transaction.set({**batch.marks(planned.state), **author, **truncated, **_since(planned)})
+    transaction.set({**batch.marks(planned.state), **author, **_truncated(planned), **_since(planned)})
     # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
     if rejects is not None and not transaction.include(rejects.transaction):
         batch.progress("quarantining")
@@ -411,6 +409,13 @@ def _truncate(planned: Planned) -> LastTruncate:
     return LastTruncate.of(place_of(planned.state.properties), sent, updates=is_snapshot)
 
 
+def _truncated(planned: Planned) -> dict[str, str]:
+    """The property that records a new truncate."""
+    truncate = _truncate(planned)
+    place = truncate.epoch, truncate.position
+    return by_batch(planned.state.properties, place, planned.batch.id) if truncate.new else {}
+
+
 def _summary(planned: Planned) -> dict[str, str]:
     """The properties of the batch's snapshot."""
     return {"driftline.batch": planned.batch.id}
@@ -446,11 +451,16 @@ def _lossy(table: CatalogTable, planned: Plan) -> list[Path]:
 
 
 def _no_columns(planned: Planned) -> Result:
-    """A table cannot be made without a column: the records wait in quarantine (2.4)."""
-    batch, observation, quarantined = planned.batch, planned.observation, 0
-    if observation.tally.records + observation.tally.malformed:
+    """A table cannot be made without a column: the records wait in quarantine (2.4), and with them the
+    settings and the truncate that the table will have.
+    """
+    batch, tally, quarantined = planned.batch, planned.observation.tally, 0
+    if tally.records + tally.malformed or tally.truncated:
         rejected = planned.observed.scan.rejected(everything="no columns yet")
         rejects = quarantine.stage(batch.table, rejected, batch.id, batch.token)
+        feed = {**planned.state.properties, **batch.properties, **_truncated(planned)}
+        if feed and not planned.state.exists:
+            rejects.transaction.set({quarantine.FEED: json.dumps(feed)})
         batch.progress("quarantining")
         rejects.commit(batch.retry)
         quarantined = rejects.rows

@@ -19,6 +19,7 @@ from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
 from driftline.errors import DataError, no_table
 from driftline.operations.replay import kept, waiting
+from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended
 from driftline.settings import from_properties
 from driftline.sources.files import expand
@@ -43,7 +44,7 @@ def checked(
 
     ``warehouse``: the folder of the table's lake. Raises UsageError for records of which there is no table.
     """
-    state, quarantine = table.load(), waiting(table)
+    state, quarantine = with_feed(table, table.load()), waiting(table)
     settings = from_properties(state.properties)
     contract = settings.contract
     columns = table.readable(state.schema).struct.fields if state.exists else ()

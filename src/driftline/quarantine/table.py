@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from driftline.core.changelog.token import Token
 from driftline.core.changes import AddColumn
 from driftline.core.schema.table_name import QUARANTINE
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
-from driftline.formats.base import CatalogTable, Transaction
+from driftline.formats.base import CatalogTable, State, Transaction
 from driftline.formats.retry import Retry, commit
 from driftline.quarantine.replays import REPLAY
 from driftline.readers.rejects import REJECTED
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TableT = TypeVar("TableT", bound=CatalogTable)
+
+FEED = "driftline.feed"  # the properties that the table will have, while all of its records wait
 
 SCHEMA = Schema(
     Struct(
@@ -50,6 +53,14 @@ SCHEMA = Schema(
 def of(table: TableT) -> TableT:
     """The quarantine that belongs to a table."""
     return table.sibling(table.name + QUARANTINE)
+
+
+def with_feed(table: CatalogTable, state: State) -> State:
+    """Give a table that is not made yet the properties that batches which wait whole have left for it."""
+    if state.exists:
+        return state
+    kept = of(table).load().properties.get(FEED)
+    return state if kept is None else replace(state, properties=json.loads(kept))
 
 
 @dataclass(frozen=True, slots=True)

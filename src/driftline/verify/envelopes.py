@@ -326,7 +326,8 @@ def field_schema(schema: Any, name: str) -> Any:
 def _named(value: Any, schema: Mapping[str, Any]) -> Any:
     name, parameters = schema.get("name"), schema.get("parameters") or {}
     if name == f"{_CONNECT}Decimal":
-        return _decimal(value, int(parameters.get("scale") or 0))
+        scale = int(parameters.get("scale") or 0)
+        return _decimal(value, scale) if isinstance(value, str) else _number_of(value, scale)
     if name == "io.debezium.data.VariableScaleDecimal":
         return _decimal(value["value"], _whole_number(value["scale"]))
     if name in _DAYS:
@@ -373,6 +374,18 @@ def _decimal(value: Any, scale: int) -> int | Decimal:
     digits = Decimal(int.from_bytes(_bytes(value), "big", signed=True))
     number = Decimal((*digits.as_tuple()[:2], -scale))
     return int(number) if scale <= 0 and len(digits.as_tuple().digits) - scale < 300 else number
+
+
+def _number_of(value: Any, scale: int) -> Any:
+    """A decimal that is written as a number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise Unreadable(f"{value!r} is no number")
+    number = value if isinstance(value, Decimal) else Decimal(str(value))
+    digits = "".join(map(str, number.as_tuple().digits))
+    exponent = int(number.as_tuple().exponent)
+    if number and scale < -exponent - (len(digits) - len(digits.rstrip("0"))):
+        raise Unreadable(f"{value!r} has more digits than its scale")
+    return value
 
 
 def _bits(raw: bytes, length: int) -> str:

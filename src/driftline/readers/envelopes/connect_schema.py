@@ -58,6 +58,22 @@ def decimal_spelled(parameters: Parameters) -> Spell:
     return partial(decimal_text, scale=int(parameters.get("scale") or 0))
 
 
+def _decimal(parameters: Parameters) -> Spell:
+    """A decimal, of bytes or of the number that it came as, with no more digits than its scale has."""
+    of_bytes, scale = decimal_spelled(parameters), int(parameters.get("scale") or 0)
+
+    def spell(value: bytes | str) -> bytes:
+        if isinstance(value, bytes):
+            return of_bytes(value)
+        _, digits, exponent = Decimal(value).as_tuple()
+        zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+        if not isinstance(exponent, int) or (any(digits) and -exponent - zeros > scale):
+            raise ValueError(value)
+        return value.encode()
+
+    return spell
+
+
 def _variable_scale(_: Parameters) -> Spell:
     return lambda members: decimal_text(members["value"], members["scale"])
 
@@ -156,6 +172,11 @@ def _bytes(value: Raw) -> bytes:
     return b64decode(_text(value), validate=True)
 
 
+def _bytes_or_number(value: Raw) -> bytes | str:
+    """The bytes or the number that the converter writes, by its `decimal.format`."""
+    return bytes(value).decode() if memoryview(value)[0] in b"-0123456789" else _bytes(value)
+
+
 def _scaled(value: Raw) -> dict[str, Any]:
     members = raw_members(value)
     return {"scale": _whole(members["scale"]), "value": _bytes(members["value"])}
@@ -171,7 +192,7 @@ class NamedType(NamedTuple):
 
 
 RULES: Mapping[str, NamedType] = {
-    "org.apache.kafka.connect.data.Decimal": NamedType(_bytes, decimal_spelled),  # parameter scale
+    "org.apache.kafka.connect.data.Decimal": NamedType(_bytes_or_number, _decimal),  # parameter scale
     "io.debezium.data.VariableScaleDecimal": NamedType(_scaled, _variable_scale),
     "org.apache.kafka.connect.data.Date": NamedType(_whole, day_spelled),
     "io.debezium.time.Date": NamedType(_whole, day_spelled),
@@ -224,7 +245,7 @@ def _leaf(rule: NamedType, parameters: Parameters, path: str, name: str) -> Deco
             return value
         try:
             return Raw(spell(parsed(value)))
-        except (ValueError, KeyError, OverflowError):
+        except (ValueError, KeyError, ArithmeticError):
             raise WrongValue(f"`{path}` is {_shown(value)}, no {name}, as its schema has it") from None
 
     return checked
