@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -256,3 +257,47 @@ def test_a_damaged_checkpoint_goes_on_rightly_or_is_one_sentence_with_a_way_on(
         run.start(resume_from="table")
     assert run.ids() == [1, 2, 3]
     assert run.start() == []
+
+
+# Random walks --------------------------------------------------------------------------------------------------
+
+
+def walk(run: Run, seed: int, steps: int) -> None:
+    """Take random steps; after each start every record is in the table once, or an error has said how to go on."""
+    chance, others = random.Random(seed), 0
+    run.keep_checkpoint()
+    run.keep_table()
+    for step in range(steps):
+        act = chance.choice(
+            ["start", "start", "ingest", "keep checkpoint", "keep table", "checkpoint", "table"]
+        )
+        if act == "keep checkpoint":
+            run.keep_checkpoint()
+        elif act == "keep table":
+            run.keep_table()
+        elif act == "checkpoint":
+            run.restore_checkpoint()
+        elif act == "table":
+            run.restore_table()
+            others = run.table.read().where("id < 0").count()
+        elif act == "ingest":
+            others += 1
+            run.table.ingest([{"id": -step - 1}])
+        else:
+            run.put()
+            try:
+                run.start()
+            except DriftlineError:
+                try:
+                    run.start(resume_from="table")
+                except DataError as error:
+                    if "does not remember" not in error.message:
+                        raise
+                    return  # its ledger went with the table
+            captured = [number for number in run.ids() if number > 0]
+            assert captured == [*range(1, run.number + 1)], f"seed {seed}, step {step}"
+            assert len(run.ids()) == len(captured) + others
+
+
+def test_a_random_walk_of_backups_and_restores_has_every_record_once(run: Run) -> None:
+    walk(run, seed=4, steps=12)

@@ -207,6 +207,9 @@ class Checkpoint:
         if self.local is None or not spark.is_dir():
             return
         planned, committed = self.last("offsets"), self.last("commits")
+        for kind, last in (("offsets", planned), ("commits", committed)):
+            # Spark does not write a file whose checksum is there.
+            delete_file(spark / kind / f".{last + 1}.crc", Bounds((self.spark,)))
         needed = {f"offsets/{number}" for number in (planned, planned - 1) if number >= 0}
         if planned >= 0 or committed >= 0:
             needed.add("metadata")
