@@ -54,6 +54,15 @@ def test_the_last_micro_batch_goes_unless_it_is_whole(
     } == kept
 
 
+def test_a_checksum_without_its_file_goes(tmp_path: Path) -> None:
+    (tmp_path / "sources" / "0").mkdir(parents=True)
+    (tmp_path / "sources" / "0" / ".2.crc").write_text("crc")
+
+    SparkFiles(tmp_path).drop_cut()
+
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 def test_offsets_of_other_sources_are_whole_without_a_log(tmp_path: Path) -> None:
     for name, text in {
         **WHOLE,

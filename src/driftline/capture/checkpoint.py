@@ -414,6 +414,10 @@ class SparkFiles:
             logs = self._numbers(f"sources/{source.name}")
             if logs and self._is_cut(f"sources/{source.name}/{logs[-1]}"):
                 self._delete(source / str(logs[-1]))
+        for file in list(self._all()):
+            name = file.name.removeprefix(".").removesuffix(".crc")
+            if file.suffix == ".crc" and not file.with_name(name).exists():
+                self._delete(file.with_name(name))  # Spark would not put its own there
 
     def _is_planned(self, number: int, done: list[int]) -> bool:
         """True if all files of a micro-batch that is not done are whole."""
