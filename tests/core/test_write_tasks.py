@@ -18,6 +18,7 @@ from driftline.convert import arrow_schema
 from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import SetupError
+from driftline.runtime.disk import local
 from driftline.write import (
     BatchFolder,
     Distribution,
@@ -30,7 +31,6 @@ from driftline.write import (
     SetAside,
     WrittenFile,
     folder_of_batch,
-    local,
     write_in_tasks,
 )
 from driftline.write.run import number_and_attempt
