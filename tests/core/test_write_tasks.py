@@ -117,7 +117,7 @@ def test_repeated_attempts_leave_no_row_twice(tmp_path: Path, dealing: str, task
     plan = FilePlan(SCHEMA, {1: "full"}, FileSettings(), 2**30, DEALINGS[dealing])
     rows, spark = tasks_of(context, tasks), SimpleNamespace(sparkContext=context)
     with folder_of_batch(
-        cast("Any", spark), cast("Any", SimpleNamespace(location=f"file:{tmp_path}"))
+        cast("Any", spark), cast("Any", SimpleNamespace(location=f"file:{tmp_path}", durable=False))
     ) as folder:
         assert folder is not None
         files = write_in_tasks(context, rows, plan, folder, InFolder(folder, place(tmp_path)))

@@ -17,7 +17,7 @@ from driftline.errors import SetupError, UsageError
 from driftline.runtime import class_data, file_io, stores, temporary
 from driftline.runtime.bare_java import quiet_py4j
 from driftline.runtime.connect import must_start_classic
-from driftline.runtime.failure import BRING, NO_DRIFTLINE, java_process
+from driftline.runtime.failure import BRING, java_process
 from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import QUICK, Java, check_limits, default_memory, find_java, launcher_home
 from driftline.runtime.java_types import java_type
@@ -170,7 +170,7 @@ def check_workers(session: SparkSession) -> None:
         return
     looks = [python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('driftline') is None)"]
     if subprocess.run(looks, capture_output=True, check=False).returncode == 1:
-        raise SetupError(f"{NO_DRIFTLINE.format('driftline')}: {python}", BRING)
+        raise SetupError(f"the Python that runs Spark's tasks has no driftline: {python}", BRING)
 
 
 def is_embedded(properties: Mapping[str, str]) -> bool:

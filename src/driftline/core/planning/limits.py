@@ -140,9 +140,12 @@ def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) 
     """Fields whose columns would exceed ``max_columns`` for the table."""
     limit = settings.max_columns
     added = _leaf_columns(plan.changes)
-    room = limit - leaf_columns(plan.before.struct)
-    if sum(leaves(c.type) for c in added) <= room or not added:
+    size = sum(leaves(c.type) for c in added)
+    # What is added is counted first: a record that brings nothing should not cost a walk over the whole table.
+    if size <= limit - leaf_columns(plan.before.struct) or not added:
         return {}
+    # A change may widen what the table has, or bring a struct without a leaf of its own.
+    room = limit - (leaf_columns(plan.schema.struct) - size)
     without: list[AddColumn] = []
     for column in sorted(added, key=_Order(plan.changes).of):
         if leaves(column.type) > room:
