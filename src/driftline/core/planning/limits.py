@@ -141,7 +141,7 @@ def _beyond_columns(plan: Plan, last: Mapping[Path, Facet], settings: Settings) 
     limit = settings.max_columns
     added = _leaf_columns(plan.changes)
     size = sum(leaves(c.type) for c in added)
-    # What is added is counted first: a record that brings nothing should not cost a walk over the whole table.
+    # What is added is counted first: a record that brings nothing should not cost a walk over the table.
     if size <= limit - leaf_columns(plan.before.struct) or not added:
         return {}
     # A change may widen what the table has, or bring a struct without a leaf of its own.
