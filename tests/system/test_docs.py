@@ -46,6 +46,7 @@ NOT_RUN = {
     r"export STORE_KEY=": "test_deploy sets them",
     r"uvx? (--from|tool install) ": "`make bench-install` runs the second",
     r"docker (build|run) ": "there is no Docker; the page says so",
+    r"driftline capture .* --resume-from (table|checkpoint)": "test_capture_restored resumes both ways",
     r"cp (-r )?lake/": "test_capture_restored copies the same and puts it back",
     r"\*/10 \* \* \* \*": "there is no cron; its command is a capture like others",
 }
