@@ -448,6 +448,6 @@ def _check_roles(settings: Settings) -> None:
 def _dialect(properties: Mapping[str, str]) -> Dialect:
     """The dialect that properties state. Raises UsageError for settings that contradict each other."""
     try:
-        return Dialect(**{name: properties.get(_property(name), "") for name in _DIALECT})
+        return Dialect(**{name: properties.get(_property(name), "") for name in _DIALECT})  # type: ignore[arg-type]
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -473,3 +473,23 @@ def test_resolving_german_numbers(table: Table, tmp_path: Path) -> None:
     prices = [r.price for r in table.read().where("id < 6").orderBy("id").collect()]
     assert [None if p is None else str(p) for p in prices] == ["1234.56", "7.50", "1234.00", None, "12.00"]
     proven(table, file, tmp_path / "more.csv")
+
+
+@pytest.mark.parametrize("kept", [{"thousands": "."}, {"decimal": ","}], ids=str)
+def test_file_with_commas_between_cells_contradicts_a_decimal_comma_of_the_table(
+    lake: Lake, table_name: str, tmp_path: Path, kept: dict[str, str]
+) -> None:
+    table = lake.table(table_name)
+    first, second, third = (tmp_path / f"{n}.csv" for n in (1, 2, 3))
+    first.write_text("id;total\n1;1234,50\n")
+    second.write_text("id,total\n2,1.234\n")
+    third.write_text('id,total\n3,"2,5"\n')
+    table.ingest(first, settings=kept)
+
+    with pytest.raises(DataError, match=r"2\.csv: ',' separates its cells, and is the decimal sign") as error:
+        table.ingest(second)
+    assert "--decimal . --thousands ''" in str(error.value)
+    table.ingest(third)
+    table.ingest(second, settings={"decimal": ".", "thousands": ""})
+    rows = {row["id"]: row["total"] for row in table.read().collect()}
+    assert rows == {1: 1234.5, 2: 1.234, 3: 2.5}

@@ -10,6 +10,7 @@ from driftline.core.changelog.token import Token
 from driftline.core.changes.refit import refits
 from driftline.core.planning.contract import without_excluded
 from driftline.core.planning.creation import Creation, check_declared
+from driftline.core.planning.dialect import JSON_SIGNS
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
@@ -36,6 +37,8 @@ from driftline.sources.scan import Observed
 from driftline.write import RowTasks
 
 AGAIN = "nothing was committed; run the batch again once its files are complete"
+
+_SIGNS = {"driftline.decimal", "driftline.thousands"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,10 @@ class BatchRequest:
     def settings(self, state: State) -> Settings:
         """The settings of the batch; a table that it creates gets those of new tables."""
         properties = {**self._new(state), **state.properties, **self.properties}
-        return replace(from_properties(properties), as_text=self.table.as_text)
+        settings = replace(from_properties(properties), as_text=self.table.as_text)
+        if settings.csv.signs == JSON_SIGNS or self.properties.keys() & _SIGNS:
+            return settings
+        return replace(settings, csv=replace(settings.csv, kept=True))
 
     def _new(self, state: State) -> Mapping[str, str]:
         return {} if state.exists else {**NEW_TABLE, **state.properties}

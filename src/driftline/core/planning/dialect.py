@@ -45,7 +45,8 @@ class Dialect:
     one. ``escape`` stands in front of quotes within quoted cells (`none`: they are doubled). ``header``:
     `yes`, the first line has names, or `no`, or the names that the file lacks; `auto` is as not stated.
     ``skip_lines`` are in front of it; lines that begin with ``comment`` are left out. ``thousands`` is the
-    sign between thousands.
+    sign between thousands. ``kept``: the table has the signs of an earlier batch, and nobody stated them for
+    this one.
 
     >>> dialect = Dialect(delimiter="tab", encoding="Latin1", header="auto")
     >>> dialect.delimiter, dialect.encoding, dialect.header
@@ -63,6 +64,7 @@ class Dialect:
     skip_lines: str = ""
     comment: str = ""
     thousands: str = ""
+    kept: bool = False
 
     def __post_init__(self) -> None:
         if self.delimiter in TAB:

@@ -12,6 +12,7 @@ from itertools import islice, pairwise
 import msgspec
 
 from driftline.core.planning.dialect import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs
+from driftline.errors import DataError
 from driftline.readers.csv.cut import BACKSLASH, COMMA, CsvRecord, Marks, is_escaped, records
 from driftline.readers.csv.dated import date_hints
 from driftline.readers.csv.header import header_advice, is_row, titles
@@ -111,6 +112,25 @@ def form_of(text: bytes, dialect: Dialect, encoding: str = "") -> Form:
     hints = tuple(_hints(begin, marks, dialect, has_header=has_header))
     dates = tuple(date_hints(begin.cells(marks)[has_header:], lambda: begin.all_cells(marks)[has_header:]))
     return Form(marks, encoding, dialect.signs, has_header, ahead, int(separator is not None), hints, dates)
+
+
+def check_signs(text: bytes, form: Form, path: str) -> None:
+    """Check the signs of numbers that a table has from an earlier batch against a file that begins so.
+
+    A comma that separates cells, and stands in none of them, is no decimal comma: read by the table's signs,
+    1.234 would be a thousand times what it says. Raises DataError.
+    """
+    decimal, thousands = form.signs.decimal, form.signs.thousands
+    rows = Beginning(text[:HEAD]).cells(form.marks)
+    has_several = any(len(row) > 1 for row in rows)
+    is_in_cells = any(decimal.encode() in cell for row in rows for cell in row)
+    if form.marks.delimiter.decode() != decimal or not has_several or is_in_cells:
+        return
+    kept = Dialect(thousands=thousands) if thousands else Dialect(decimal=decimal)
+    raise DataError(
+        f"{path}: {decimal!r} separates its cells, and is the decimal sign that the table has from an earlier batch",
+        f"pass --decimal {POINT} --thousands '' if 1.234 is a fraction here, or {kept.flags} to read it as before",
+    )
 
 
 def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ from driftline.core.planning.dialect import Dialect
 from driftline.errors import DataError
 from driftline.observe.text_files import BOM, is_unpacked, lines_between, opened
 from driftline.readers.csv.cut import LONGEST, CsvRecord, Piece, TooLongError, count_lines, pieces, records
-from driftline.readers.csv.sniff import HEAD, PLAIN, Form, as_utf8, encoding_of, form_of
+from driftline.readers.csv.sniff import HEAD, PLAIN, Form, as_utf8, check_signs, encoding_of, form_of
 
 ANY = Dialect()
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")  # a line feed may follow a return that ends a block
@@ -131,6 +131,8 @@ def header_of(path: str, dialect: Dialect = ANY) -> Header | None:
         size, blocks = _behind_titles(as_utf8(chain([first], raw), encoding), int(dialect.skip_lines or 0))
         text = next(blocks, b"")
         form = form_of(text, dialect, encoding)
+        if dialect.kept and not dialect.delimiter:
+            check_signs(text[form.ahead :], form, path)
         size, line = size + form.ahead, 1 + int(dialect.skip_lines or 0) + form.lines_ahead
         try:
             for piece in pieces(chain([text[form.ahead :]], blocks), line, marks=form.marks):
