@@ -169,7 +169,8 @@ def key_of(row: Event, name: str = "id") -> Key:
 class Oracle:
     """A dictionary that takes the events, and counts how each ended.
 
-    With ``soft`` changes count one by one, and a deleted row stays, with the order of its delete.
+    With ``soft`` changes count one by one, and a deleted row stays as it was ``written``; its ``seq`` here is
+    that of its delete.
     """
 
     def __init__(self, *, ordered: bool, soft: bool = False) -> None:
@@ -209,9 +210,13 @@ class Oracle:
             self.rows.pop(key, None)
             self.deletes[key] = event
         elif known is not None or self.ordered:
-            kept = known or {"n": None}
+            kept = known or {"n": None, "seq": event["seq"]}
             order = {"seq": event["seq"]} if self.ordered else {}
-            self.rows[key] = {**kept, **order, "gone": True}
+            self.rows[key] = {"written": kept["seq"], **kept, **order, "gone": True}
+
+    def seqs(self) -> dict[Key, Key]:
+        """The value of ``seq`` that each row of the table has."""
+        return {key: same_key(event.get("written", event["seq"])) for key, event in self.rows.items()}
 
 
 KEYS = [*range(12), *map(str, range(6)), 2.5, 2**60, 2**60 + 1, True, "true", "2026-01-01", "x"]
@@ -257,6 +262,25 @@ def test_a_table_is_what_a_dictionary_says(tmp_path: Path, seed: int, ordered: b
     held = {key_of(row): (row["n"], row.get("_is_deleted", False)) for row in table.rows()}
     assert len(held) == len(table.rows())
     assert held == {key: (event["n"], event.get("gone", False)) for key, event in oracle.rows.items()}
+    assert {key_of(row): key_of(row, "seq") for row in table.rows()} == oracle.seqs()
+
+
+@pytest.mark.parametrize("cut", range(3))
+def test_remembered_delete_counts_before_soft_deletes_wherever_batches_are_cut(
+    tmp_path: Path, cut: int
+) -> None:
+    table, given = FilesTable(tmp_path), {"key": "id", "order_by": "seq", "delete_when": "op = 'd'"}
+    table.ingest(
+        [{"id": 2, "seq": 1, "v": "other"}, {"id": 1, "seq": 25, "op": "d"}],
+        from_properties(as_properties(given)),
+    )
+    late = [{"id": 1, "seq": 20, "v": "late"}, {"id": 1, "seq": 22, "op": "d"}]
+    batch = [*late, {"id": 1, "seq": 30, "op": "d"}]
+    for part in filter(None, (batch[:cut], batch[cut:])):
+        table.ingest(part, from_properties(as_properties({**given, "deletes": "soft"})))
+
+    [row] = [row for row in table.rows() if row["id"] == 1]
+    assert (row["seq"], row["v"], row["_is_deleted"]) == (30, None, True)
 
 
 def test_keys_of_several_fields_in_objects(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_a_table_is_what_a_dictionary_says(lake: Lake, table_name: str, tmp_path
 
     assert any(moved(table))  # files were worn
     assert held(table) == {key: event["n"] for key, event in oracle.rows.items()}
+    assert {key_of(row): key_of(row, "seq") for row in rows_of(table)} == oracle.seqs()
     assert ("_order" in table.read().columns) == oracle.ordered
     if oracle.soft:
         marked = {key_of(row) for row in rows_of(table) if row["_is_deleted"]}

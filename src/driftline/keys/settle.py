@@ -20,14 +20,14 @@ class Latest:
     """The latest change of each key in a batch, by the key's code: its row, its order, and if it deletes.
 
     ``orders`` None: changes arrive in their order. ``ranked``: all changes, those of a key side by side, in
-    their order. ``writes``: the last write of each key, if a row that is deleted keeps its values.
+    their order. ``arrivals``: all changes as they arrive, if a row that is deleted keeps its values.
     """
 
     rows: NDArray[np.int64]
     orders: pa.Array | None
     deletes: NDArray[np.bool_]
     ranked: NDArray[np.int64]
-    writes: LastWrites | None = None
+    arrivals: Arrivals | None = None
 
     @property
     def superseded(self) -> int:
@@ -56,45 +56,55 @@ class Latest:
         last = np.append(code[ranked][1:] != code[ranked][:-1], True)[: len(code)]
         rows = ranked[last].astype(np.int64)
         taken = None if orders is None else orders.take(pa.array(rows))
-        writes = LastWrites.of(codes, orders, deletes) if soft else None
-        return cls(rows, taken, deletes[rows], ranked.astype(np.int64), writes)
+        arrivals = Arrivals(code.astype(np.int64), orders, deletes) if soft else None
+        return cls(rows, taken, deletes[rows], ranked.astype(np.int64), arrivals)
 
 
 @dataclass(frozen=True, slots=True)
-class LastWrites:
-    """The last write of each key that counts if changes are applied one by one, by the key's code: its row,
-    -1 without one, and its order. A delete that keeps the row's values keeps these, however the changes are
-    cut into batches.
+class Arrivals:
+    """The changes of a batch as they arrive: of each one its key's code, its order, and if it deletes.
+
+    ``orders`` None: each change is later than those before it.
     """
 
-    rows: NDArray[np.int64]
+    codes: NDArray[np.int64]
     orders: pa.Array | None
+    deletes: NDArray[np.bool_]
 
-    @classmethod
-    def of(cls, codes: pa.Array, orders: pa.Array | None, deletes: NDArray[np.bool_]) -> LastWrites:
-        """Find the last write of each key, from what `Latest.of` takes."""
-        code = codes.to_numpy().astype(np.int64)
-        counts = ~deletes if orders is None else ~deletes & _in_order(code, orders)
-        writes = np.flatnonzero(counts)
-        rows = np.full(code.max(initial=-1) + 1, -1, np.int64)
-        rows[code[writes]] = writes
-        return cls(rows, None if orders is None else orders.take(pa.array(rows, mask=rows < 0)))
+    def values(self, table: TableRows, committed: Iterable[Found]) -> NDArray[np.int64]:
+        """Find the rows that give deleted rows their values, as if each change were a batch of its own.
 
-    def over(self, orders: pa.Array) -> NDArray[np.int64]:
-        """The rows of the writes; -1 for those that are late against these ``orders`` of the table's rows."""
+        Args:
+            table: the table's rows.
+            committed: these rows, and the deletes that the table remembers.
+
+        Returns:
+            By the key's code, the row of the last write that counts. Without one it is -1 where the table has
+            a row, which keeps its values; else the row of the first delete, which would make the table's row.
+        """
+        counts = self._in_order(committed)
+        rows = np.full(len(table.of_key), -1, np.int64)
+        if self.orders is not None:
+            deletes = np.flatnonzero(self.deletes & counts & (table.of_key[self.codes] < 0))[::-1]
+            rows[self.codes[deletes]] = deletes
+        writes = np.flatnonzero(~self.deletes & counts)
+        rows[self.codes[writes]] = writes
+        return rows
+
+    def _in_order(self, committed: Iterable[Found]) -> NDArray[np.bool_]:
+        """Flags the changes that are not late when they arrive, behind what is ``committed``."""
         if self.orders is None:
-            return self.rows
-        return np.where(flags_of(pc.less(self.orders, orders)), -1, self.rows)
-
-
-def _in_order(code: NDArray[np.int64], orders: pa.Array) -> NDArray[np.bool_]:
-    """Flags the changes that are not late when they arrive."""
-    rank = pc.rank(orders, tiebreaker="dense").to_numpy().astype(np.int64)
-    arrived = np.argsort(code, kind="stable")
-    height = (code * (rank.max(initial=0) + 1) + rank)[arrived]
-    flags = np.zeros(len(code), np.bool_)
-    flags[arrived] = height == np.maximum.accumulate(height)
-    return flags
+            return np.ones(len(self.codes), np.bool_)
+        # A row without an order makes no change late, so only the others stand before the changes.
+        before = [hits.only(flags_of(hits.orders.is_valid())) for hits in committed]
+        codes = np.concatenate([*(hits.codes for hits in before), self.codes])
+        orders = pa.chunked_array([*(hits.orders for hits in before), self.orders], pa.string())
+        rank = pc.rank(orders, tiebreaker="dense").to_numpy().astype(np.int64)
+        arrived = np.argsort(codes, kind="stable")
+        height = (codes * (rank.max(initial=0) + 1) + rank)[arrived]
+        flags = np.zeros(len(codes), np.bool_)
+        flags[arrived] = height == np.maximum.accumulate(height)
+        return flags[len(codes) - len(self.codes) :]
 
 
 def flags_of(values: pa.Array) -> NDArray[np.bool_]:
@@ -251,15 +261,16 @@ class Settled:
 def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Found] = ()) -> Settled:
     """Compare the latest changes of a batch with the table's rows, and the deletes that it remembers."""
     table = TableRows.of(list(found_rows), len(latest.rows))
-    late, in_table = _late(latest, [*table.found, *remembered]), table.of_key >= 0
+    committed = [*table.found, *remembered]
+    late, in_table = _late(latest, committed), table.of_key >= 0
     removes, writes = latest.deletes & ~late, ~latest.deletes & ~late
-    last_writes = np.full(len(late), -1, np.int64)
-    if latest.writes is None:
+    values = np.full(len(late), -1, np.int64)
+    if latest.arrivals is None:
         ignored = removes & ~in_table
         live = writes
     else:
-        last_writes = latest.writes.over(table.orders())
-        ignored = removes & (last_writes < 0) & _unchanged(latest, table)
+        values = latest.arrivals.values(table, committed)
+        ignored = removes & (values < 0) & _unchanged(latest, table)
         live = writes | (removes & ~ignored)
     counts = KeyCounts(
         int((writes & ~in_table).sum()),
@@ -269,21 +280,21 @@ def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Fou
         int(late.sum()),
         int(ignored.sum()),
     )
-    remembers = latest.orders is not None and latest.writes is None
+    remembers = latest.orders is not None and latest.arrivals is None
     gone = latest.rows[removes] if remembers else latest.rows[:0]
     dead = dead_rows(table.found, ~late & ~ignored)
-    return Settled(_live(latest, live, last_writes, table), np.sort(gone), counts, dead, table)
+    return Settled(_live(latest, live, values, table), np.sort(gone), counts, dead, table)
 
 
-def _live(latest: Latest, live: NDArray[np.bool_], writes: NDArray[np.int64], table: TableRows) -> LiveRows:
-    """The rows of keys that are ``live``. A delete takes the row of its key's last write, if there is one;
-    else its own, which has key and order alone.
+def _live(latest: Latest, live: NDArray[np.bool_], values: NDArray[np.int64], table: TableRows) -> LiveRows:
+    """The rows of keys that are ``live``. A delete takes the row that has its key's ``values``; without one
+    its own, of which only the order counts: the table's row keeps its values.
     """
-    rows = np.where(latest.deletes & (writes >= 0), writes, latest.rows)
+    rows = np.where(latest.deletes & (values >= 0), values, latest.rows)
     codes = np.flatnonzero(live)
     codes = codes[np.argsort(rows[codes])]
     deleted = latest.deletes[codes]
-    from_table = np.where(deleted & (writes[codes] < 0), table.of_key[codes], -1)
+    from_table = np.where(deleted & (values[codes] < 0), table.of_key[codes], -1)
     return LiveRows(rows[codes], codes, deleted, from_table)
 
 
