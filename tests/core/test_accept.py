@@ -21,7 +21,7 @@ from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.observation import merge_observations
+from driftline.observe.observation import Observation, merge_observations
 from driftline.sources.scan import Observed
 
 
@@ -44,7 +44,7 @@ class Lines:
             parts.append(observer.result())
         return Observed(self, merge_observations(parts))  # type: ignore[arg-type]
 
-    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> Lines:
+    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict], _: Observation) -> Lines:
         return replace(self, judge=judge)
 
     def observer(self) -> JsonObserver:

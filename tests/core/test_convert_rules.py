@@ -26,6 +26,7 @@ from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
+from driftline.observe.observation import Observation
 from driftline.settings import as_properties, from_properties
 from driftline.sources.scan import Observed
 from rule_cases import Case, cases, columns, text
@@ -49,7 +50,7 @@ class Lines:
         observer.feed(self.lines, "batch", 1)
         return Observed(self, observer.result())  # type: ignore[arg-type]
 
-    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> Lines:
+    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict], _: Observation) -> Lines:
         return replace(self, judge=judge)
 
     def records(self) -> tuple[list[dict[str, object]], list[str]]:

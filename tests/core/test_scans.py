@@ -17,6 +17,7 @@ from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import DOUBLE, Schema
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
+from driftline.observe.observation import Observation
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.readers.csv.reader import CsvFiles
 from driftline.settings import as_properties, from_properties
@@ -175,10 +176,24 @@ def test_a_speculated_plan_that_does_not_hold_is_in_the_results(tmp_path: Path) 
 
 def test_refusing_gives_another_scan(tmp_path: Path) -> None:
     scan = json_files(tmp_path).open(Schema(), Settings())
-    refusing = scan.refusing(AdmissionCheck((Schema(),), (), Settings(), frozenset()), ())
+    refusing = scan.refusing(AdmissionCheck((Schema(),), (), Settings(), frozenset()), (), Observation())
     assert refusing.terms.refuse and not scan.terms.refuse
     assert refusing.observe().observation.tally.malformed > scan.observe().observation.tally.malformed == 1
     assert not refusing.observe().answers(scan.request)
+
+
+def test_refused_document_with_a_list_of_records_gets_the_flag(tmp_path: Path) -> None:
+    file = tmp_path / "in.json"
+    file.write_text('{"page": 1, "data": [{"id": 1}, {"id": 2}]}')
+    given = from_properties(as_properties({"key": "id"}))
+    scan = JsonFiles(spark=SPARK, files=[str(file)]).open(Schema(), given)
+    observed, planned = accepted(scan, RecentBatches(), lambda _: None)
+
+    assert [conflict.why for conflict in planned.conflicts] == ["key: no value"]
+    assert observed.observation.tally.malformed == 1
+    assert observed.scan.notes(observed.observation) == [
+        f"{file} is one object with a list of objects: --records data ingests these as records"
+    ]
 
 
 def test_files_are_cut_once_for_all_states_of_a_table(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def accepted(
                 return observed, replace(planned, route=again.route, conflicts=tuple(refused.conflicts))
         _frozen_without_columns(schema, planned, settings)
         refused.add(observation, planned)
-        scan = scan.refusing(refused.judge(), refused.last)
+        scan = scan.refusing(refused.judge(), refused.last, observation)
     conflict = refused.last[0]
     raise DataError(
         f"{dotted(conflict.path)}: the rest of the batch still does not fit: {conflict.why}",

@@ -92,7 +92,8 @@ class JsonFiles(Source):
 class JsonScan(BatchScan):
     """Splits of files of JSON; once observed, they have the numbers of their first lines.
 
-    ``first``: the shape of the first lines, if they were observed; ``advice``: on their sheets.
+    ``first``: the shape of the first lines, if they were observed; ``advice``: on their sheets, and on
+    documents that were refused.
     """
 
     spark: SparkSession
@@ -105,6 +106,10 @@ class JsonScan(BatchScan):
         own_settings, requested = self.request.settings, request.settings
         same_cut = _cutting(own_settings) == _cutting(requested)
         return same_cut and self.request.versions == request.versions
+
+    def _advised(self, observation: Observation) -> JsonScan:
+        # Such documents are often refused because they are no records: the records inside have the key.
+        return replace(self, advice=[*self.advice, *self._records_inside(observation)])
 
     def _conversion(self, plan: Plan, struct: Struct, observation: Observation) -> JsonRows:
         return JsonRows.of(plan, struct, self.terms, observation).beginning_with(self.first)
@@ -166,7 +171,8 @@ class JsonScan(BatchScan):
             part.observation.shifted(splits[part.first].line - 1) for part in in_order
         )
         first = self.first if converted or not in_order else in_order[0].observation.shape
-        advice = list(dict.fromkeys(note for part in in_order for note in part.notes))
+        notes = (note for part in in_order for note in part.notes)
+        advice = list(dict.fromkeys([*self.advice, *notes]))
         return Observed(replace(self, splits=splits, first=first, advice=advice), merged)
 
     def _lines(self) -> Sequence[int]:

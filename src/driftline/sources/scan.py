@@ -108,11 +108,15 @@ class BatchScan(ABC):
         """The observation of all records by tasks that made rows of them."""
         return self._named(self._merged([result.observed for result in results], converted=True))
 
-    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> Self:
+    def refusing(
+        self, judge: AdmissionCheck, conflicts: Sequence[Conflict], observation: Observation
+    ) -> Self:
         """The scan without the records that are not accepted by the ``judge``, or have one of the
         ``conflicts``: they are rejects from now on, and not observed as records.
+
+        ``observation``: of the records so far, those too.
         """
-        return replace(self, terms=self.terms.refusing(judge, conflicts))
+        return replace(self._advised(observation), terms=self.terms.refusing(judge, conflicts))
 
     def tasks(self, plan: Plan, struct: Struct, observation: Observation) -> RowTasks:
         """Tasks that make rows of ``struct`` by a plan made for ``observation``, and observe all records."""
@@ -174,6 +178,10 @@ class BatchScan(ABC):
 
     def _notes(self, observation: Observation) -> Sequence[str]:
         return ()
+
+    def _advised(self, observation: Observation) -> Self:
+        """The scan with its notes on records that are refused next, and so not observed again."""
+        return self
 
     def _named(self, observed: Observed) -> Observed:
         names = self.request.names
