@@ -142,11 +142,11 @@ REFUSED = {
     "it has a field _change of its own, where the table keeps what its envelope says": {
         "op": "c", "after": {"id": 7, "_change": 1}, "source": LSN,
     },
-    "no `source` that says where the change stood": {"op": "c", "after": ROW},
-    "no position in its `source`, of connector 'vitess', by which changes could be ordered": {
+    "no position: no `source` that says where the change stood": {"op": "c", "after": ROW},
+    "no position: none in its `source`, of connector 'vitess', by which changes could be ordered": {
         "op": "c", "after": ROW, "source": {"connector": "vitess", "vgtid": "[]"},
     },
-    "no position in its `source`, of connector 'postgresql', by which changes could be ordered": {
+    "no position: none in its `source`, of connector 'postgresql', by which changes could be ordered": {
         "op": "c", "after": ROW, "source": {"connector": "postgresql", "lsn": None},
     },
 }  # fmt: skip

@@ -19,7 +19,7 @@ from driftline.core.changes import SetProperties
 from driftline.core.planning.contract import parse_path
 from driftline.core.planning.creation import Creation
 from driftline.core.planning.plan import plan
-from driftline.core.planning.row_key import RowKey, late_hint
+from driftline.core.planning.row_key import RowKey, arrival_hint, late_hint
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import EPOCH_PROPERTY, Definition
@@ -201,6 +201,14 @@ def offset_hints(lines: Sequence[str], properties: dict[str, str]) -> list[str]:
 
 
 KEYED = {"driftline.key": "id"}
+
+
+def test_hints_at_messages_without_a_position() -> None:
+    reasons = ["no key", "no position: no `es`, the time by which changes could be ordered"]
+    (new,), (made,) = (arrival_hint("shop.t", reasons, exists=exists) for exists in (False, True))
+    assert pasted_from(new) == {"driftline.order-by": "_arrival"}
+    assert "\"ALTER TABLE shop.t SET TBLPROPERTIES ('driftline.order-by' = '_arrival')\"" in made
+    assert arrival_hint("shop.t", reasons[:1], exists=True) == []
 
 
 @pytest.mark.parametrize("envelope", SIGNS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,23 @@ def test_messages_that_count_as_they_arrive(
     assert "_order" not in rows[2]
     verdict = table.verify(files, exactly=True)
     assert (verdict.missing, verdict.extra, verdict.quarantined, verdict.found) == (0, 0, 0, 2)
+
+
+def test_messages_without_position_get_the_hint_at_arrival(lake: Lake, table_name: str) -> None:
+    table, settings = lake.table(table_name), {"key": "id", "envelope": "debezium"}
+    first = without_place("debezium", "c", None, {"id": 1, "v": "first"})
+    waiting = table.ingest([first], settings=settings)
+    (hint,) = waiting.hints
+    assert waiting.rows_quarantined == 1 and "--order-by _arrival takes them as they come" in hint
+
+    place = {"connector": "mysql", "file": "b.1", "pos": 1}
+    table.ingest([{"op": "c", "after": {"id": 1, "v": "placed"}, "source": place}], settings=settings)
+    (hint,) = table.ingest([first]).hints
+    lake.alter(shlex.split(hint.partition("driftline alter ")[2])[0].removesuffix(","))
+    result = table.ingest([without_place("debezium", "u", {"id": 1}, {"id": 1, "v": "second"})])
+    assert (result.rows_quarantined, result.hints) == (0, ())
+    rows = [row.asDict() for row in table.read().collect()]
+    assert [row["v"] for row in rows] == ["second"] and "_order" not in rows[0]
 
 
 def without_place(

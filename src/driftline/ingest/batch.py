@@ -14,7 +14,7 @@ from driftline.core.planning.dialect import JSON_SIGNS
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
-from driftline.core.planning.row_key import check_kept
+from driftline.core.planning.row_key import arrival_hint, check_kept
 from driftline.core.schema.definition import WITH_VECTORS, Definition
 from driftline.core.schema.types import Path, Schema, Struct
 from driftline.core.schema.unwritable import mark_unwritable
@@ -177,6 +177,8 @@ class Planned:
         """Notes for a person on how the batch was read, and could be where it makes the table."""
         row_key, notes = self.settings.row_key, self.observed.scan.notes(self.observation)
         if row_key is not None and row_key.envelope:
+            reasons = (bad.reason for bad in self.observation.tally.reasons)
+            notes = [*notes, *arrival_hint(self.batch.table.name, reasons, exists=self.state.exists)]
             return [*notes, *encoded_notes(self.observation.shape, row_key, self._is_settled)]
         if self.plan.changes:
             notes = [*notes, *offset_notes(self.observation.shape, self.plan.changes, self.settings.dates)]

@@ -13,7 +13,7 @@ from driftline.core.planning.row_key import (
     check_stays,
     table_property,
 )
-from driftline.core.schema.definition import KEY_PROPERTY, ORDER_PROPERTY, ROW_KEY, Definition
+from driftline.core.schema.definition import ARRIVAL, KEY_PROPERTY, ORDER_PROPERTY, ROW_KEY, Definition
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 
@@ -79,7 +79,9 @@ class KeyChange:
 def key_of(definition: Definition) -> RowKey | None:
     """The key by which a table knows its rows. Raises UsageError for settings that make none."""
     known_by = definition.known_by
+    # Without an order, an envelope would give its own.
+    settings = known_by._replace(order_by=known_by.order_by or ARRIVAL)._asdict()
     try:
-        return RowKey.of(known_by._asdict()) if known_by.key else None
+        return RowKey.of(settings) if known_by.key else None
     except ValueError as error:
         raise UsageError(str(error)) from error

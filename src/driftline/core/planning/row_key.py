@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from driftline.core.planning.condition import MESSAGE_KEY, Condition, Junction, OneOf, asks_for_null, paths_of
@@ -45,6 +45,7 @@ PLACEHOLDER = "__debezium_unavailable_value"
 _HEX = "hex:"  # before the digits of a placeholder that is bytes
 MOST_EPOCHS = 999_999
 RECONCILE = "reconcile"
+NO_POSITION = "no position"  # begins the reason for which a message that cannot be ordered waits
 _WITH_SNAPSHOTS = ("debezium", "debezium-unwrapped", "auto")  # envelopes that tell a snapshot's last record
 ENVELOPES = ("debezium", "debezium-unwrapped", "maxwell", "canal", "ogg", "dms", "auto")
 
@@ -282,6 +283,27 @@ def late_hint(table: str, row_key: RowKey, late: int, changes: int) -> str:
         f"{late} of {changes} changes are older than what the table has: if the source was restored, or is another "
         f"server, begin a new epoch: driftline alter {table_property(table, EPOCH_PROPERTY, str(row_key.epoch + 1))}"
     )
+
+
+def arrival_hint(table: str, reasons: Iterable[str], *, exists: bool) -> list[str]:
+    """A hint at the order of arrival, where messages in an envelope wait because they have no position.
+
+    Args:
+        table: its name.
+        reasons: those for which messages of a batch wait.
+        exists: whether the table is made already.
+    """
+    if not any(reason.startswith(NO_POSITION) for reason in reasons):
+        return []
+    if exists:
+        way = f"driftline alter {table_property(table, ORDER_PROPERTY, ARRIVAL)}, which drops its order,"
+    else:
+        way = f"--order-by {ARRIVAL}"
+    hint = (
+        f"messages without a position: {way} takes them as they come. They must then come in order, and once: "
+        "what comes late, or again, overwrites newer rows; truncates, and messages without all values, wait"
+    )
+    return [hint]
 
 
 def table_property(table: str, name: str, value: str) -> str:

@@ -22,7 +22,7 @@ from driftline.readers.envelopes.change import (
     values_at,
 )
 from driftline.readers.envelopes.log_positions import LAST_OF_SNAPSHOT, ChangeSource, position
-from driftline.readers.envelopes.opened import AROUND, snapshot_taken, truncate, written
+from driftline.readers.envelopes.opened import AROUND, positioned, snapshot_taken, truncate, written
 from driftline.readers.envelopes.unavailable import available
 
 _NULL = Raw(b"null")
@@ -210,12 +210,11 @@ def _no_row(name: str, message: DebeziumMessage) -> str:
 
 
 def _position(message: DebeziumMessage, terms: EnvelopeTerms) -> str | None:
-    place = None if message.source is None else position(message.source)
-    if place is None and terms.by_position:
-        connector = None if message.source is None else message.source.connector
-        raise NotReadable(
-            "no `source` that says where the change stood"
-            if connector is None
-            else f"no position in its `source`, of connector {connector!r}, by which changes could be ordered"
+    source = message.source
+    if source is None or source.connector is None:
+        without = "no `source` that says where the change stood"
+    else:
+        without = (
+            f"none in its `source`, of connector {source.connector!r}, by which changes could be ordered"
         )
-    return place
+    return positioned(None if source is None else position(source), terms, without)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw, json
 
+from driftline.core.planning.row_key import NO_POSITION
 from driftline.core.values.parse import raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes import connect_schema
@@ -87,10 +88,10 @@ def _decoded(payload: Raw, schema: Raw | None) -> Raw:
 def positioned(position: str | None, terms: EnvelopeTerms, without: str) -> str | None:
     """The position of a change. Raises NotReadable if changes are ordered by it, and there is none.
 
-    ``without``: why there is none.
+    ``without``: what of the message should have it.
     """
     if position is None and terms.by_position:
-        raise NotReadable(without)
+        raise NotReadable(f"{NO_POSITION}: {without}")
     return position
 
 
