@@ -244,7 +244,9 @@ def test_files_that_are_broken_inside_are_named(table: Table, spark: SparkSessio
         data = file.read_bytes()
         third = len(data) // 3
         file.write_bytes(data[:third] + b"Z" * 2000 + data[third + 2000 :])
-        failed(table, DataError, f"{file}: cannot be read", file, hint="check that the file is complete")
+        where = f"{file}: row group 0: id" if fmt == "parquet" else str(file)
+        hint = "write the file again" if fmt == "parquet" else "check that the file is complete"
+        failed(table, DataError, f"{where}: cannot be read", file, hint=hint)
 
 
 def test_a_file_that_vanishes_is_told_as_such(
