@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,7 @@ def test_signal_to_all_processes_in_the_middle_of_a_batch_ends_the_capture_behin
     running = subprocess.Popen(
         [sys.executable, "-m", "driftline", "capture", source.name, "--into", table, "--name", "live", "--every", "300ms"],
         cwd=here, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509  tests may run below nohup
     )  # fmt: skip
     assert running.stdout is not None
     assert "1 record read, 1 written" in running.stdout.readline()
