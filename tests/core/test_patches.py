@@ -13,7 +13,7 @@ from core.shapes import batch as shape_of
 from core.shapes import schema
 from core.test_upsert import FilesTable
 from driftline.convert import arrow_schema
-from driftline.core.planning.patchable import not_mergeable
+from driftline.core.planning.patchable import not_mergeable, variant_in
 from driftline.core.schema.naming import MARK
 from driftline.keys.presence import presence_of_lines, presence_of_rows, presence_of_table
 from driftline.settings import as_properties, from_properties
@@ -84,20 +84,56 @@ def test_the_presence_of_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "refused"),
+    ("columns", "objects", "refused"),
     [
-        ("a: {x: long}, b: {x: long}[1]", None),
-        ("a: {x: long}, a_list@a: {x: long}[1]", None),
-        ("a: {x: long}[1]", ("a",)),
-        ("a: {x: long}[1], a_string@a: string", ("a",)),
-        ("a: variant", ("a",)),
+        ("a: {x: long}, b: {x: long}[1]", "a: {x: long}", None),
+        ("a: {x: long}, a_list@a: {x: long}[1]", "a: {x: long}", None),
+        ("a: {x: long}[1]", "a: {x: long}", ("a",)),
+        ("a: {x: long}[1], a_string@a: string", "a: {x: long}", ("a",)),
+        ("s: {a: {x: long}[1]}", "s: {a: {x: long}}", ("s", "a")),
+        ("m: map<string, {x: long}[1]>", "m: map<string, {x: long}>", ("m", "value")),
+        ("s: {a: {x: long}[1]}[1]", "s: {a: {x: long}}[1]", None),
     ],
 )
-def test_fields_that_cannot_be_merged(columns: str, refused: tuple[str, ...] | None) -> None:
-    objects = shape_of("a: {x: long}")
-    found = not_mergeable(schema(columns).struct, objects, MARK)
+def test_object_among_lists_of_objects_is_refused(
+    columns: str, objects: str, refused: tuple[str, ...] | None
+) -> None:
+    conflicts = list(not_mergeable(schema(columns).struct, shape_of(objects), MARK))
 
-    assert (None if found is None else found[0]) == refused
+    assert [conflict.path for conflict in conflicts] == ([] if refused is None else [refused])
+    assert all(conflict.incoming_type == "record" for conflict in conflicts)
+
+
+@pytest.mark.parametrize(
+    ("columns", "path"),
+    [
+        ("a: variant", ("a",)),
+        ("s: {v@w: variant}", ("s", "w")),
+        ("m: map<string, map<string, variant>>", ("m", "value", "value")),
+        ("m: map<string, {v: variant}>", ("m", "value", "v")),
+        ("l: {v: variant}[1]", None),
+    ],
+)
+def test_variant_that_patches_would_merge_is_found(columns: str, path: tuple[str, ...] | None) -> None:
+    assert variant_in(schema(columns).struct, MARK) == path
+
+
+def test_object_among_lists_of_objects_waits_and_the_rest_of_the_batch_goes_in(tmp_path: Path) -> None:
+    table, settings = FilesTable(tmp_path), from_properties(as_properties(PATCH))
+    table.ingest([{"id": 1, "f": [{"x": 1}]}], settings)
+    batch = [
+        {"id": 1, "f": {"x": 2, "new": 1}},
+        {"id": 2, "f": {"x": 3}},
+        {"id": 1, "v": 4},
+        {"id": 3, "f": [{"x": 5}]},
+    ]
+    counts, malformed = table.ingest(batch, settings)
+
+    assert (malformed, counts.updated, counts.inserted) == (2, 1, 1)
+    assert {row["id"]: (row["f"], row["v"]) for row in table.rows()} == {
+        1: ([{"x": 1}], 4),
+        3: ([{"x": 5}], None),
+    }
 
 
 def test_a_field_that_is_excluded_later_stays(tmp_path: Path) -> None:

@@ -120,13 +120,19 @@ def test_the_columns_of_typed_sources_are_present(lake: Lake, table_name: str, t
     ]
 
 
-def test_what_cannot_be_merged_is_refused(lake: Lake, table_name: str, tmp_path: Path) -> None:
+def test_records_that_cannot_be_merged_are_refused(lake: Lake, table_name: str, tmp_path: Path) -> None:
     table = lake.table(table_name)
     with pytest.raises(DataError, match="do not tell an absent key from None"):
         table.ingest([{"id": 1, "seq": 1, "b": b"typed"}], settings=PATCH)
     table.ingest(put(tmp_path / "1.jsonl", [{"id": 1, "seq": 1, "f": [{"x": 1}]}]), settings=PATCH)
-    with pytest.raises(DataError, match="f has objects now, for which there is only a column of lists"):
-        table.ingest(put(tmp_path / "2.jsonl", [{"id": 1, "seq": 2, "f": {"x": 1}}]))
+    second = [{"id": 1, "seq": 2, "f": {"x": 1}}, {"id": 1, "seq": 2, "v": 2}]
+    files = [tmp_path / "1.jsonl", put(tmp_path / "2.jsonl", second)]
+    result = table.ingest(files[1])
+    assert (result.rows_quarantined, result.by_key.updated) == (1, 1)
+    (group,) = table.quarantine().groups
+    assert "an object among lists of objects" in group.reason
+    verdict = table.verify(files, exactly=True)
+    assert (verdict.missing, verdict.extra, verdict.quarantined) == (0, 0, 1)
     assert len(held(table)) == 1
     assert json.loads(json.dumps(held(table)[1]["f"])) == [{"x": 1}]
 

@@ -15,7 +15,7 @@ from driftline.core.changelog.record import MOVED
 from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.patchable import not_mergeable
+from driftline.core.planning.patchable import variant_in
 from driftline.core.planning.row_key import (
     DELETED_KIND,
     ORDER_KIND,
@@ -87,11 +87,9 @@ def _check_patches(planned: Planned) -> None:
             f"{table}: merge = patch, and records of Python do not tell an absent key from None here",
             "write them to a file of JSON lines, or pass a table with columns",
         )
-    refused = not_mergeable(planned.plan.schema.struct, planned.observation.shape, planned.settings.mark)
-    if refused is not None:
-        path, why = refused
+    if (path := variant_in(planned.plan.schema.struct, planned.settings.mark)) is not None:
         raise DataError(
-            f"{table}: merge = patch, and {dotted(path)} {why}",
+            f"{table}: merge = patch, and {dotted(path)} is a variant",
             f"leave the field out: --exclude {dotted(path)}",
         )
 

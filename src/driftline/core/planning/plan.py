@@ -27,6 +27,7 @@ from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.limits import Exceeding, beyond_limits, in_rest
 from driftline.core.planning.metadata import source_column, with_own
 from driftline.core.planning.objects import FixedKeys, fixed_contract, fixed_route
+from driftline.core.planning.patchable import not_mergeable
 from driftline.core.planning.policies import policy_of
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.planning.rest import REST
@@ -115,17 +116,25 @@ def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, 
     record = _plan_record(_Scope(schema.struct), shape, context.settings.contract, context)
     findings = record.findings
     changes = tuple(_lifted(findings.changes, schema, record.struct))
+    after = apply(schema, changes)
     planned = Plan(
         schema,
-        apply(schema, changes),
+        after,
         changes,
         record.route,
         findings.converted,
         tuple(sorted(set(findings.untyped))),
         (*notes_of_maps(dict(findings.new_maps)), *findings.hints),
-        (*findings.conflicts, *lacking(shape, context.settings.contract)),
+        (*findings.conflicts, *_of_whole_records(after, shape, context.settings)),
     )
     return planned, dict(findings.last)
+
+
+def _of_whole_records(after: Schema, shape: RecordShape, settings: Settings) -> Iterator[Conflict]:
+    """The refusals of records that no row can be made of, or that cannot be merged into theirs."""
+    yield from lacking(shape, settings.contract)
+    if settings.row_key is not None and settings.row_key.patch:
+        yield from not_mergeable(after.struct, shape, settings.mark)
 
 
 def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterable[Change]:
