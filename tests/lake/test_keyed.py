@@ -142,6 +142,21 @@ def test_undo_of_a_batch_brings_the_old_rows_back(lake: Lake, table_name: str, t
         table.undo(yes=True)
 
 
+def test_undo_after_batches_without_rows_takes_the_last_batch_with_rows_back(
+    lake: Lake, table_name: str
+) -> None:
+    table = lake.table(table_name)
+    table.ingest([{"id": 1, "seq": 1, "v": "a"}], settings=SETTINGS)
+    taken = table.ingest([{"id": 1, "seq": 5, "v": "b"}])
+    assert table.ingest([{"seq": 6, "v": "no key"}]).rows_quarantined == 1
+    assert table.ingest([{"id": 1, "seq": 4, "v": "late", "w": 1}]).by_key.late == 1
+    undone = table.undo(yes=True)
+
+    assert undone.to_dict()["rows"]["id"] == taken.batch
+    assert [(row["seq"], row["v"]) for row in rows_of(table)] == [(1, "a")]
+    assert table.ingest([{"id": 1, "seq": 4, "v": "late", "w": 1}]).by_key.updated == 1
+
+
 def test_undo_forgets_the_deletes_of_its_batch(lake: Lake, table_name: str) -> None:
     table = lake.table(table_name)
     table.ingest([{"id": i, "seq": 1, "n": i} for i in (1, 2)], settings=SETTINGS)

@@ -470,7 +470,9 @@ class CatalogTable(AlterableTable, Protocol):
         ...
 
     def last_batch(self) -> LastBatch | None:
-        """The batch that wrote to the table last; None if somebody else did, or if it wrote rows anew."""
+        """The batch that changed the table's rows last, whatever batches without rows came since; None if
+        somebody else did, or if it wrote rows anew.
+        """
         ...
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:

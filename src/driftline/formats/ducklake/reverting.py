@@ -39,7 +39,9 @@ _OF_FILES = {"ducklake_file_column_stats", "ducklake_file_partition_value", "duc
 
 
 def last_batch(connection: Connection, name: str) -> LastBatch | None:
-    """The batch that made the newest snapshot of a table; None if it wrote rows anew, or another did."""
+    """The batch that made the newest snapshot that changed a table's rows; None if it wrote rows anew, or
+    another did, or if the table was altered since.
+    """
     table = find(connection, name, latest(connection))
     if table is None:
         raise no_table(name)
@@ -66,20 +68,29 @@ def last_batch(connection: Connection, name: str) -> LastBatch | None:
 
 
 def _newest(connection: Connection, table: int) -> tuple[str, int, int | None] | None:
-    """The batch of the newest snapshot that changed the table, the snapshot, and how many rows it only wrote
-    anew; None if it took no file away.
+    """The batch of the newest snapshot that changed the table's rows, the snapshot, and how many rows it only
+    wrote anew; None if it took no file away.
     """
-    ours = re.compile(rf"(^|,)\w+:{table}(,|$)")
+    ours = re.compile(rf"(?:^|,)(\w+):{table}(?=,|$)")
+    begun = {
+        int(snapshot)
+        for (snapshot,) in connection.rows(
+            "SELECT begin_snapshot FROM meta.ducklake_schema_versions WHERE table_id = ?", [table]
+        )
+    }
     for snapshot, changes, extra in connection.rows(
         "SELECT snapshot_id, changes_made, commit_extra_info FROM meta.ducklake_snapshot_changes "
         f"WHERE changes_made LIKE '%:{table}%' ORDER BY snapshot_id DESC"
     ):
-        if ours.search(str(changes)):
-            message = snapshot_properties(extra)
-            batch, moved = message.get(BATCH), message.get(MOVED)
-            if batch is None:
-                return None
-            return str(batch), int(snapshot), None if moved is None else int(moved)
+        kinds, message = set(ours.findall(str(changes))), snapshot_properties(extra)
+        batch, moved = message.get(BATCH), message.get(MOVED)
+        # A batch whose records are all late, or all wait, leaves its mark in a snapshot without rows. So do
+        # settings that are no version of the table.
+        if not kinds or (kinds == {"altered_table"} and (batch is not None or snapshot not in begun)):
+            continue
+        if batch is None:
+            return None
+        return str(batch), int(snapshot), None if moved is None else int(moved)
     return None
 
 

@@ -77,7 +77,7 @@ class DuckLakeTable(DuckLakeReader):
         return self.catalog.read(lambda connection: versions_of(connection, self.name))
 
     def last_batch(self) -> LastBatch | None:
-        """The batch that made the table's newest snapshot; None if it wrote rows anew, or another did."""
+        """The batch that changed rows last; None if it wrote rows anew, or another changed the table."""
         return self.catalog.read(lambda connection: last_batch(connection, self.name))
 
     def snapshots(self, latest: int | None) -> Iterator[Snapshot]:
