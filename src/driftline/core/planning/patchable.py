@@ -21,8 +21,8 @@ def variant_in(struct: Struct, mark: str) -> Path | None:
                 type_, path = type_.value, (*path, "value")
             if type_ == VARIANT:
                 return path
-            if isinstance(type_, Struct) and (below := variant_in(type_, mark)) is not None:
-                return (*path, *below)
+            if isinstance(type_, Struct) and (path_inside := variant_in(type_, mark)) is not None:
+                return (*path, *path_inside)
     return None
 
 

@@ -296,11 +296,11 @@ def arrival_hint(table: str, reasons: Iterable[str], *, exists: bool) -> list[st
     if not any(reason.startswith(NO_POSITION) for reason in reasons):
         return []
     if exists:
-        way = f"driftline alter {table_property(table, ORDER_PROPERTY, ARRIVAL)}, which drops its order,"
+        remedy = f"driftline alter {table_property(table, ORDER_PROPERTY, ARRIVAL)}, which drops its order,"
     else:
-        way = f"--order-by {ARRIVAL}"
+        remedy = f"--order-by {ARRIVAL}"
     hint = (
-        f"messages without a position: {way} takes them as they come. They must then come in order, and once: "
+        f"messages without a position: {remedy} takes them as they come. They must then come in order, and once: "
         "what comes late, or again, overwrites newer rows; truncates, and messages without all values, wait"
     )
     return [hint]
