@@ -106,7 +106,7 @@ def folder_of_batch(spark: SparkSession, files: Located) -> Iterator[BatchFolder
         yield None
         return
     try:
-        yield BatchFolder(str(path), synced=files.durable and not runs_here(spark.sparkContext))
+        yield BatchFolder(str(path), synced=not runs_here(spark.sparkContext) and files.durable)
     finally:
         # By another name no late attempt of a task finds it, and makes a file while it is emptied.
         delete_folder(path.rename(path.with_suffix(".gone")), NEW)
