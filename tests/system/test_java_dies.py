@@ -65,6 +65,7 @@ def test_every_call_of_python_after_java_died_is_one_sentence_and_a_new_lake_wor
     raised = {name: outcome for name, outcome in told["outcomes"].items() if outcome}
     assert {name: outcome for name, outcome in raised.items() if "DriftlineError" not in outcome} == {}
     ended = "Java, in which Spark runs, stopped unexpectedly"
+    raised.pop("Lake.relocate")  # which needs no Java, and says that the lake has not moved
     assert {name: outcome[-1] for name, outcome in raised.items() if outcome[-1] != ended} == {}
     assert {
         "Table.ingest",
