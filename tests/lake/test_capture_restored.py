@@ -180,6 +180,24 @@ def test_both_older_at_different_times(run: Run) -> None:
     assert run.ids() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("brings_more", [False, True])
+def test_files_left_out_are_missed_in_a_table_restored_to_before_them(run: Run, brings_more: bool) -> None:
+    run.keep_checkpoint()
+    run.keep_table()
+    run.put()
+    run.start()
+    run.restore_checkpoint()
+    if brings_more:
+        run.put()
+    run.start()  # leaves out 2.json
+    run.restore_table()
+    with pytest.raises(DataError, match=r"2\.json"):
+        run.start()
+    run.start(resume_from="table")
+    assert run.ids() == [*range(1, run.number + 1)]
+    assert run.start() == []
+
+
 # Moved, and called by other names ------------------------------------------------------------------------------
 
 
@@ -301,3 +319,9 @@ def walk(run: Run, seed: int, steps: int) -> None:
 
 def test_a_random_walk_of_backups_and_restores_has_every_record_once(run: Run) -> None:
     walk(run, seed=4, steps=12)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(12))
+def test_long_random_walks_of_backups_and_restores_have_every_record_once(run: Run, seed: int) -> None:
+    walk(run, seed=100 + seed, steps=40)

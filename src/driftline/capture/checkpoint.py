@@ -134,10 +134,14 @@ class Checkpoint:
         return number + (shifts[-1] if shifts else 0)
 
     def renumber(self, number: int, epoch: int) -> None:
-        """Give the batches from ``number`` on epochs from ``epoch`` on, if theirs are lower."""
-        if self.epoch_of(number) < epoch:
-            earlier = [pair for pair in self._known.get("renumbered", []) if pair[0] < number]
-            self._write({"renumbered": [*earlier, [number, epoch - number]]})
+        """Give the batches from ``number`` on epochs from ``epoch`` on, or their own if those are higher."""
+        earlier = [pair for pair in self._known.get("renumbered", []) if pair[0] < number]
+        self._write({"renumbered": [*earlier, [number, max(epoch, self.epoch_of(number)) - number]]})
+
+    @property
+    def resumed(self) -> list[int]:
+        """The first batches after table and checkpoint were found to differ, one for each time."""
+        return [first for first, _ in self._known.get("renumbered", [])]
 
     def settled(self, last: Captured | None) -> Mapping[str, Any]:
         """The batches that are settled, with the table at ``last``, though no commit of it says so.

@@ -155,21 +155,28 @@ def _resume(log: FileLog, resumption: Resumption) -> None:
     """Have the log go on where the table is."""
     checkpoint, choice = resumption.checkpoint, resumption.resume_from
     position, differs = _position(log, resumption)
-    if (checkpoint.since is None or position >= log.done) and not differs:
+    # What was left out since this batch is in no list: a table that ends with the batch may lack it.
+    resumed = [] if differs or checkpoint.settled(resumption.last) else checkpoint.resumed
+    may_lack = any(number > position for number in resumed)
+    if (checkpoint.since is None or position >= log.done) and not (differs or may_lack):
         return  # the table has all lists that the log says it has
     lacking = log.behind(position)
-    if position < log.packed - 1 or differs:
-        lacking = [*log.packed_files(), *log.behind(-1)]
+    if position < log.packed - 1 or differs or may_lack:
+        lacking = [*log.packed_files(), *log.behind(-1 if differs else position)]
     if choice != "checkpoint":
-        taken = resumption.taken(lacking)
+        taken, has_all = resumption.taken(lacking), resumption.has_all()
         if differs:
-            _leave_out(log, resumption, remembers=bool(taken))
-        lacking = _lacking(lacking, taken)
+            # It forgets the oldest first: what came after a file that it remembers, it remembers too.
+            _leave_out(log, resumption, remembers=has_all or bool(taken))
+        lacks_all = not log.packed and all(number > position for number in resumed)
+        if may_lack and resumption.last is not None and not (has_all or lacks_all):
+            raise resumption.unknown("files")
+        lacking = _lacking(lacking, taken, has_all=has_all or may_lack)
         waiting = {file.key for number in log.waiting(log.next) for file in log.lists[number]}
         lacking = [file for file in lacking if file.key not in waiting]
         if lacking and choice is None:
             raise resumption.behind(position + 1, log.done, named_files(lacking))
-        log.append(lacking)
+        log.append_again(lacking)
     resumption.settle(log.done, {})
 
 
@@ -190,10 +197,8 @@ def _position(log: FileLog, resumption: Resumption) -> tuple[int, bool]:
 
 
 def _leave_out(log: FileLog, resumption: Resumption, *, remembers: bool) -> None:
-    """Leave out the files that the table has, and the log not. ``remembers``: it has some of
-    the log's in its memory."""
-    # It forgets the oldest first: what came after a file that it remembers, it remembers too.
-    if not (remembers or resumption.has_all()):
+    """Leave out the files that the table has, and the log not. ``remembers``: the table knows all of them."""
+    if not remembers:
         raise resumption.unknown("files")
 
     def in_table(files: Sequence[ListedFile]) -> set[str]:
@@ -215,9 +220,12 @@ def _leave_out(log: FileLog, resumption: Resumption, *, remembers: bool) -> None
     log.in_table = in_table
 
 
-def _lacking(files: Sequence[ListedFile], taken: AbstractSet[str]) -> list[ListedFile]:
-    """The files, in the order in which they were taken, that the table lacks; all if it remembers none."""
-    first = next((number for number, file in enumerate(files) if file.key in taken), 0)
+def _lacking(files: Sequence[ListedFile], taken: AbstractSet[str], *, has_all: bool) -> list[ListedFile]:
+    """The files, in the order in which they were taken, that the table lacks; all if it remembers none.
+
+    ``has_all``: it has forgotten none; else those before the first that it remembers may be in.
+    """
+    first = 0 if has_all else next((number for number, file in enumerate(files) if file.key in taken), 0)
     return [file for file in files[first:] if file.size and file.key not in taken]
 
 

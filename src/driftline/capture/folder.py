@@ -127,6 +127,17 @@ class FileLog:
         for start in range(0, len(entries), self.max_files):
             self._append(list(entries[start : start + self.max_files]))
 
+    def append_again(self, entries: Sequence[ListedFile]) -> None:
+        """Append lists of files that were taken before, and take them out of where they stand."""
+        again, before = {entry.key for entry in entries}, list(self.lists.items())
+        self.append(entries)
+        for number, files in before:
+            others = [entry for entry in files if entry.key not in again]
+            if len(others) < len(files):
+                self._write(number, others)
+        if (self.folder / _TAKEN).exists():
+            self._write_packed(self.packed)
+
     def leave_out(self, entries: Iterable[ListedFile]) -> None:
         """Take files out of the lists that wait, as the table has them."""
         left_out = {entry.key: entry for entry in entries}

@@ -99,14 +99,14 @@ class Resumption:
         )
 
     def unknown(self, records: str) -> DataError:
-        """The error for a checkpoint that is older than its table, where nobody knows what came between.
+        """The error for a checkpoint of another time than its table, where nobody knows what came between.
 
         ``records``: a word for what the checkpoint would bring again.
         """
         assert self.last is not None
         return DataError(
-            f"{self.table.name} has batches up to {self.last.epoch} of capture {self.name}, more than its checkpoint "
-            f"knows, and the table does not remember which {records} they were made of",
+            f"{self.table.name} has batches up to {self.last.epoch} of capture {self.name}, and does not remember "
+            f"which {records} they were made of: its checkpoint is of another time, and cannot be compared with it",
             hint=f"put the newest checkpoint back; or --resume-from checkpoint takes all {records} that the checkpoint "
             "does not know, once more if they are in",
         )
