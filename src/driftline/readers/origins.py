@@ -24,6 +24,7 @@ from driftline.readers.rejects import Origin
 ORIGIN = (
     "\0origin"  # the column that has it, until the rows have their `_source`; no table has one of this name
 )
+OF_PYTHON = "records"  # in reports, the place of records that Python holds: no file, so rows name none
 _TYPES = {name: arrow_type(type_) for name, type_ in PLACE.items()}
 
 Numbers: TypeAlias = (
@@ -113,7 +114,7 @@ class OriginOfRows:
             return pa.nulls(count, f.type)
         if f.name in constants:
             return pa.repeat(pa.scalar(constants[f.name], f.type), count)
-        if origins is None:
+        if origins is None or OF_PYTHON in self.files.values():
             return pa.nulls(count, f.type)
         values = origins.field(f.name)
         return (self._named(values) if f.name == "file" and self.files else values).cast(f.type)

@@ -14,6 +14,7 @@ from driftline.core.schema.place import name_text
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.message_files import row_messages
 from driftline.readers.columnar.parquet import parquet_readers
+from driftline.readers.origins import OF_PYTHON
 from driftline.runtime.connect import must_be_classic
 from driftline.runtime.failure import WHOLE, explained
 from driftline.runtime.spark_conf import FILES, configured, literally
@@ -92,7 +93,7 @@ def _of_rows(
         if not has_columns and (messages or not strings):
             file, others = stack.enter_context(written_as_text(rows, room))
             if others is None:
-                yield JsonFiles(spark=spark, files=[file], names={file: "records"}, originals={})
+                yield JsonFiles(spark=spark, files=[file], names={file: OF_PYTHON}, originals={})
                 return
             if messages:
                 raise UsageError(
