@@ -57,7 +57,12 @@ def text(registry: Registry, schema: Any, value: Any) -> str:
     return AvroTexts(wire_of(registry)).of(avro(number, plain(schema), value)).decode()
 
 
-NAMED = [case for case in VALUES if case[0] and "geometry" not in case[0]]
+# Connect's converter may write a decimal as a number of JSON, which Avro has no way to.
+NAMED = [
+    case
+    for case in VALUES
+    if case[0] and "geometry" not in case[0] and (case[1] != "bytes" or isinstance(case[3], str))
+]
 
 
 @pytest.mark.parametrize(("name", "type_", "parameters", "value", "expected"), NAMED)

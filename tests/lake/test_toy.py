@@ -16,7 +16,7 @@ from rule_cases import Case, cases
 
 @pytest.fixture
 def toy(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    monkeypatch.setitem(formats.FORMATS, "toy", lambda _, folder: ToyLocation(folder))
+    monkeypatch.setitem(formats.FORMATS, "toy", lambda _, folder, **__: ToyLocation(folder))
     location = formats.located("toy", "", tmp_path / "lake")
     return Lake(spark, "lake", location.open(spark))
 

@@ -162,7 +162,9 @@ def front(cls: type[T]) -> type[T]:
         elif isinstance(member, classmethod):
             setattr(cls, name, classmethod(_guarded(member.__func__)))
         elif isinstance(member, property) and member.fget is not None:
-            setattr(cls, name, property(_guarded(member.fget)))
+            # A base's examples are no doctests of this class: pytest would run them.
+            doc = None if name in vars(cls) else (member.__doc__ or "").partition("\n\n")[0]
+            setattr(cls, name, property(_guarded(member.fget), doc=doc))
         elif isinstance(member, cached_property):
             member.func = _guarded(member.func)
     return cls
