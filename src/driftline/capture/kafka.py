@@ -84,10 +84,12 @@ class Topics:
 
     def _begin_anew(self, again: Mapping[str, Topic], resumption: Resumption) -> None:
         beginnings = {topic: dict.fromkeys(map(str, again[topic].partitions), 0) for topic in again}
+        number, position = self.checkpoint.last("commits"), _present(self.checkpoint)
+        in_table = _table_has(resumption, number)
+        if in_table is not None and _is_planned(resumption, in_table):  # Spark brings it again, and it is in
+            number, position = self.checkpoint.last("offsets"), in_table
         # The offsets of the table's last batch are of the topic before.
-        resumption.settle(
-            self.checkpoint.last("commits"), {"offsets": {**_present(self.checkpoint), **beginnings}}
-        )
+        resumption.settle(number, {"offsets": {**position, **beginnings}})
         for name in self.checkpoint.offsets_in_use():
             offsets = self.checkpoint.spark_offsets(name)
             self.checkpoint.replace_offsets(name, {**offsets, **beginnings})

@@ -39,7 +39,7 @@ def relocate(
     effect = "is now whole here" if not relocation.is_copy else "is now a lake of its own"
     show(
         [
-            f"{relocation.lake}: {origin} {relocation.home}",
+            f"{origin} {relocation.home}",
             *(f"  {name}" for name in relocation.tables),
             f"{tables}, {files} {'written' if relocation.is_done else 'to write'} anew: "
             + (effect if relocation.is_done else "dry run, nothing is written"),

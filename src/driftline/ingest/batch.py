@@ -177,7 +177,9 @@ class Planned:
         """Notes for a person on how the batch was read, and could be where it makes the table."""
         row_key, notes = self.settings.row_key, self.observed.scan.notes(self.observation)
         if row_key is not None and row_key.envelope:
-            reasons = (bad.reason for bad in self.observation.tally.reasons)
+            tally = self.observation.tally
+            # Where others have a position, the order of arrival would be worse.
+            reasons = [] if tally.records else [bad.reason for bad in tally.reasons]
             notes = [*notes, *arrival_hint(self.batch.table.name, reasons, exists=self.state.exists)]
             return [*notes, *encoded_notes(self.observation.shape, row_key, self._is_settled)]
         if self.plan.changes:
