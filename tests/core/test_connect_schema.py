@@ -25,7 +25,13 @@ VALUES = [
     (f"{CONNECT}Decimal", "bytes", TWO, "B88=", "19.99"),
     (f"{CONNECT}Decimal", "bytes", TWO, "/w==", "-0.01"),
     (f"{CONNECT}Decimal", "bytes", TWO, "", "0.00"),
-    (f"{CONNECT}Decimal", "bytes", {"scale": "0", "connect.decimal.precision": "20"}, "AP//////////", "18446744073709551615"),
+    (
+        f"{CONNECT}Decimal",
+        "bytes",
+        {"scale": "0", "connect.decimal.precision": "20"},
+        "AP//////////",
+        "18446744073709551615",
+    ),
     (f"{CONNECT}Decimal", "bytes", {"scale": "-3"}, "AQ==", "1000"),
     (f"{CONNECT}Decimal", "bytes", {"scale": "40"}, "AQ==", "0." + "0" * 39 + "1"),
     (f"{CONNECT}Decimal", "bytes", TWO, 1.1, "1.1"),
@@ -70,7 +76,13 @@ VALUES = [
     (f"{DEBEZIUM}time.MicroDuration", "int64", None, 90000000, "90000000"),
     (f"{DEBEZIUM}data.Enum", "string", {"allowed": "a,b"}, "a", '"a"'),
     (f"{DEBEZIUM}data.EnumSet", "string", {"allowed": "a,b"}, "a,b", '"a,b"'),
-    (f"{DEBEZIUM}data.Uuid", "string", None, "09acf02b-0a42-4a69-8c6f-1f1c7e4cb5a1", '"09acf02b-0a42-4a69-8c6f-1f1c7e4cb5a1"'),
+    (
+        f"{DEBEZIUM}data.Uuid",
+        "string",
+        None,
+        "09acf02b-0a42-4a69-8c6f-1f1c7e4cb5a1",
+        '"09acf02b-0a42-4a69-8c6f-1f1c7e4cb5a1"',
+    ),
     (f"{DEBEZIUM}data.Json", "string", None, '{"a": 1}', '"{\\"a\\": 1}"'),
     (f"{DEBEZIUM}data.Xml", "string", None, "<a/>", '"<a/>"'),
     (f"{DEBEZIUM}data.geometry.Point", "struct", None, POINT, json.dumps(POINT)),
@@ -78,6 +90,30 @@ VALUES = [
     (None, "int64", None, 2**60, str(2**60)),
     (None, "double", None, 0.1, "0.1"),
     (None, "boolean", None, True, "true"),
+    (None, "int8", None, -128, "-128"),
+    (None, "int16", None, 32767, "32767"),
+    (None, "int32", None, -(2**31), "-2147483648"),
+    (None, "int64", None, 2**63 - 1, "9223372036854775807"),
+    (None, "float", None, 3.4028235e38, "3.4028235e38"),
+    (None, "float", None, 7, "7"),
+    (None, "double", None, -1.7976931348623157e308, "-1.7976931348623157e308"),
+    (None, "double", None, 2**70, str(2**70)),
+    (None, "double", None, "NaN", '"NaN"'),
+    (None, "float", None, "-Infinity", '"-Infinity"'),
+    (None, "string", None, "", '""'),
+    (None, "bytes", None, "", '""'),
+]
+
+# A type and a value of JSON that it does not have.
+WRONG = [
+    ("int8", "128"), ("int8", "-129"), ("int16", "32768"), ("int32", '"AQ=="'), ("int32", "2147483648"),
+    ("int32", "1.0"), ("int32", "1e3"), ("int32", "true"), ("int32", "[]"), ("int64", "9223372036854775808"),
+    ("int64", "-9223372036854775809"), ("int64", '"7"'),
+    ("float", "3.5e38"), ("float", '"1.5"'), ("float", "true"), ("double", "1e309"), ("double", "-1e400"),
+    ("double", '"nan"'), ("double", "{}"), ("double", "1" + 400 * "0"),
+    ("boolean", "1"), ("boolean", '"true"'), ("string", "1"), ("string", "[]"), ("bytes", '"?"'), ("bytes", '"AQ"'), ("bytes", "1"),
+    ("struct", "1"), ("struct", "[]"), ("struct", '[["a",1]]'), ("array", "{}"), ("array", '"a"'), ("map", '"a"'), ("map", "1"),
+    ("map", "[1]"), ("map", "[[1]]"), ("map", "[[1,2,3]]"), ("map", '["ab"]'),
 ]  # fmt: skip
 
 
@@ -148,6 +184,39 @@ def test_a_value_that_is_not_of_its_type(name: str, value: str) -> None:
         decoded(parse(b'{"v":%b}' % value.encode())["v"], schema)
 
 
+@pytest.mark.parametrize(("type_", "value"), WRONG)
+def test_plain_value_that_is_not_of_its_type_is_refused(type_: str, value: str) -> None:
+    """At any depth; the check says the same of it."""
+    schema = {"type": type_}
+    for path, text, around in (
+        ("`f`", '{"f": %s}', {"type": "struct", "fields": [{**schema, "field": "f"}]}),
+        ('`a"b`', '{"a\\"b": %s}', {"type": "struct", "fields": [{**schema, "field": 'a"b'}]}),
+        ("`\\[]`", "[null, %s]", {"type": "array", "items": schema}),
+        ("`{}`", '{"k": %s}', {"type": "map", "keys": {"type": "string"}, "values": schema}),
+        ("`{}`", "[[%s, 1]]", {"type": "map", "keys": schema, "values": {"type": "int32"}}),
+        ("it", "%s", schema),
+    ):
+        whole = (text % value).encode()
+        with pytest.raises(WrongValue, match=f"{path} is .*, no {type_}, as its schema has it"):
+            of_schema(json.dumps(around).encode())(Raw(whole))
+        with pytest.raises(Unreadable):
+            decoded(parse(b'{"v":%b}' % whole)["v"], around)
+
+
+@pytest.mark.parametrize("type_", ["unknown", ["a"], None])
+def test_value_of_an_unknown_type_stays_as_it_is(type_: Any) -> None:
+    schema, value = {"type": type_, "name": "of no rule"}, {"a": [1, "b"]}
+    assert as_json(of_schema(json.dumps(schema).encode())(Raw(json.dumps(value).encode()))) == value
+    assert decoded(value, schema) == value
+
+
+def test_text_that_is_not_utf8_is_not_judged_by_its_schema() -> None:
+    """The reader of the record says why it waits."""
+    schema = json.dumps({"type": "struct", "fields": [{"type": "string", "field": "f"}]}).encode()
+    text = b'{"f":"\xff"}'
+    assert bytes(of_schema(schema)(Raw(text))) == text
+
+
 @pytest.mark.parametrize("schema", ["1", '"a"', '{"type": "struct", "fields": [1]}', '{"type": "array", "items": 5}'])  # fmt: skip
 def test_what_is_no_schema(schema: str) -> None:
     with pytest.raises(WrongValue, match="a schema that is none of Kafka Connect's"):
@@ -215,6 +284,9 @@ def test_messages_without_a_change_and_their_schema() -> None:
         "in the message's key, `id` is 7.5, no org.apache.kafka.connect.data.Decimal, as its schema has it": {
             "_key": {**KEY, "payload": {"id": 7.5}}, "schema": SCHEMA, "payload": {"op": "d", "source": LSN},
         },
+        '`note` is 5, no string, as its schema has it': {
+            "schema": SCHEMA, "payload": {"op": "u", "before": {**AFTER, "note": 5}, "after": AFTER, "source": LSN},
+        },
         "a schema that is none of Kafka Connect's": {
             "schema": 5, "payload": {"op": "c", "after": AFTER, "source": LSN},
         },
@@ -245,3 +317,43 @@ def test_both_implementations_agree() -> None:
         text = b64encode(raw).decode()
         mine = as_json(of_schema(json.dumps(schema).encode())(Raw(json.dumps(text).encode())))
         assert Decimal(mine) == Decimal(decoded(text, schema))
+
+
+def test_both_implementations_agree_on_what_fits() -> None:
+    chance = random.Random(8)
+    answers = set()
+    for _ in range(3_000):
+        schema, value = _some_schema(chance, 3), _some_value(chance, 3)
+        text = json.dumps(value).encode()
+        try:
+            mine: Any = as_json(of_schema(json.dumps(schema).encode())(Raw(text)))
+        except WrongValue:
+            with pytest.raises(Unreadable):
+                decoded(parse(b'{"v":%b}' % text)["v"], schema)
+            answers.add("refused")
+        else:
+            assert mine == decoded(parse(b'{"v":%b}' % text)["v"], schema), (schema, value)
+            answers.add(schema["type"])
+    assert {"refused", "struct", "array", "map", "int8", "float", "bytes"} <= answers
+
+
+def _some_schema(chance: random.Random, depth: int) -> Any:
+    names = ["int8", "int16", "int32", "int64", "float", "double", "boolean", "string", "bytes"]
+    type_ = chance.choice(["struct", "array", "map"] if depth and chance.random() < 0.6 else names)
+    inner = [_some_schema(chance, depth - 1) for _ in range(2)] if type_ not in names else []
+    match type_:
+        case "struct":
+            return {"type": type_, "fields": [{**f, "field": n} for f, n in zip(inner, "ab", strict=True)]}
+        case "array":
+            return {"type": type_, "items": inner[0]}
+        case "map":
+            return {"type": type_, "keys": inner[0], "values": inner[1]}
+    return {"type": type_}
+
+
+def _some_value(chance: random.Random, depth: int) -> Any:
+    inner = [_some_value(chance, depth - 1) for _ in range(2)] if depth else []
+    leaves = [None, 1, -129, 2**40, 2**64, 0.5, 1e39, True, "AQ==", "NaN", "a", []]
+    return chance.choice(
+        [dict(zip("ab", inner, strict=False)), inner, [inner], *leaves[: 12 if depth < 3 else 4]]
+    )

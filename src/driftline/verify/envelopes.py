@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -344,18 +346,62 @@ def _named(value: Any, schema: Mapping[str, Any]) -> Any:
 def _container(value: Any, schema: Mapping[str, Any]) -> Any:
     match schema.get("type"):
         case "struct":
+            if not isinstance(value, dict):
+                raise Unreadable("no struct")
             members = dict(value)
             for f in schema.get("fields") or ():
                 if f["field"] in members:
                     members[f["field"]] = decoded(members[f["field"]], f)
             return members
         case "array":
+            if not isinstance(value, list):
+                raise Unreadable("no array")
             return [decoded(item, schema.get("items")) for item in value]
         case "map" if isinstance(value, list):
-            return [[key, decoded(item, schema.get("values"))] for key, item in value]
+            return [_pair(pair, schema) for pair in value]
         case "map":
             return {key: decoded(item, schema.get("values")) for key, item in value.items()}
+        case type_ if not _has_type(value, type_):
+            raise Unreadable(f"{value!r} is no {type_}")
     return value
+
+
+def _pair(pair: Any, schema: Mapping[str, Any]) -> list[Any]:
+    if not isinstance(pair, list):
+        raise Unreadable("no pair of a key and a value")
+    key, item = pair
+    return [decoded(key, schema.get("keys")), decoded(item, schema.get("values"))]
+
+
+def _has_type(value: Any, type_: Any) -> bool:
+    """True for a value of a type of Kafka Connect's without a name, or of one that is unknown."""
+    match type_:
+        case "int8" | "int16" | "int32" | "int64":
+            largest = 2 ** (int(type_[3:]) - 1) - 1
+            return isinstance(value, int) and not isinstance(value, bool) and -largest - 1 <= value <= largest
+        case "float" | "double":
+            if isinstance(value, str):
+                return value in ("NaN", "Infinity", "-Infinity")
+            if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+                return False
+            return _is_within(value, "<f" if type_ == "float" else "<d")
+        case "boolean":
+            return isinstance(value, bool)
+        case "string":
+            return isinstance(value, str)
+        case "bytes":
+            return isinstance(_bytes(value), bytes)
+    return True
+
+
+def _is_within(value: float | Decimal, width: str) -> bool:
+    """True for a number that is not beyond a floating-point type of this width."""
+    try:
+        number = float(value)
+        struct.pack(width, number)
+    except OverflowError:
+        return False
+    return math.isfinite(number)
 
 
 def _whole_number(value: Any) -> int:

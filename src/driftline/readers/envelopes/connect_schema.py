@@ -1,10 +1,10 @@
 """Values as the schema of a message tells them: Kafka Connect's, as its JSON converter writes it.
 
-Connect's own types need no decoding in JSON, but for bytes, which are base64 and stay so. Types with a name
-are numbers or texts that stand for something else: `RULES` has those, as Kafka Connect and Debezium document
-them. What has no rule is taken as it is: `Year`, `Enum`, `EnumSet`, `Uuid`, `Json`, `Xml`, `Ltree`,
-`ZonedTime`, `ZonedTimestamp`, `Interval`, `Iso*` are numbers or texts already, durations are numbers of
-micro- or nanoseconds, geometries are objects with `wkb` in base64.
+Connect's own types need no decoding in JSON: their values are checked, and stay as they are, bytes in base64
+too. Types with a name are numbers or texts that stand for something else: `RULES` has those, as Kafka Connect
+and Debezium document them. A name without a rule counts for nothing: `Year`, `Enum`, `EnumSet`, `Uuid`,
+`Json`, `Xml`, `Ltree`, `ZonedTime`, `ZonedTimestamp`, `Interval`, `Iso*` are numbers or texts already,
+durations are numbers of micro- or nanoseconds, geometries are objects with `wkb` in base64.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from msgspec import DecodeError, Raw, ValidationError, json
+from msgspec import DecodeError, Meta, Raw, ValidationError, defstruct, field, json
 
 from driftline.core.values.parse import raw_members
 
@@ -25,6 +25,7 @@ Spell: TypeAlias = "Callable[[Any], bytes]"  # the text of JSON for what a type 
 Parameters: TypeAlias = "Mapping[str, str]"
 
 _list = json.Decoder(list[Raw]).decode
+_pairs = json.Decoder(list[tuple[Raw, Raw]]).decode
 _whole = json.Decoder(int).decode
 _text = json.Decoder(str).decode
 
@@ -211,8 +212,32 @@ RULES: Mapping[str, NamedType] = {
 # Schemas ------------------------------------------------------------------------------------------------
 
 
-def _decoder(schema: Any, path: str) -> Decode | None:
-    """The decoder of values of a schema; None for one of which they stay as they are, as for no schema."""
+def _whole_number(bits: int) -> Any:
+    return Annotated[int, Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
+_NOT_FINITE = Literal["NaN", "Infinity", "-Infinity"]  # as the converter writes them
+_BEYOND_FLOAT = float(2**128 - 2**103)  # what rounds to infinity in 32 bits
+# Connect's types as msgspec's, which checks bytes for base64.
+_PLAIN: Mapping[Any, Any] = {
+    "int8": _whole_number(8) | None,
+    "int16": _whole_number(16) | None,
+    "int32": _whole_number(32) | None,
+    "int64": _whole_number(64) | None,
+    "float": Annotated[float, Meta(gt=-_BEYOND_FLOAT, lt=_BEYOND_FLOAT)] | _NOT_FINITE | None,
+    "double": float | _NOT_FINITE | None,
+    "boolean": bool | None,
+    "string": str | None,
+    "bytes": bytes | None,
+}
+_DECODE_PLAIN = {name: json.Decoder(type_).decode for name, type_ in _PLAIN.items()}
+
+
+def _decoder(schema: Any, path: str, *, checks: bool) -> Decode | None:
+    """The decoder of values of a schema; None for one of which they stay as they are, as for no schema.
+
+    ``checks``: whether values that stay as they are must be of their type.
+    """
     if schema is None:
         return None
     if not isinstance(schema, dict):
@@ -225,16 +250,53 @@ def _decoder(schema: Any, path: str) -> Decode | None:
             of_fields = {
                 f["field"]: decode
                 for f in schema.get("fields") or ()
-                if (decode := _decoder(f, f"{path}.{f['field']}" if path else f["field"])) is not None
+                if (decode := _decoder(f, f"{path}.{f['field']}" if path else f["field"], checks=checks))
             }
-            return partial(_struct, of_fields, path) if of_fields else None
+            return partial(_struct, of_fields, path) if of_fields or checks else None
         case "array":
-            decode = _decoder(schema.get("items"), f"{path}[]")
-            return None if decode is None else partial(_array, decode, path)
+            decode = _decoder(schema.get("items"), f"{path}[]", checks=checks)
+            return partial(_array, decode or _as_it_is, path) if decode or checks else None
         case "map":
-            decode = _decoder(schema.get("values"), f"{path}{{}}")
-            return None if decode is None else partial(_map, decode, path)
+            of_key = _decoder(schema.get("keys"), f"{path}{{}}", checks=checks)
+            decode = _decoder(schema.get("values"), f"{path}{{}}", checks=checks)
+            if decode or of_key or checks:
+                return partial(_map, of_key or _as_it_is, decode or _as_it_is, path)
+            return None
+        case str(name) if checks and name in _PLAIN:
+            return partial(_plain, name, path)
     return None
+
+
+def _expected(schema: Any) -> Any:
+    """The type of msgspec's that takes only values that fit a schema. Raises ValueError where msgspec cannot
+    have a field of that name.
+    """
+    if schema is None or (schema.get("name") or "") in RULES:
+        return Raw
+    match schema.get("type"):
+        case "struct":
+            fields = [
+                (f"field_{number}", _expected(f), field(default=None, name=f["field"]))
+                for number, f in enumerate(schema.get("fields") or ())
+            ]
+            return defstruct("ExpectedRow", fields, gc=False) | None
+        case "array":
+            return list[_expected(schema.get("items"))] | None  # type: ignore[misc]
+        case "map":
+            keys, values = _expected(schema.get("keys")), _expected(schema.get("values"))
+            return dict[str, values] | list[tuple[keys, values]] | None  # type: ignore[valid-type]
+        case name:
+            return _PLAIN.get(name, Raw)
+
+
+def _plain(type_: str, path: str, value: Raw) -> Raw:
+    try:
+        _DECODE_PLAIN[type_](value)
+    except ValidationError:
+        raise _wrong(path, value, type_) from None
+    except ValueError:
+        pass  # not UTF-8: what reads the record refuses it for that
+    return value
 
 
 def _leaf(rule: NamedType, parameters: Parameters, path: str, name: str) -> Decode:
@@ -246,7 +308,7 @@ def _leaf(rule: NamedType, parameters: Parameters, path: str, name: str) -> Deco
         try:
             return Raw(spell(parsed(value)))
         except (ValueError, KeyError, ArithmeticError):
-            raise WrongValue(f"`{path}` is {_shown(value)}, no {name}, as its schema has it") from None
+            raise _wrong(path, value, name) from None
 
     return checked
 
@@ -257,7 +319,7 @@ def _struct(of_fields: Mapping[str, Decode], path: str, value: Raw) -> Raw:
     try:
         members = raw_members(value)
     except (ValidationError, DecodeError):
-        raise WrongValue(f"`{path}` is {_shown(value)}, no struct, as its schema has it") from None
+        raise _wrong(path, value, "struct") from None
     for key, decode in of_fields.items():
         if key in members:
             members[key] = decode(members[key])
@@ -270,26 +332,30 @@ def _array(decode: Decode, path: str, value: Raw) -> Raw:
     try:
         items = _list(value)
     except (ValidationError, DecodeError):
-        raise WrongValue(f"`{path}` is {_shown(value)}, no array, as its schema has it") from None
+        raise _wrong(path, value, "array") from None
     return Raw(json.encode([decode(item) for item in items]))
 
 
-def _map(decode: Decode, path: str, value: Raw) -> Raw:
+def _map(of_key: Decode, decode: Decode, path: str, value: Raw) -> Raw:
     """A map, as an object; as pairs where its keys are no texts."""
     if _is_null(value):
         return value
     try:
-        if memoryview(value)[0] == ord("["):
-            pairs = [_list(pair) for pair in _list(value)]
-            return Raw(json.encode([[key, decode(item)] for key, item in pairs]))
-        members = raw_members(value)
-    except (ValidationError, DecodeError, ValueError):
-        raise WrongValue(f"`{path}` is {_shown(value)}, no map, as its schema has it") from None
-    return Raw(json.encode({key: decode(item) for key, item in members.items()}))
+        if memoryview(value)[0] != ord("["):
+            members = raw_members(value)
+            return Raw(json.encode({key: decode(item) for key, item in members.items()}))
+        pairs = _pairs(value)
+    except (ValidationError, DecodeError):
+        raise _wrong(path, value, "map") from None
+    return Raw(json.encode([[of_key(key), decode(item)] for key, item in pairs]))
 
 
 def _is_null(value: Raw) -> bool:
     return memoryview(value)[0] == ord("n")
+
+
+def _wrong(path: str, value: Raw, type_: str) -> WrongValue:
+    return WrongValue(f"{f'`{path}`' if path else 'it'} is {_shown(value)}, no {type_}, as its schema has it")
 
 
 def _shown(value: Raw) -> str:
@@ -304,25 +370,40 @@ def _as_it_is(value: Raw) -> Raw:
 @lru_cache(maxsize=256)
 def of_schema(schema: bytes) -> Decode:
     """The decoder of values with this schema. Raises WrongValue."""
-    return _made(schema, _whole_schema) or _as_it_is
+    return _screened(schema, lambda parsed: parsed)
 
 
 @lru_cache(maxsize=256)
 def of_field(schema: bytes, name: str) -> Decode:
     """The decoder of the values that one field of a struct has. Raises WrongValue."""
-
-    def field_of(parsed: Any) -> Any:
-        return next((f for f in parsed.get("fields") or () if f.get("field") == name), {})
-
-    return _made(schema, field_of) or _as_it_is
-
-
-def _whole_schema(parsed: Any) -> Any:
-    return parsed
+    return _screened(
+        schema,
+        lambda parsed: next((f for f in parsed.get("fields") or () if f.get("field") == name), None),
+    )
 
 
-def _made(schema: bytes, part: Callable[[Any], Any]) -> Decode | None:
+def _screened(schema: bytes, part: Callable[[Any], Any]) -> Decode:
+    """The decoder of a part of a schema. msgspec checks a value as a whole, in one call; only one that it
+    refuses is checked field by field, which is slower, and names the field.
+    """
     try:
-        return _decoder(part(json.decode(schema)), "")
+        parsed = part(json.decode(schema))
+        every = _decoder(parsed, "", checks=True)
+        named = _decoder(parsed, "", checks=False) or _as_it_is
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise WrongValue("a schema that is none of Kafka Connect's") from None
+    if every is None:
+        return _as_it_is
+    try:
+        screen = json.Decoder(_expected(parsed)).decode
+    except (TypeError, ValueError, RecursionError):
+        return every
+
+    def decode(value: Raw) -> Raw:
+        try:
+            screen(value)
+        except ValueError:
+            return every(value)
+        return named(value)
+
+    return decode
