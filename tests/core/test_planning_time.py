@@ -7,16 +7,23 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from driftline.convert.kernels import convert
+from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, apply
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.types import LONG, Field, Schema, Struct
+from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Schema, Struct
+from driftline.observe.arrow import ArrowObserver
+from driftline.observe.csv_types import type_of, types_of
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
+from driftline.readers.csv.cells import columns
+from driftline.readers.csv.cut import Piece
 
 WIDE = Settings(max_columns=1_000_000)
 FIELDS = 6  # of a struct
@@ -119,3 +126,28 @@ def test_admission_of_one_record_takes_no_more_calls_in_a_wider_table(
         return calls(lambda: (check.conflict(known), check.conflict(unknown)))
 
     assert admitting(1_000) < 1.5 * admitting(250)
+
+
+@pytest.mark.parametrize("text", ["1", "1.5", "x", "2024-01-02", "true"])
+def test_column_of_one_row_takes_few_calls(text: str) -> None:
+    texts = pa.array([text])
+    type_ = type_of([types_of(texts)])
+    values = columns(Piece(f"{text}\n".encode(), 1, plain=True), [arrow_type(type_)])[0]
+    batch = pa.RecordBatch.from_arrays(values, ["c"])
+    observer = ArrowObserver(Struct((Field("c", type_),)), expect(Schema(), WIDE), "batch")
+
+    typing, observing = calls(lambda: types_of(texts)), calls(lambda: observer.feed(batch))
+    assert typing < 70
+    assert observing < 80
+
+
+@pytest.mark.parametrize(
+    "number", [1.0, 1.5, -0.0, 0.001, 1e-7, 9999999.5, 37925513756.57103, 1e15, 1e22, float("nan")]
+)
+def test_sample_of_a_double_is_the_text_that_a_column_gets(number: float) -> None:
+    values = pa.array([number])
+    observer = ArrowObserver(Struct((Field("c", DOUBLE),)), expect(Schema(), WIDE), "batch")
+    observer.feed(pa.RecordBatch.from_arrays([values], ["c"]))
+
+    (profile,) = observer.result().shape.fields["c"].facets.values()
+    assert profile.sample == convert(values, DOUBLE, STRING)[0].as_py()

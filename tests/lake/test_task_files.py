@@ -13,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.java_gateway import JavaMember
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from driftline import Lake, Table
 from driftline.convert import arrow_schema
-from driftline.core.schema.types import Schema
+from driftline.core.schema.types import Primitive, Schema
 from driftline.formats.ducklake import transaction as ducklake_transaction
 from driftline.formats.iceberg import transaction as iceberg_transaction
 from driftline.formats.iceberg.gateway import items, text_map
@@ -79,6 +80,35 @@ def test_metrics_are_those_of_icebergs_own_writer(lake: Lake, spark: SparkSessio
     spark.catalog.refreshTable(f"lake.{table_name}")
     assert spark.sql(f"select * from lake.{table_name}").count() == 6
     assert spark.sql(f"select distinct id, s, m['k'], st from lake.{table_name}").count() == 3
+
+
+@pytest.mark.iceberg_only("Iceberg's settings of metrics")
+@pytest.mark.parametrize("default", ["", ", 'write.metadata.metrics.default' = 'counts'"])
+def test_modes_of_wide_table_are_those_that_java_gives_each_column(
+    lake: Lake, spark: SparkSession, table_name: str, monkeypatch: pytest.MonkeyPatch, default: str
+) -> None:
+    columns = ", ".join(f"`c, {i}=` bigint" for i in range(120))
+    modes = f"'write.metadata.metrics.column.st.t' = 'full'{default}"
+    lake.sql("create namespace if not exists lake.t")
+    lake.sql(
+        f"create table lake.{table_name} ({columns}, st struct<a: int, t: string>) using iceberg "
+        f"tblproperties ({modes})"
+    )
+    table = lake.table(table_name).format
+    java, schema, jvm = table.java(), table.load().schema, spark._jvm
+    config = jvm.org.apache.iceberg.MetricsConfig.forTable(java)
+    wanted = {
+        f.id: config.columnMode(".".join(path)).toString()
+        for path, f in schema.walk()
+        if isinstance(f.type, Primitive)
+    }
+    properties, calls = text_map(jvm, java.properties()), []
+    called = JavaMember.__call__
+    monkeypatch.setattr(JavaMember, "__call__", lambda *args: (calls.append(args), called(*args))[1])
+
+    assert modes_of(jvm, java, schema, properties) == wanted
+    assert len(set(wanted.values())) > 1
+    assert len(calls) < 40
 
 
 def told(jvm: Any, java: Any, file: Any) -> dict[str, Any]:

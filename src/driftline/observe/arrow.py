@@ -17,12 +17,13 @@ from driftline.convert.lists import flattened
 from driftline.core.planning.routes import facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.place import Place
-from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Struct, Type, peel
+from driftline.core.schema.types import DOUBLE, STRING, VARIANT, Map, Path, Primitive, Struct, Type, peel
 from driftline.core.values.numbers import EXACT
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.observe.observation import Observation, Tally
 from driftline.observe.sample import sample
 
+_PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Arrow as in Python
 _DAY = 86_400_000_000  # microseconds
 _NEAR = (0, 7_258_118_400_000_000 - 1)  # microseconds of the years 1970 to 2199
 
@@ -161,7 +162,11 @@ def _mark(leaves: pa.Array, type_: Primitive, profile: Profile) -> None:
 
 
 def _text(leaf: pa.Array, type_: Primitive) -> str:
-    """The text of an array's one value."""
+    """The text of an array's one value, as a column of texts would have it."""
+    # The kernel makes a dozen calls for a double, which is most of the time where there are many columns.
+    number = leaf[0].as_py() if type_ == DOUBLE else 0.0
+    if _PLAIN[0] <= abs(number) < _PLAIN[1]:
+        return str(int(number)) if number.is_integer() else repr(number)
     text = convert(leaf, type_, STRING) if converts(type_, STRING) else leaf
     try:
         return str(text[0].as_py())

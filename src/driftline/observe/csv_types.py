@@ -47,6 +47,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999
 _DAY = 86_400_000_000  # microseconds
 _PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Java
 _PLAIN_IN_ARROW = (1e-3, 1e15)  # and in Arrow
+_FEW = 32  # texts that Python reads sooner than Arrow, whose every call takes as long as a few of them
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,15}|0")
 _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+(?P<power>E-?[0-9]+)?")
 _NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
@@ -270,6 +271,8 @@ def _holds(texts: pa.Array, type_: Primitive) -> bool:
 
 def _are_doubles(texts: pa.Array) -> bool:
     """True if all texts are doubles. Whole numbers count, as far as they are exact."""
+    if len(texts) <= _FEW:
+        return all(map(_is_double, texts.to_pylist()))
     numbers = texts.cast(pa.float64())
     size, has_point = pc.abs(numbers), pc.match_substring(texts, POINT)
     plain = pc.and_(pc.greater_equal(size, _PLAIN_IN_ARROW[0]), pc.less(size, _PLAIN_IN_ARROW[1]))

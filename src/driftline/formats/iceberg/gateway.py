@@ -72,7 +72,12 @@ def items(java: Any) -> list[Any]:
 
 def text_map(jvm: Any, java: Any) -> dict[str, str]:
     """A Java map of texts, in one call: to go through it takes four for each entry, and fifty for its end."""
-    return dict(json.loads(_mapper(jvm).writeValueAsString(java)))
+    return dict(json_of(jvm, java))
+
+
+def json_of(jvm: Any, java: Any) -> Any:
+    """A Java map or collection of texts or numbers as Python's, in one call."""
+    return json.loads(_mapper(jvm).writeValueAsString(java))
 
 
 @lru_cache(maxsize=64)

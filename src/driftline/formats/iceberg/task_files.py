@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from py4j.java_gateway import get_method
 
 from driftline.convert.types import convertible
 from driftline.core.schema.partitioning import Transform
 from driftline.core.schema.types import UNKNOWN, Primitive, Schema, Type, children
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
-from driftline.formats.iceberg.gateway import text_map
+from driftline.formats.iceberg.gateway import json_of, text_map
 from driftline.formats.iceberg.store import options_of, remove_all
 from driftline.runtime.disk import on_disk
 from driftline.runtime.java_types import java_type
@@ -63,21 +64,40 @@ def modes_of(jvm: Any, table: Any, schema: Schema, properties: Mapping[str, str]
     """
     order = str(java_type(jvm, "org.apache.iceberg.SortOrderParser").toJson(table.sortOrder()))
     cache_key = schema, order, {key: value for key, value in properties.items() if key.startswith(_METRICS)}
-    if (cached := _modes.get(cache_key)) is not None:  # Java is asked twice for each column
+    if (cached := _modes.get(cache_key)) is not None:
         return cached
-    config = java_type(jvm, "org.apache.iceberg.MetricsConfig").forTable(table)
+    by_name, default = _modes_by_name(jvm, table)
     out: dict[int, str] = {}
 
     def visit(type_: Type, name: str, id_: int) -> None:
         """Note the mode of each leaf column inside a type; ``name`` is the dotted path."""
         if isinstance(type_, Primitive):
-            out[id_] = str(config.columnMode(name).toString())
+            out[id_] = by_name.get(name, default)
         for f in children(type_):
             visit(f.type, f"{name}.{f.name}" if name else f.name, f.id)
 
     visit(schema.struct, "", 0)
     _modes.put(cache_key, out)
     return out
+
+
+def _modes_by_name(jvm: Any, table: Any) -> tuple[dict[str, str], str]:
+    """The modes that a Java table has for some columns, by their dotted paths, and the mode of all others.
+
+    They are read from private fields: the public method answers for one column, and two calls for each take
+    seconds where there are tens of thousands.
+    """
+    config = java_type(jvm, "org.apache.iceberg.MetricsConfig").forTable(table)
+
+    def private(name: str) -> Any:
+        field = config.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        return field.get(config)
+
+    modes = private("columnModes")
+    names = json_of(jvm, modes.keySet())
+    texts = str(get_method(modes, "values")().toString())[1:-1].split(", ")  # no mode has a comma in its text
+    return dict(zip(names, texts if names else (), strict=True)), str(private("defaultMode").toString())
 
 
 def _json(file: WrittenFile, spec: int, keys: Sequence[Key], sort_order: int) -> str:
