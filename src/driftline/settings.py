@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict
@@ -42,6 +43,7 @@ from driftline.errors import UsageError
 
 PREFIX = "driftline."
 _HINTS = f"{PREFIX}hints."
+READINGS = f"{PREFIX}readings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,8 @@ _ONCE = ("partition_by", "sort_by", "format_version")
 _DIALECT = (
     "delimiter", "quote", "encoding", "decimal", "escape", "header", "skip_lines", "comment", "thousands",
 )  # fmt: skip
+# Settings by which records are taken out of a file.
+_READING = (*_DIALECT, "records", "sheet", "hive", "max_record_bytes")
 _ROW_KEY = (
     "key",
     "order_by",
@@ -344,6 +348,33 @@ def earlier_patterns(before: Mapping[str, str], now: Mapping[str, str]) -> dict[
                 before_value if hint in before_value else f"{before_value} and {hint}".removeprefix(" and ")
             )
     return patterns
+
+
+def reading(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties by which files are read, of those that are set."""
+    return {name: properties[name] for name in map(_property, _READING) if properties.get(name)}
+
+
+def readings(properties: Mapping[str, str]) -> list[dict[str, str]]:
+    """The readings that a table has had, the first one first; none where there was only one."""
+    return list(json.loads(properties.get(READINGS, "[]")))
+
+
+def with_reading(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """The property that remembers all readings of a table, once its properties ``now`` say other than before
+    how files are read.
+
+    >>> with_reading({"driftline.decimal": ","}, {"driftline.decimal": "."})
+    {'driftline.readings': '[{"driftline.decimal": ","}, {"driftline.decimal": "."}]'}
+    >>> with_reading({"driftline.decimal": ","}, {"driftline.decimal": ",", "driftline.dates": "off"})
+    {}
+    """
+    old, new = reading(before), reading(now)
+    listed = readings(before)
+    added = [read for read in (old, new) if read not in listed] if old != new else []
+    if not added:
+        return {}
+    return {READINGS: json.dumps([*listed, *added])}
 
 
 def from_properties(properties: Mapping[str, str]) -> Settings:

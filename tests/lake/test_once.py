@@ -56,14 +56,31 @@ def test_a_file_that_the_table_has_is_refused_by_name(table: Table, file: Path, 
 
 
 def test_a_file_of_other_content_is_another_one(table: Table, file: Path) -> None:
-    table.ingest(file)
+    assert table.ingest(file).hints == ()
     lines(file, LINE + LINE)
 
-    assert table.ingest(file).rows_written == 2
+    again = "all is ingested, and what was there before comes again"
+    changed = (f"{file} changed since it was ingested: {again}",)
+    assert table.ingest(file, dry_run=True).hints == changed
+    grown = table.ingest(file)
+    assert (grown.rows_written, grown.hints) == (2, changed)
 
     os.utime(file, ns=(1, 1))
 
-    assert table.ingest(file).rows_written == 2
+    touched = table.ingest(file)
+    assert (touched.rows_written, touched.hints) == (2, changed)
+
+
+def test_a_file_that_was_moved_or_copied_is_told(table: Table, file: Path, tmp_path: Path) -> None:
+    table.ingest(file)
+    moved = file.rename(tmp_path / "moved.jsonl")
+
+    ended = table.ingest([moved, lines(tmp_path / "new.jsonl", LINE * 2)])
+
+    assert ended.rows_written == 3
+    (hint,) = ended.hints
+    assert hint.startswith(f"{moved}: size and time are those of a file that was ingested under another name")
+    assert table.ingest(moved, again=True).hints == ()
 
 
 def test_a_file_is_known_by_whatever_name_it_is_called(table: Table, file: Path, tmp_path: Path) -> None:
@@ -133,7 +150,7 @@ def test_of_two_batches_at_once_one_has_the_file(table: Table, file: Path, lake:
 
 def test_the_oldest_are_forgotten(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (base, iceberg_ledger, ducklake_ledger):
-        monkeypatch.setattr(module, "REMEMBERED", 3)
+        monkeypatch.setattr(module, "REMEMBERED", 7)  # of a file three, the last of which forbids it
     files = [lines(tmp_path / f"{name}.jsonl", LINE) for name in "abcde"]
     table.ingest(files[:2])
     table.ingest(files[2:4])
@@ -176,7 +193,7 @@ def test_one_ledger_lies_beside_the_metadata_and_they_do_not_grow_by_it(
     properties = table.state().properties
     assert len(ledgers()) == 1
     assert properties["driftline.files"].endswith(ledgers()[0].name)
-    assert ledgers()[0].stat().st_size == 201 * 16
+    assert ledgers()[0].stat().st_size == 201 * 3 * 16
     with pytest.raises(DataError):
         table.ingest(file)
     assert len(ledgers()) == 1

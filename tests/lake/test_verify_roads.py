@@ -7,9 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from openpyxl import Workbook
 
 from driftline.errors import UsageError
-from driftline.lake import Lake
+from driftline.lake import Lake, check
 
 pytestmark = pytest.mark.usefixtures("columns_first")
 
@@ -90,6 +91,75 @@ def test_feed_without_a_record_yet_has_nothing_missing(
     file.write_text('{"id": 1}\n' if name == "a.jsonl" else "id,v\n1,2\n")
     with pytest.raises(UsageError, match="there is no table"):
         table.verify([str(file)])
+
+
+def test_file_is_judged_by_the_dialect_that_it_was_ingested_by(
+    lake: Lake, tmp_path: Path, table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.table(table_name)
+    first, second, third = (tmp_path / name for name in ("a.csv", "b.csv", "c.csv"))
+    first.write_text("id,total\n1,19.90\n2,7.5\n")
+    second.write_text("id;total\n3;2.469,50\n4;19,9\n")
+    third.write_text("sold in May\nid,total\n5,1.5\n")
+    table.ingest([str(first)])
+    table.ingest([str(second)], settings={"thousands": "."})
+    table.ingest([str(third)], settings={"thousands": "", "decimal": ".", "skip_lines": "1"})
+
+    files = [str(file) for file in (first, second, third)]
+    with monkeypatch.context() as patch:
+        patch.setattr(check, "_readings", lambda *_: pytest.fail("the ledger has the files"))
+        verdict = table.verify(files, exactly=True)
+        assert (verdict.records, verdict.missing, verdict.extra, verdict.mismatches) == (5, 0, 0, ())
+
+    renamed = first.rename(tmp_path / "renamed.csv")
+    verdict = table.verify([str(renamed), *files[1:]], exactly=True)
+    assert (verdict.records, verdict.missing, verdict.extra) == (5, 0, 0), "by any reading of the table"
+    renamed.write_text("id,total\n1,19.91\n2,7.5\n")
+    assert table.verify([str(renamed), *files[1:]]).missing == 1
+
+
+def test_file_of_a_capture_is_judged_by_the_dialect_of_its_batch(
+    lake: Lake, tmp_path: Path, table_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, folder = lake.table(table_name), tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.csv").write_text("id;total\n1;1,5\n")
+    table.capture(str(folder), name="c", settings={"decimal": ","}).awaitTermination()
+    (folder / "b.csv").write_text("id;total\n2;2.5\n")
+    table.capture(str(folder), name="c", settings={"decimal": "."}).awaitTermination()
+
+    monkeypatch.setattr(check, "_readings", lambda *_: pytest.fail("the ledger has the files"))
+    verdict = table.verify(str(folder), exactly=True)
+
+    assert (verdict.records, verdict.missing, verdict.extra) == (2, 0, 0)
+
+
+def test_file_is_judged_by_its_dialect_after_alter_has_set_another(
+    lake: Lake, tmp_path: Path, table_name: str
+) -> None:
+    table, file = lake.table(table_name), tmp_path / "a.csv"
+    file.write_text("id;total\n1;1.234\n2;7.5\n")
+    table.ingest(str(file))
+    lake.alter(f"ALTER TABLE {table_name} SET TBLPROPERTIES ('driftline.thousands' = '.')")
+
+    assert table.verify(str(file), exactly=True).ok
+
+
+def test_workbooks_are_read_at_the_sheet_of_their_batch(lake: Lake, tmp_path: Path, table_name: str) -> None:
+    table, files = lake.table(table_name), []
+    for number, title in enumerate(("May", "June")):
+        book = Workbook()
+        book.active.title = title
+        for row in (("id", "total"), (number, number + 0.5)):
+            book.active.append(row)
+        book.create_sheet("Notes").append(["n"])
+        files.append(str(tmp_path / f"{title}.xlsx"))
+        book.save(files[-1])
+        table.ingest(files[-1], settings={"sheet": title})
+
+    verdict = table.verify(files, exactly=True)
+
+    assert (verdict.records, verdict.missing, verdict.extra) == (2, 0, 0)
 
 
 def test_records_that_all_wait_are_in_quarantine(lake: Lake, tmp_path: Path, table_name: str) -> None:

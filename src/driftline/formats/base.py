@@ -58,7 +58,7 @@ class UnknownError(SetupError):
 _OF_BATCHES = ("driftline.batch", "driftline.expired", "driftline.files", "driftline.thinned")
 _CAPTURES = ("driftline.capture.", "driftline.captured.")
 
-REMEMBERED = 10_000  # source files that a table knows it has taken
+REMEMBERED = 40_000  # numbers by which a table knows the source files it has taken, at most four for each
 
 
 @dataclass(frozen=True, slots=True)

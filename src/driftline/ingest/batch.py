@@ -21,7 +21,7 @@ from driftline.core.schema.unwritable import mark_unwritable
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Progress, Retry
-from driftline.ingest.once import Once
+from driftline.ingest.once import Once, reading_hash
 from driftline.ingest.recent import RecentBatches
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
@@ -30,7 +30,7 @@ from driftline.quarantine.table import with_feed
 from driftline.readers.envelopes.encoded import encoded_notes
 from driftline.readers.envelopes.signs import envelope_note
 from driftline.readers.origins import OriginOfRows
-from driftline.settings import NEW_TABLE, earlier_patterns, from_properties
+from driftline.settings import NEW_TABLE, earlier_patterns, from_properties, reading, readings, with_reading
 from driftline.sources.base import Source
 from driftline.sources.files import Stamp, changed
 from driftline.sources.scan import Observed
@@ -65,13 +65,28 @@ class BatchRequest:
 
     def marks(self, state: State) -> dict[str, str]:
         """The table properties that the batch sets."""
+        before, properties = state.properties, {**state.properties, **self.properties}
         return {
             **self._new(state),
             **self.properties,
-            **earlier_patterns(state.properties, self.properties),
+            **earlier_patterns(before, self.properties),
+            **(with_reading(before, properties) if state.exists else {}),
             "driftline.batch": self.id,
             **(self.token.marks(state.properties) if self.token is not None else {}),
         }
+
+    def remembered(self, state: State, marks: Mapping[str, str]) -> list[int]:
+        """The numbers by which the table is to remember the files.
+
+        ``marks``: the properties that it gets with the batch.
+        """
+        files = [*self.once.files, *(self.token.files if self.token is not None else ())]
+        properties, by_reading = {**state.properties, **marks}, list[int]()
+        if readings(properties):
+            hash_ = reading_hash(reading(properties))
+            by_reading = [number ^ hash_ for number in files]
+        # The last are kept longest: without them a file would be taken twice.
+        return [*self.once.paths, *self.once.versions, *by_reading, *files]
 
     def load(self) -> State:
         """Load the table. Raises BatchIsInError if it has the batch, DataError if it has one of the files,

@@ -86,7 +86,7 @@ def ingest(
     batch = uuid.uuid4().hex if token is None else token.batch
     files = stamps(source.files)
     retry = Retry(table.name, progress, options.endless)
-    once = Once() if token is not None else Once.of(source, files, allowed=options.again or dry_run)
+    once = Once() if token is not None else Once.of(source, files, again=options.again, dry_run=dry_run)
     taken = BatchRequest(
         table, source, batch, properties, token, progress, retry, files, created, once, options.recent
     )
@@ -136,8 +136,13 @@ class _Attempts:
         return self.next()
 
     def _take(self) -> Result:
+        state = self.batch.load()
+        notes = self.batch.once.notes(self.batch.table, state)  # before the table has the files
+        ended = self._ended(state)
+        return replace(ended, hints=(*ended.hints, *notes))
+
+    def _ended(self, state: State) -> Result:
         batch, table = self.batch, self.batch.table
-        state = batch.load()
         if not self.again and batch.token is not None and batch.token.tried:
             self.tried = quarantine.forget(table, batch.token)
         scan = self._open(state)
@@ -157,8 +162,7 @@ class _Attempts:
         batch.made_as(state, planned.plan)  # that it can be
         check_possible(planned)
         if self.dry_run:
-            ended = outcome(planned, 0, 0, None, paths_of_rest(planned.plan))
-            return replace(ended, dry_run=True, hints=(*ended.hints, *batch.once.notes(table, state)))
+            return replace(outcome(planned, 0, 0, None, paths_of_rest(planned.plan)), dry_run=True)
         return _write(planned, tried=self.tried)
 
     def _open(self, state: State) -> BatchScan:
@@ -282,12 +286,13 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
         batch.progress("committing")
         return planned.state
 
-    transaction.remember([*batch.once.files, *(batch.token.files if batch.token is not None else ())])
+    marks = batch.marks(planned.state)
+    transaction.remember(batch.remembered(planned.state, marks))
     records = {} if planned.counts is None else planned.counts.outcomes
     if records and rejects is not None:
         records["quarantined"] = rejects.rows
     author = of_batch(batch.id, planned.plan.changes, records)
-    transaction.set({**batch.marks(planned.state), **author, **_truncated(planned), **_since(planned)})
+    transaction.set({**marks, **author, **_truncated(planned), **_since(planned)})
     # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
     if rejects is not None and not transaction.include(rejects.transaction):
         batch.progress("quarantining")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from driftline.capture.listing import entry_of
+from driftline.core.changelog.token import PREFIX as CAPTURE
 from driftline.core.planning.contract import epoch_units, excluded_paths
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.rest import rest_column
@@ -18,23 +21,26 @@ from driftline.core.planning.row_key import DELETED_KIND
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
 from driftline.errors import DataError, no_table
+from driftline.ingest.once import read_by
 from driftline.operations.replay import kept, waiting
 from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended
-from driftline.settings import from_properties
-from driftline.sources.files import expand
+from driftline.runtime.stores import is_stored
+from driftline.settings import from_properties, reading, readings
+from driftline.sources.files import expand, fingerprint, stamps
 from driftline.sources.given import Data, paths_or_rows
 from driftline.sources.pipes import spooled
 from driftline.sources.spool import folder_in, place_of, told_where
 from driftline.sql.quoting import name
 from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
 from driftline.verify.cells import CsvDialect
+from driftline.verify.comparison import TEXTS
 from driftline.verify.workbooks import as_lines
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.formats.base import CatalogTable
+    from driftline.formats.base import CatalogTable, State
 
 
 def checked(
@@ -54,8 +60,9 @@ def checked(
     room = place_of(table.spark, warehouse)
     with (
         told_where(table.spark, room),
-        _files(data, fmt, room, warehouse, state.properties) as (sources, kind, names),
+        _files(data, fmt, room, warehouse, state.properties, partial(_read_by, table, state)) as opened_files,
     ):
+        sources, kind, names, by_file = opened_files
         # Where no record has come, or all of them wait, there is no table yet.
         stored = Stored(
             _rows(table, Struct(columns)).drop(*beside) if state.exists else table.spark.range(0).select(),
@@ -66,9 +73,13 @@ def checked(
             {_keys(path): unit for path, unit in epoch_units(contract)},
             table.defaults() if state.exists else {},
             settings.row_key,
+            by_file,
         )
         try:
             verdict = verify(table.spark, stored, sources, kind, exactly=exactly, names=names)
+            if verdict.missing and (by_file_now := _readings(table.spark, stored, sources, kind)):
+                stored = replace(stored, readings=by_file_now)
+                verdict = verify(table.spark, stored, sources, kind, exactly=exactly, names=names)
             if verdict.missing and (all_kept := kept(table)) is not None:
                 # Discarded records count where something is missing without them; else they are copies.
                 stored = replace(stored, quarantine=all_kept)
@@ -85,6 +96,38 @@ def checked(
             raise ended or DataError(f"{table.name} cannot be checked: {message}", hint) from error
 
 
+def _read_by(table: CatalogTable, state: State, files: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The properties by which the table read files as it took them, as far as it remembers, by path."""
+    if not readings(state.properties):
+        return {}
+    numbers = {fingerprint(file, stamp): file for file, stamp in stamps(files).items()}
+    captures = [key.removeprefix(CAPTURE) for key in state.properties if key.startswith(CAPTURE)]
+    local = [entry_of(file) for file in numbers.values() if captures and not is_stored(file)]
+    numbers |= {entry.fingerprint(name): entry.path for entry in local for name in captures}
+    return {file: _instead(state.properties, read) for file, read in read_by(table, state, numbers).items()}
+
+
+def _instead(properties: Mapping[str, str], read: Mapping[str, str]) -> dict[str, str]:
+    """A reading as properties that hide all of today's."""
+    return {**dict.fromkeys(reading(properties), ""), **read}
+
+
+def _readings(
+    spark: SparkSession, stored: Stored, sources: Sequence[str], kind: str
+) -> dict[str, Mapping[str, str]]:
+    """The readings of the files: for one whose reading the table does not remember, that by which it has most
+    of the records, of all readings that it has had.
+    """
+
+    def missing(file: str, read: Mapping[str, str]) -> int:
+        return verify(spark, replace(stored, readings={file: read}), [file], kind).missing
+
+    had = [_instead(stored.properties, read) for read in readings(stored.properties)]
+    unknown = [file for file in sources if file not in stored.readings] if had and kind in TEXTS else []
+    nearest = {file: min(had, key=partial(missing, file)) for file in unknown}
+    return {**stored.readings, **nearest} if nearest else {}
+
+
 def _rows(table: CatalogTable, struct: Struct) -> DataFrame:
     """The rows of the table, without those that only tell of a delete."""
     rows, mark = table.read_readable(), own_column(struct, DELETED_KIND)
@@ -93,9 +136,15 @@ def _rows(table: CatalogTable, struct: Struct) -> DataFrame:
 
 @contextmanager
 def _files(
-    data: Data, fmt: str | None, room: Path | None, lake: str | None, properties: Mapping[str, str]
-) -> Iterator[tuple[list[str], str, dict[str, str]]]:
-    """The files to check, outside the ``lake``, with their format, and names for files that were copied.
+    data: Data,
+    fmt: str | None,
+    room: Path | None,
+    lake: str | None,
+    properties: Mapping[str, str],
+    remembered: Callable[[Sequence[str]], dict[str, dict[str, str]]],
+) -> Iterator[tuple[list[str], str, dict[str, str], dict[str, dict[str, str]]]]:
+    """The files to check, outside the ``lake``, with their format, names for files that were copied, and the
+    properties by which the table read them, where it remembers.
 
     ``room``: a folder for copies.
     """
@@ -103,18 +152,20 @@ def _files(
     if rows is not None:
         with folder_in(room) as folder:
             names = pickled(rows, folder)
-            yield list(names), PICKLED, names
+            yield list(names), PICKLED, names, {}
         return
     kind, files = expand(paths, fmt, lake)
     with spooled(files, kind, room) as (sources, names):
+        by_file = remembered([source for source in sources if source not in names])
         if kind != "excel":
-            yield sources, kind, names
+            yield sources, kind, names, by_file
             return
         with folder_in(room) as folder:
             lines = {str(folder / f"{number}.jsonl"): file for number, file in enumerate(sources)}
             for target, file in lines.items():
-                as_lines(file, Path(target), properties.get("driftline.sheet", ""), CsvDialect.of(properties))
-            yield list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}
+                merged = {**properties, **by_file.get(file, {})}
+                as_lines(file, Path(target), merged.get("driftline.sheet", ""), CsvDialect.of(merged))
+            yield list(lines), "json", {target: names.get(file, file) for target, file in lines.items()}, {}
 
 
 def _keys(path: tuple[str, ...]) -> str:

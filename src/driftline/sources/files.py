@@ -160,11 +160,27 @@ def fingerprint(path: str, stamp: Stamp) -> int:
     It is made of the file's location, its size, and the mark that a store gives to its content, or else the
     time of its last change.
     """
-    etag = stamp.mark.partition(" ")[0]
-    version = etag or f"{stamp.modified} {stamp.mark}"
-    text = f"{_identity(path)}\0{stamp.size}\0{version}"
+    return hashed(f"{_identity(path)}\0{stamp.size}\0{_version(stamp)}")
+
+
+def path_fingerprint(path: str) -> int:
+    """A number of 64 bits that identifies a file's location, whatever its version."""
+    return hashed(f"path\0{_identity(path)}")
+
+
+def version_fingerprint(stamp: Stamp) -> int:
+    """A number of 64 bits that identifies a version, whatever the file's location."""
+    return hashed(f"version\0{stamp.size}\0{_version(stamp)}")
+
+
+def hashed(text: str) -> int:
+    """The text's hash, a signed number of 64 bits."""
     digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
+
+
+def _version(stamp: Stamp) -> str:
+    return stamp.mark.partition(" ")[0] or f"{stamp.modified} {stamp.mark}"
 
 
 def _identity(path: str) -> str:

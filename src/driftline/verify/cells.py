@@ -67,6 +67,11 @@ class CsvDialect(NamedTuple):
         """True if the decimal sign is a comma: said, or meant by points between thousands."""
         return self.decimal == "," or self.thousands == "."
 
+    @property
+    def signs(self) -> tuple[bool, str]:
+        """The signs of numbers: whether the decimal one is a comma, and the one between thousands."""
+        return self.comma, self.thousands
+
 
 class CellMarks(NamedTuple):
     """The marks that separate, quote and escape cells of a file, and begin its comments; empty: none."""

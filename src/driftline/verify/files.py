@@ -35,7 +35,7 @@ from driftline.verify.json_texts import (
 )
 from driftline.verify.json_texts import lines as lines_of
 from driftline.verify.packed import is_packed, unpacked
-from driftline.verify.source_values import Cell
+from driftline.verify.source_values import Cell, Misquoted, SignedCell
 
 _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20
@@ -87,7 +87,8 @@ class FilePart:
     """A file, or the lines of it that begin within these bytes (``end`` None: the whole file).
 
     ``size``: bytes on disk; ``longest``: bytes that a record of JSON may have; ``dialect``: of CSV;
-    ``records``: the keys that lead to the list of records in each document of JSON.
+    ``records``: the keys that lead to the list of records in each document of JSON. ``own_signs``: numbers in
+    cells are read by the dialect, not by the table's settings.
     """
 
     file: str
@@ -98,6 +99,7 @@ class FilePart:
     longest: int = LONGEST
     dialect: CsvDialect = _NOTHING
     records: Sequence[str] = ()
+    own_signs: bool = False
 
 
 def parts(
@@ -148,7 +150,10 @@ def read(part: FilePart, lines: Collection[int] | None = None) -> Iterator[Read]
     ``lines``: of JSON, only the records that begin in these lines.
     """
     if part.fmt == "csv":
-        yield from _csv(part.file, part.dialect)
+        for row in _csv(part.file, part.dialect):
+            if part.own_signs and row.record is not None:
+                row = replace(row, record={k: _signed(v, part.dialect) for k, v in row.record.items()})
+            yield row
         return
     if part.records:
         yield from _listed(part)
@@ -275,6 +280,10 @@ def _csv(file: str, dialect: CsvDialect) -> Iterator[Read]:
             yield Read(place, None, raw, reason)
         else:
             yield Read(place, dict(zip(header, row.cells, strict=True)))
+
+
+def _signed(cell: Cell, dialect: CsvDialect) -> Cell:
+    return cell if isinstance(cell, Misquoted) else SignedCell.of(cell, dialect.signs)
 
 
 def _csv_rows(file: str, dialect: CsvDialect) -> Iterator[tuple[Row, bool]]:

@@ -136,7 +136,8 @@ class Stored:
 
     ``properties``: the table's. ``ignore``: excluded key paths, dotted; ``units``: epoch units of such paths.
     Neither has steps for elements of lists. ``defaults``: what a record without a value may have got, by
-    column id. ``row_key``: how its rows are known, None where each record is a row.
+    column id. ``row_key``: how its rows are known, None where each record is a row. ``readings``: by file the
+    properties by which it was read, if those are not the table's.
     """
 
     rows: str | DataFrame
@@ -147,6 +148,7 @@ class Stored:
     units: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[int, Iterable[Any]] = field(default_factory=dict)
     row_key: RowKey | None = None
+    readings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def verify(
@@ -164,24 +166,16 @@ def verify(
     ``fmt``: their format; ``exactly``: also that there are no other rows; ``names``: other names for files,
     by path. Raises DataError where `KeyedFold.verdict` does.
     """
-    properties, dialect = table.properties, CsvDialect.of(table.properties)
+    properties = table.properties
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
-    settings = ValueSettings(
-        properties.get("driftline.epoch-unit"),
-        takes_offsets(properties),
-        table.units,
-        any(key.startswith("driftline.resolved.") for key in properties),
-        dialect.comma,
-        properties.get("driftline.empty-names") == "keep",
-        dialect.thousands,
-        written_dates(properties),
-    )
+    by_file = {source: {**properties, **table.readings.get(source, {})} for source in sources}
+    settings = _value_settings(table, by_file, fmt)
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
-        tasks = _tasks(spark, sources, fmt, properties)
+        tasks = _tasks(spark, by_file, fmt, own_signs=settings.mixed_signs)
         in_messages = bool(properties.get("driftline.envelope"))
         reads, floats = (_messages if in_messages else _reads)(spark, sources, fmt, tasks)
-        in_paths = _values_in_paths(sources, names or {}, fmt, properties)
+        in_paths = _values_in_paths(by_file, names or {}, fmt)
         reads = reads.map(partial(with_values, in_paths)) if in_paths else reads
         schema, mark = json.dumps(to_json(table.schema)), properties.get("driftline.mark", MARK)
         terms = Terms(schema, mark, floats, settings, fmt, tuple(table.ignore), table.defaults, exactly)
@@ -200,6 +194,23 @@ def verify(
         return verdict or check.verdict(reads, rows(stored))
 
 
+def _value_settings(table: Stored, by_file: Mapping[str, Mapping[str, str]], fmt: str) -> ValueSettings:
+    """The settings by which values are read. ``by_file``: the properties by which each file is."""
+    properties, signs = table.properties, {CsvDialect.of(merged).signs for merged in by_file.values()}
+    comma, thousands = next(iter(signs)) if len(signs) == 1 else CsvDialect.of(properties).signs
+    return ValueSettings(
+        properties.get("driftline.epoch-unit"),
+        takes_offsets(properties),
+        table.units,
+        any(key.startswith("driftline.resolved.") for key in properties),
+        comma,
+        properties.get("driftline.empty-names") == "keep",
+        thousands,
+        written_dates(properties),
+        mixed_signs=len(signs) > 1 and fmt == "csv",
+    )
+
+
 def _unwrapped(reads: RDD[Read], row_key: RowKey, properties: Mapping[str, str]) -> tuple[RDD[Read], str]:
     """The records of a source, and the position of the last truncate in it, if the table knows of one."""
     truncated = TRUNCATED_PROPERTY in properties
@@ -208,34 +219,45 @@ def _unwrapped(reads: RDD[Read], row_key: RowKey, properties: Mapping[str, str])
 
 
 def _tasks(
-    spark: SparkSession, sources: Sequence[str], fmt: str, properties: Mapping[str, str]
+    spark: SparkSession, by_file: Mapping[str, Mapping[str, str]], fmt: str, *, own_signs: bool
 ) -> list[list[FilePart]]:
-    """The parts of text files that each task reads; none for others."""
-    cores = spark.sparkContext.defaultParallelism
-    return grouped(_parts(sources, fmt, properties), cores) if fmt in TEXTS else []
+    """The parts of text files that each task reads; none for others. ``by_file``: properties to read by."""
+    if fmt not in TEXTS:
+        return []
+    pieces = [part for file, properties in by_file.items() for part in _parts(file, fmt, properties)]
+    if own_signs:
+        pieces = [replace(part, own_signs=True) for part in pieces]
+    return grouped(pieces, spark.sparkContext.defaultParallelism)
 
 
 def _is_much_json(fmt: str, tasks: Sequence[Sequence[FilePart]]) -> bool:
     """True for lines of JSON of which enough are there to compare their columns first."""
     size = sum(part.size for task in tasks for part in task)
-    return fmt == "json" and size > SMALL and not tasks[0][0].records
+    return fmt == "json" and size > SMALL and not any(part.records for task in tasks for part in task)
 
 
-def _parts(sources: Sequence[str], fmt: str, properties: Mapping[str, str]) -> list[FilePart]:
-    """The parts of text files, read as the table's properties say."""
+def _parts(source: str, fmt: str, properties: Mapping[str, str]) -> list[FilePart]:
+    """The parts of a text file, read as the properties say."""
     longest = int(properties.get("driftline.max-record-bytes") or LONGEST)
     listed = properties.get("driftline.records", "")
     records = parse_path(listed) if listed else ()
-    return parts(sources, fmt, longest, CsvDialect.of(properties), records)
+    return parts([source], fmt, longest, CsvDialect.of(properties), records)
 
 
 def _values_in_paths(
-    sources: Sequence[str], names: Mapping[str, str], fmt: str, properties: Mapping[str, str]
+    by_file: Mapping[str, Mapping[str, str]], names: Mapping[str, str], fmt: str
 ) -> Mapping[str, Any]:
-    """The values in the paths of the sources (Hive's partitions); empty if there are none."""
-    if fmt == PICKLED or properties.get("driftline.hive") == "off" or properties.get("driftline.envelope"):
+    """The values in the paths of the sources (Hive's partitions); empty if there are none. ``by_file``:
+    properties to read by.
+    """
+    if fmt == PICKLED:
         return {}
-    values = path_values({source: names.get(source, source) for source in sources}, fmt)
+    on = [
+        file
+        for file, properties in by_file.items()
+        if properties.get("driftline.hive") != "off" and not properties.get("driftline.envelope")
+    ]
+    values = path_values({file: names.get(file, file) for file in on}, fmt)
     return values if any(values.values()) else {}
 
 

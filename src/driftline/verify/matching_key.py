@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -220,7 +221,9 @@ def _collapsed(v: Any, settings: ValueSettings, coarse: int, timeless: bool = Fa
     if isinstance(v, str):
         if not _QUOTES.isdisjoint(v):  # readers of CSV differ in which they take for a part of the text
             v = v.translate(_WITHOUT_QUOTES)
-        meant = _meant(v, settings)
+        if settings.mixed_signs and _SIGNED.fullmatch(v) and by_pattern(v, settings) is None:
+            return "*" if timeless else _digits(v)
+        meant = _meant(str(v), settings)
         if meant is None:
             return f"'{v}"
         v = meant
@@ -232,7 +235,11 @@ def _collapsed(v: Any, settings: ValueSettings, coarse: int, timeless: bool = Fa
         return "*"
     key = _number(v, coarse)
     # `1.234` in a text may be either number where points stand between thousands.
-    return "".join(filter(str.isdigit, key.partition("e")[0])).strip("0") if settings.thousands else key
+    return _digits(key.partition("e")[0]) if settings.thousands or settings.mixed_signs else key
+
+
+def _digits(text: str) -> str:
+    return "".join(filter(str.isdigit, text)).strip("0")
 
 
 def _is_integer(record: TableStruct, name: str) -> bool:
@@ -240,6 +247,7 @@ def _is_integer(record: TableStruct, name: str) -> bool:
     return column is not None and not column.dim and column.type is not None and column.type.name in _WHOLE
 
 
+_SIGNED = re.compile(r"-?[0-9]+(?:[^0-9A-Za-z+-][0-9]+)*")  # any mark may stand between thousands
 _QUOTES = frozenset("\"'")
 _WITHOUT_QUOTES = str.maketrans("", "", "\"'")
 _WORDS = {"true": 1, "false": 0, "NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

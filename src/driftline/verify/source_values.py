@@ -51,6 +51,21 @@ class Misquoted(Cell):
         return cell
 
 
+class SignedCell(Cell):
+    """A cell of a file whose numbers have ``signs`` of their own: a comma as the decimal one, and that
+    between thousands.
+    """
+
+    signs: tuple[bool, str]
+
+    @classmethod
+    def of(cls, text: str, signs: tuple[bool, str]) -> SignedCell:
+        """The cell with this text."""
+        cell = cls(text)
+        cell.signs = signs
+        return cell
+
+
 @dataclass(frozen=True, slots=True)
 class ValueSettings:
     """The settings of a table that determine how its values are read.
@@ -60,7 +75,8 @@ class ValueSettings:
     were folded into a type that somebody chose, so that a text may be what it spells, and a number an
     instant. ``comma``: the decimal sign of CSV's numbers is a comma; ``thousands``: the sign between their
     thousands, if there is one. ``empty_names``: the empty key is kept. ``patterns``: those of texts that are
-    dates, by key path; ``written``: those of the field.
+    dates, by key path; ``written``: those of the field. ``mixed_signs``: files differ in the signs of
+    numbers.
     """
 
     unit: str | None = None
@@ -72,6 +88,7 @@ class ValueSettings:
     thousands: str = ""
     patterns: Mapping[str, tuple[WrittenDate, ...]] = field(default_factory=dict)
     written: tuple[WrittenDate, ...] = ()
+    mixed_signs: bool = False
 
     @property
     def of_paths(self) -> bool:
@@ -135,16 +152,19 @@ def spelled(text: str, settings: ValueSettings) -> str:
     >>> [spelled(text, ValueSettings(thousands=",")) for text in ("-1,234.50", "12,34", "7.5")]
     ['-1234.50', '12_34', '7.5']
     """
-    if settings.thousands and settings.thousands in text:
-        integer, point, fraction = text.partition("," if settings.comma else ".")
-        first, *groups = integer.removeprefix("-").split(settings.thousands)
+    comma, thousands = settings.comma, settings.thousands
+    if isinstance(text, SignedCell):
+        comma, thousands = text.signs
+    if thousands and thousands in text:
+        integer, point, fraction = text.partition("," if comma else ".")
+        first, *groups = integer.removeprefix("-").split(thousands)
         digits = [first, *groups, fraction or "0"]
         is_grouped = groups and all(len(group) == 3 for group in groups) and 1 <= len(first) <= 3
         if is_grouped and first[0] != "0" and (fraction or not point) and all(map(_are_digits, digits)):
             text = f"{'-' * integer.startswith('-')}{first}{''.join(groups)}{point}{fraction}"
         else:
-            text = text.replace(settings.thousands, "_")
-    return text.translate(_COMMA) if settings.comma else text
+            text = text.replace(thousands, "_")
+    return text.translate(_COMMA) if comma else text
 
 
 def _are_digits(text: str) -> bool:
@@ -194,10 +214,10 @@ def typed(cell: Cell, settings: ValueSettings) -> Any:
     text = str(cell)
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    n = written(text, settings)
+    n = written(cell, settings)
+    plain = spelled(cell, settings)
     if isinstance(n, int):
-        return n if str(n) == spelled(text, settings) else text
-    plain = spelled(text, settings)
+        return n if str(n) == plain else text
     if n is None or not (_PLAIN_FRACTION.fullmatch(plain) or _printed(float(n), plain)):
         return text
     return n

@@ -52,6 +52,7 @@ OURS = frozenset(
         "driftline.changes",
         "driftline.expired",
         "driftline.files",
+        "driftline.readings",
         "driftline.thinned",
     }
 )

@@ -35,7 +35,7 @@ from driftline.formats.retry import Retry
 from driftline.operations.alter.parse import AlterRequest
 from driftline.operations.key_change import KeyChange
 from driftline.runtime.shown import Shown
-from driftline.settings import PREFIX, from_properties
+from driftline.settings import PREFIX, from_properties, with_reading
 
 
 def notes(
@@ -176,6 +176,8 @@ def _alter(table: AlterableTable, request: AlterRequest, *, upgrade: bool) -> Al
     if after.properties != before.properties:
         from_properties(after.properties)  # that later batches can read them
         check_epoch(table.name, before.properties, after.properties)
+        remembered = with_reading(before.properties, after.properties)
+        after = replace(after, properties={**after.properties, **remembered})
     if before.known_by.key:
         from driftline.operations.keyed import check_definition
 
