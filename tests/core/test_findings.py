@@ -1,5 +1,6 @@
 """Checks of a pull request: what a plan would change, as annotations and as JUnit."""
 
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
 from driftline.core.planning.routes import Conflict
 from driftline.core.planning.shape import Facet
+from driftline.core.schema.naming import METADATA
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, Struct
 from driftline.ingest.result import Result
@@ -46,6 +48,13 @@ RESULT = Result(
 
 def test_a_struct_with_its_fields_is_one_change():
     assert schema_changes(RESULT) == 6  # seven, and two reasons for quarantine
+
+
+def test_metadata_column_is_a_change_of_the_schema_and_no_finding():
+    column = AddColumn((), Field("_kafka", STRING, doc=f"{METADATA}kafka"), because("first-sight"))
+    with_column = replace(RESULT, changes=(*CHANGES, column))
+    assert schema_changes(with_column) == schema_changes(RESULT) + 1
+    assert list(findings(with_column)) == list(findings(RESULT))
 
 
 def test_each_change_is_of_one_kind():

@@ -3,17 +3,20 @@
 import io
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
-from driftline.core.planning.routes import Conflict, Conversion
-from driftline.core.planning.shape import Facet
+from driftline.core.planning.plan import plan
+from driftline.core.planning.routes import Conflict, Conversion, Settings
+from driftline.core.planning.shape import Facet, RecordShape
 from driftline.core.schema.naming import mark
 from driftline.core.schema.place import Place
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
-from driftline.ingest.result import Result
+from driftline.ingest.result import Result, result
+from driftline.observe.observation import MalformedRecord, Observation, Tally
 from driftline.operations.replay import Quarantine, RejectGroup
 from driftline.report import drift, schema_text, text
 from driftline.verify import Mismatch, Verdict
@@ -107,6 +110,18 @@ def test_a_refused_record_says_where_its_value_had_to_go():
         "  quarantine  a: long where the table has no such column  7 (f.json:3): the policy is strict",
         "  quarantine  b: long into boolean  7 (f.json:3): the policy is strict",
     ]
+
+
+def test_refused_record_without_a_key_is_named_in_each_batch():
+    """A value that is not there has no place: the record has one."""
+    conflict = Conflict(("id",), "the key", None, "key: no value", nan=True)
+    planned = replace(plan(Schema(), RecordShape(), Settings()), conflicts=(conflict,))
+    others = MalformedRecord(Place("/d/a.jsonl", 1), "not an object but a list", "[1]")
+    record = MalformedRecord(Place("/d/b.jsonl", 2), "id: key: no value", '{"v": 1}')
+    observation = Observation(RecordShape(), Tally(2, 2, reasons=(others, record)))
+    shown = printed(text.batch(result("s.t", "b", observation, planned, 0, 2), near=Path("/d")))
+    assert 'id: nothing into the key  {"v": 1} (b.jsonl:2): key: no value' in shown
+    assert shown.count("b.jsonl") == 1 and "a.jsonl:1: not an object" in shown
 
 
 def test_a_quarantine_is_listed_in_the_words_of_the_batch():

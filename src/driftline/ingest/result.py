@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NotRequired, TypedDict
 
@@ -15,7 +15,7 @@ from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
 from driftline.keys.settle import KeyCounts
-from driftline.observe.observation import Observation
+from driftline.observe.observation import MalformedRecord, Observation
 from driftline.runtime.shown import Shown
 
 ConversionJson = TypedDict(
@@ -227,6 +227,16 @@ def _conflict_to_dict(conflict: Conflict) -> ConflictJson:
     }
 
 
+def _placed(conflict: Conflict, refused: Iterable[MalformedRecord]) -> Conflict:
+    """The conflict with the first of the records that were ``refused`` for it, where no value has a place: a
+    record without its key.
+    """
+    if conflict.place.source or conflict.sample:
+        return conflict
+    record = next((r for r in refused if r.reason.startswith(str(conflict))), None)
+    return conflict if record is None else replace(conflict, sample=record.sample, place=record.place)
+
+
 def result(
     table: str, batch: str, observation: Observation, plan: Plan, written: int = 0, quarantined: int = 0
 ) -> Result:
@@ -248,7 +258,7 @@ def result(
         dict(tally.excluded),
         plan.hints,
         rejected=tuple(str(bad) for bad in tally.reasons),
-        conflicts=plan.conflicts,
+        conflicts=tuple(_placed(conflict, tally.reasons) for conflict in plan.conflicts),
         before=plan.before,
         route=plan.route,
         tombstones=tally.tombstones,

@@ -93,8 +93,8 @@ def findings(result: Result) -> Iterator[Finding]:
 
 
 def schema_changes(result: Result) -> int:
-    """The number of changes of the schema; a struct's fields count with it."""
-    return sum(finding.kind in OF_SCHEMA for finding in findings(result))
+    """The number of changes of the schema, metadata columns included; a struct's fields count with it."""
+    return sum(not (isinstance(change, AddColumn) and change.within) for change in result.changes)
 
 
 def broken(contract: Path, breaks: Iterable[Break]) -> Iterator[Finding]:
