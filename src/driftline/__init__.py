@@ -13,6 +13,7 @@ from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 
 if TYPE_CHECKING:
     from driftline.capture.query import Batch, CaptureQuery
+    from driftline.capture.seeking import Seek
     from driftline.core.changes import AddColumn, Reason, RelaxColumn, RewriteColumn, WidenColumn
     from driftline.formats.home import Relocation
     from driftline.ingest.result import Result
@@ -56,6 +57,7 @@ __all__ = [
     "Resolved",
     "Result",
     "RewriteColumn",
+    "Seek",
     "SetupError",
     "Stats",
     "Table",
@@ -72,6 +74,7 @@ __all__ = [
 # Spark is imported only when a lake is used: each of these comes with its module, when it is asked for.
 _MODULES = {
     "capture.query": ("Batch", "CaptureQuery"),
+    "capture.seeking": ("Seek",),
     "formats.home": ("Relocation",),
     "core.changes": ("AddColumn", "Reason", "RelaxColumn", "RewriteColumn", "WidenColumn"),
     "ingest.result": ("Result",),

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.capture.query import Batch
+from driftline.capture.seeking import Seek
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
@@ -412,6 +413,11 @@ class Restorable:
     def start(self, **options: Any) -> list[Batch]:
         return captured(self.table, url(self.kafka, self.topic), checkpoint=self.checkpoint, **options)
 
+    def seek(self, to: str, *, dry_run: bool = False) -> Seek:
+        return self.table.seek(
+            url(self.kafka, self.topic), name="orders", to=to, checkpoint=self.checkpoint, dry_run=dry_run
+        )
+
     def keep(self) -> None:
         shutil.copytree(self.checkpoint, self.kept)
         shutil.copyfile(catalog_file(self.table.lake), self.catalog)
@@ -483,3 +489,61 @@ def test_batches_of_tombstones_alone_are_no_gap(restorable: Restorable) -> None:
     restorable.send()
     restorable.start()
     assert ids(restorable.table) == list(range(8))
+
+
+# Another position, by seek ---------------------------------------------------------------------------------------
+
+
+def test_seek_to_the_beginning_takes_all_offsets_again(restorable: Restorable) -> None:
+    ranges = tuple(f"{restorable.topic}/{partition}: offsets 0 to 2" for partition in range(2))
+    planned = restorable.seek("earliest", dry_run=True)
+    assert (planned.again, planned.passed) == (ranges, ())
+    assert restorable.start() == []
+    assert restorable.seek("earliest").again == ranges
+    restorable.start()
+    restorable.send()
+    restorable.start()
+    assert ids(restorable.table) == sorted([*range(6), *range(8)])
+    assert restorable.start() == []
+
+
+def test_seek_to_the_end_passes_over_what_came_since(restorable: Restorable) -> None:
+    restorable.send()
+    done = restorable.seek("latest")
+    assert (done.again, done.passed) == (
+        (),
+        tuple(f"{restorable.topic}/{partition}: offsets 3 to 3" for partition in range(2)),
+    )
+    restorable.start()
+    restorable.send()
+    restorable.start()
+    assert ids(restorable.table) == [*range(6), 8, 9]
+
+
+def test_seek_to_a_time_takes_the_records_since_then(restorable: Restorable) -> None:
+    then = datetime.now(UTC)
+    time.sleep(0.01)  # Kafka's times are in milliseconds
+    restorable.send()
+    restorable.start()
+    done = restorable.seek(then.isoformat())
+    assert done.again == tuple(f"{restorable.topic}/{partition}: offsets 3 to 3" for partition in range(2))
+    restorable.start()
+    assert ids(restorable.table) == [*range(6), 6, 6, 7, 7]
+    assert restorable.seek("2999-01-01").again == ()
+
+
+def test_seek_after_a_batch_whose_end_spark_did_not_note_counts_the_batch(restorable: Restorable) -> None:
+    restorable.send()
+    restorable.start()
+    last = max(int(path.name) for path in (restorable.checkpoint / "spark/commits").glob("[0-9]*"))
+    (restorable.checkpoint / f"spark/commits/{last}").unlink()
+    assert restorable.seek("latest").passed == ()
+    restorable.send()
+    restorable.start()
+    assert ids(restorable.table) == list(range(10))
+
+
+def test_seek_in_a_restored_table_is_refused(restorable: Restorable) -> None:
+    restorable.restore_table()
+    with pytest.raises(DataError, match="differ, as one of them was restored"):
+        restorable.seek("latest")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from driftline.capture.query import Batch
+from driftline.capture.seeking import Seek
 from driftline.errors import DataError, DriftlineError
 from driftline.lake import Lake, Table
 from lake.formats import catalog_file
@@ -39,6 +42,9 @@ class Run:
         )
         assert query.awaitTermination(120)
         return batches
+
+    def seek(self, to: str, *, dry_run: bool = False) -> Seek:
+        return self.table.seek(self.source, name="orders", to=to, checkpoint=self.checkpoint, dry_run=dry_run)
 
     def ids(self) -> list[int]:
         return sorted(row.id for row in self.table.read().select("id").collect())
@@ -88,13 +94,6 @@ def test_checkpoint_older_than_the_table_leaves_out_what_it_has(
 def test_checkpoint_with_a_list_that_waits_leaves_out_what_the_table_has_of_it(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Died(Exception):
-        pass
-
-    def die(phase: str) -> None:
-        if phase == "committing":
-            raise Died
-
     run.put()
     with pytest.raises(Died):
         run.start(progress=die)
@@ -196,6 +195,93 @@ def test_files_left_out_are_missed_in_a_table_restored_to_before_them(run: Run, 
     run.start(resume_from="table")
     assert run.ids() == [*range(1, run.number + 1)]
     assert run.start() == []
+
+
+# Another position, by seek ---------------------------------------------------------------------------------------
+
+
+class Died(Exception):
+    """The end of a micro-batch before its commit."""
+
+
+def die(phase: str) -> None:
+    if phase == "committing":
+        raise Died
+
+
+def test_seek_to_the_beginning_takes_every_file_again(run: Run) -> None:
+    run.put()
+    run.start()
+    before = {path: path.read_bytes() for path in run.checkpoint.rglob("*") if path.is_file()}
+    planned = run.seek("earliest", dry_run=True)
+    assert {path: path.read_bytes() for path in run.checkpoint.rglob("*") if path.is_file()} == before
+    assert run.start() == []
+
+    done = run.seek("earliest")
+    assert (done.again, done.passed) == (tuple(f"{run.source}/{n}.json" for n in (1, 2)), ())
+    assert planned == replace(done, is_done=False)
+    run.put()
+    run.start()
+    assert run.ids() == [1, 1, 2, 2, 3]
+    assert run.start() == []
+    run.put()
+    run.start()
+    assert run.ids() == [1, 1, 2, 2, 3, 4]
+
+
+def test_seek_to_the_end_passes_over_what_waits(run: Run) -> None:
+    run.put()
+    with pytest.raises(Died):
+        run.start(progress=die)
+    run.put()
+    done = run.seek("latest")
+    assert (done.again, done.passed) == ((), tuple(f"{run.source}/{n}.json" for n in (2, 3)))
+    assert run.start() == []
+    run.put()
+    run.start()
+    assert run.ids() == [1, 4]
+
+
+def test_seek_to_a_time_takes_files_changed_since_then_and_no_older_ones(run: Run) -> None:
+    for second in (20, 30, 10, 40):
+        name = run.put()
+        os.utime(run.source / f"{name}.json", (second, second))
+        if name == 3:
+            run.start()
+    done = run.seek("1970-01-01T00:00:20Z")
+    assert [Path(path).stem for path in done.again] == ["2", "3", "1"]
+    assert [Path(path).stem for path in done.passed] == ["4"]
+    run.start()
+    assert run.ids() == [1, 1, 2, 2, 3, 3, 5]
+
+
+def test_seek_takes_no_file_twice_that_waits_already(run: Run) -> None:
+    run.put()
+    with pytest.raises(Died):
+        run.start(progress=die)
+    assert [len(run.seek("earliest").again) for _ in range(2)] == [1, 0]
+    run.start()
+    assert run.ids() == [1, 1, 2]
+
+
+def test_seek_in_a_restored_table_is_refused_until_a_start_has_said_how_to_go_on(run: Run) -> None:
+    run.keep_table()
+    run.put()
+    run.start()
+    run.restore_table()
+    with pytest.raises(DataError, match="differ, as one of them was restored"):
+        run.seek("latest")
+    run.start(resume_from="table")
+    assert run.seek("latest").passed == ()
+    assert run.ids() == [1, 2]
+
+
+@pytest.mark.iceberg_only("of the checkpoint alone")
+def test_seek_of_a_capture_that_has_not_begun_leaves_no_folder_behind(run: Run) -> None:
+    shutil.rmtree(run.checkpoint)
+    with pytest.raises(DataError, match="has not begun"):
+        run.seek("earliest")
+    assert not run.checkpoint.exists()
 
 
 # Moved, and called by other names ------------------------------------------------------------------------------

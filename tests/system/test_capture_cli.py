@@ -45,6 +45,7 @@ def full(here) -> Done:
 
 
 CAPTURE = ["capture", "in", "--into", "shop.orders", "--name", "orders"]
+SEEK = ["seek", "in", "--into", "shop.orders", "--name", "orders", "--to", "earliest"]
 COMMANDS = {
     "all": [*CAPTURE, "--max-files", "1", "--metrics-file", "orders.prom"],
     "nothing new": CAPTURE,
@@ -57,6 +58,10 @@ COMMANDS = {
     "big": ["query", "select count(*) as n, count(distinct id) as ids from shop.big", "--json"],
     "batch": ["ingest", "in", "--into", "shop.batch", "--metrics-file", "orders.prom"],
     "in all": ["query", "select count(*) as n, count(distinct id) as ids from shop.orders", "--json"],
+    "seek unasked": [*SEEK],
+    "seek dry": [*SEEK, "--dry-run", "--json"],
+    "seek": [*SEEK, "--yes"],
+    "seek none": ["seek", "in", "--into", "shop.orders", "--name", "other", "--to", "latest", "--yes"],
     # The last two, because the process keeps its log so.
     "log": ["capture", "in", "--into", "shop.log", "--name", "orders", "--log-format", "json"],
     "log of an error": [*CAPTURE, "--name", "a/b", "--log-format=json"],
@@ -69,7 +74,15 @@ def done(here, full) -> dict[str, Done]:
         return process.each(here, COMMANDS)
 
 
-CODES = {"other source": 2, "no folder": 3, "no time": 2, "no name": 2, "log of an error": 2}
+CODES = {
+    "other source": 2,
+    "no folder": 3,
+    "no time": 2,
+    "no name": 2,
+    "seek unasked": 2,
+    "seek none": 1,
+    "log of an error": 2,
+}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -111,6 +124,22 @@ def test_json_is_one_object_a_batch(done):
     (batch,) = map(json.loads, done["json"].out.splitlines())
     assert (batch["capture"], batch["epoch"], batch["lag"], batch["tombstones"]) == ("orders", 0, 0, 0)
     assert (batch["rows_read"], batch["rows_written"], batch["rows_quarantined"]) == (4, 3, 1)
+
+
+def test_seek_wants_to_be_asked_and_names_what_is_taken_again(here, done):
+    files = [f"{here.resolve()}/in/{number}.jsonl" for number in (1, 2)]
+    assert "--dry-run tells which, --yes does it" in done["seek unasked"].err
+    assert json.loads(done["seek dry"].out) == {
+        "table": "shop.orders", "capture": "orders", "to": "earliest", "done": False, "again": files, "passed": [],
+    }  # fmt: skip
+    assert done["seek"].out.splitlines() == [
+        "taken again, once more than the table has it:",
+        *(f"  {file}" for file in files),
+        "passed over:",
+        "  nothing",
+        "capture orders goes on at earliest with its next start",
+    ]
+    assert "has not begun" in done["seek none"].err
 
 
 def test_the_log_is_one_object_a_line(done):

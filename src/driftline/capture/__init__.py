@@ -6,17 +6,19 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
 from driftline.capture.checkpoint import Checkpoint, check_name, default_place
 from driftline.capture.finding import finder
-from driftline.capture.flows import Frames, files
+from driftline.capture.flows import Files, Frames, files
 from driftline.capture.folder import FileLog
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
 from driftline.capture.listing import must_be_there
 from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
 from driftline.capture.resuming import ResumeFrom, Resumption
+from driftline.capture.seeking import Seek, not_begun, parsed
 from driftline.errors import UsageError
 from driftline.ingest.listener import Listener
 from driftline.runtime.connect import must_be_classic
@@ -59,6 +61,17 @@ class CaptureRequest:
     resume_from: ResumeFrom | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SeekRequest:
+    """The capture whose position is to change; named as parameters of `Table.seek`."""
+
+    table: str
+    name: str
+    checkpoint: str | os.PathLike[str] | None
+    to: str | datetime
+    dry_run: bool
+
+
 def capture(
     catalog: Catalog,
     data: DataFrame | str | os.PathLike[str],
@@ -67,13 +80,11 @@ def capture(
 ) -> CaptureQuery:
     """Start the capture that `Table.capture` promises."""
     catalog.check_writable()
-    table, name, named = request.table, request.name, request.checkpoint
+    table, name = request.table, request.name
     if request.resume_from not in (None, *get_args(ResumeFrom)):
         raise UsageError(f"resume_from is {request.resume_from!r}", hint="it is 'table' or 'checkpoint'")
-    default = default_place(catalog.folder, table, name, named=named is not None)
     mirrored = not hasattr(data, "isStreaming")  # the state of a person's own stream may be large
-    chosen = default if named is None else os.fspath(named)
-    place = Checkpoint(chosen, name, mirrored=mirrored, durable=catalog.durable)
+    place = _checkpoint(catalog, table, name, request.checkpoint, mirrored=mirrored)
     target = Capture(
         name,
         lambda spark: catalog.on(spark).table(table),
@@ -92,6 +103,36 @@ def capture(
         resumption = Resumption(name, table_now, table_now.load(), place, request.resume_from)
         resumption.check()
         return start(target, flow, request.every, resumption, stack)
+
+
+def seek(catalog: Catalog, source: str, reading: StreamOptions, request: SeekRequest) -> Seek:
+    """Change the position of a capture, as `Table.seek` promises."""
+    catalog.check_writable()
+    table, name, to = request.table, request.name, parsed(request.to)
+    place = _checkpoint(catalog, table, name, request.checkpoint)
+    if not place.has_begun:
+        raise not_begun(name)
+    with ExitStack() as stack:
+        stack.enter_context(place.locked())
+        flow = _flow(catalog, table, source, reading, place)
+        stack.callback(flow.end)
+        place.claim(table, flow.name)
+        table_now = catalog.table(table)
+        resumption = Resumption(name, table_now, table_now.load(), place, None)
+        resumption.check()
+        assert isinstance(flow, Files | Kafka), "the source is a path or URL"
+        again, passed = flow.seek(resumption, to, dry_run=request.dry_run)
+        place.keep()
+    return Seek(table, name, to, tuple(again), tuple(passed), not request.dry_run)
+
+
+def _checkpoint(
+    catalog: Catalog, table: str, name: str, named: str | os.PathLike[str] | None, *, mirrored: bool = True
+) -> Checkpoint:
+    """The checkpoint of a capture. ``named``: its folder, as a person gave it."""
+    default = default_place(catalog.folder, table, name, named=named is not None)
+    chosen = default if named is None else os.fspath(named)
+    return Checkpoint(chosen, name, mirrored=mirrored, durable=catalog.durable)
 
 
 def check(source: str, name: str) -> None:

@@ -96,6 +96,11 @@ class Checkpoint:
             self._files.sync()
 
     @property
+    def has_begun(self) -> bool:
+        """True if a capture has claimed the folder. Raises SetupError."""
+        return bool(self._read())
+
+    @property
     def uuid(self) -> str | None:
         """The table's uuid, once there is one."""
         return self._known.get("uuid")

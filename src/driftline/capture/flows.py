@@ -14,6 +14,7 @@ from driftline.capture.folder import FileLog
 from driftline.capture.listing import ListedFile
 from driftline.capture.lost_offsets import LostOffsets
 from driftline.capture.resuming import Resumption, named_files
+from driftline.capture.seeking import Position, Sought, nanoseconds
 from driftline.core.values.counted import counted
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.sources.opening import of_frame, opened
@@ -115,6 +116,20 @@ class Files:
         if log.lag(last_given):  # Spark is done with them, and gives them never again
             log.prompt()
 
+    def seek(self, resumption: Resumption, to: Position, *, dry_run: bool) -> Sought:
+        """Have the next start go on with the files modified since ``to``, as `Table.seek`."""
+        log, since = self.log, nanoseconds(to)
+        position, differs, may_lack = _compared(log, resumption)
+        if differs or may_lack or position < log.done:
+            raise resumption.unsettled()
+        log.finish(position)
+        again, passed = log.sought(since)
+        if not dry_run:
+            log.leave_out(passed)
+            log.append_again(again)
+            resumption.settle(log.done, {})
+        return [entry.path for entry in again], [entry.path for entry in passed]
+
     def look(self) -> None:
         """Add new files to the log."""
         self.log.add()
@@ -154,10 +169,7 @@ def files(spark: SparkSession, log: FileLog, checkpoint: Checkpoint, *, strings:
 def _resume(log: FileLog, resumption: Resumption) -> None:
     """Have the log go on where the table is."""
     checkpoint, choice = resumption.checkpoint, resumption.resume_from
-    position, differs = _position(log, resumption)
-    # What was left out since this batch is in no list: a table that ends with the batch may lack it.
-    resumed = [] if differs or checkpoint.settled(resumption.last) else checkpoint.resumed
-    may_lack = any(number > position for number in resumed)
+    position, differs, may_lack = _compared(log, resumption)
     if (checkpoint.since is None or position >= log.done) and not (differs or may_lack):
         return  # the table has all lists that the log says it has
     lacking = log.behind(position)
@@ -168,7 +180,7 @@ def _resume(log: FileLog, resumption: Resumption) -> None:
         if differs:
             # It forgets the oldest first: what came after a file that it remembers, it remembers too.
             _leave_out(log, resumption, remembers=has_all or bool(taken))
-        lacks_all = not log.packed and all(number > position for number in resumed)
+        lacks_all = not log.packed and all(number > position for number in checkpoint.resumed)
         if may_lack and resumption.last is not None and not (has_all or lacks_all):
             raise resumption.unknown("files")
         lacking = _lacking(lacking, taken, has_all=has_all or may_lack)
@@ -178,6 +190,15 @@ def _resume(log: FileLog, resumption: Resumption) -> None:
             raise resumption.behind(position + 1, log.done, named_files(lacking))
         log.append_again(lacking)
     resumption.settle(log.done, {})
+
+
+def _compared(log: FileLog, resumption: Resumption) -> tuple[int, bool, bool]:
+    """The last list that the table has; if it has others than this log; if it may lack files of no list."""
+    position, differs = _position(log, resumption)
+    # What was left out since this batch is in no list: a table that ends with the batch may lack it.
+    is_settled = differs or resumption.checkpoint.settled(resumption.last)
+    resumed = [] if is_settled else resumption.checkpoint.resumed
+    return position, differs, any(number > position for number in resumed)
 
 
 def _position(log: FileLog, resumption: Resumption) -> tuple[int, bool]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from driftline.capture.checkpoint import broken
 from driftline.capture.finding import Finder
-from driftline.capture.listing import ListedFile, entry_of
+from driftline.capture.listing import ListedFile, entry_of, listed
 from driftline.core.values.counted import counted
 from driftline.errors import DataError, UsageError
 from driftline.observe.endings import format_by_name
@@ -99,7 +99,7 @@ class FileLog:
 
         Raises DataError if a file that was taken has changed; SetupError if the folder is away.
         """
-        entries = sorted(self.finder.entries(self.taken, self.format), key=lambda e: (e.modified, e.path))
+        entries = _in_order(self.finder.entries(self.taken, self.format))
         pending = self._pending()
         new: dict[str, ListedFile] = {}
         for entry in entries:
@@ -139,7 +139,7 @@ class FileLog:
             self._write_packed(self.packed)
 
     def leave_out(self, entries: Iterable[ListedFile]) -> None:
-        """Take files out of the lists that wait, as the table has them."""
+        """Take files as taken, though no list brings them, and out of the lists that wait."""
         left_out = {entry.key: entry for entry in entries}
         if not left_out:
             return
@@ -153,6 +153,21 @@ class FileLog:
         self._write_packed(self.packed)
         for number in changed:
             self._write(number, self.lists[number])
+
+    def sought(self, since: int) -> tuple[list[ListedFile], list[ListedFile]]:
+        """The files that a capture which goes on with those modified ``since`` takes again, and passes over.
+
+        ``since``: nanoseconds since 1970. Raises SetupError if the folder is away.
+        """
+        waiting = {entry.key: entry for number in self.waiting(self.next) for entry in self.lists[number]}
+        again, passed = {}, {key: entry for key, entry in waiting.items() if entry.modified < since}
+        for entry in listed(self.finder.source, self.format, self.finder.lake):
+            is_taken = entry.key in self.taken or self._is_old_link(entry)
+            if entry.modified < since and not is_taken:
+                passed[entry.key] = entry
+            elif entry.modified >= since and is_taken and entry.key not in waiting:
+                again[entry.key] = entry
+        return _in_order(again.values()), _in_order(passed.values())
 
     def digest(self, number: int) -> str:
         """A short text that only a list of the same files has."""
@@ -317,6 +332,11 @@ class FileLog:
                     f"{entry.path}: the capture takes {self._first} from this folder",
                     hint="use another folder for it, or a glob for each, as in 'in/*.json'",
                 )
+
+
+def _in_order(entries: Iterable[ListedFile]) -> list[ListedFile]:
+    """Files in the order in which they are taken."""
+    return sorted(entries, key=lambda entry: (entry.modified, entry.path))
 
 
 def _text(entries: Sequence[ListedFile]) -> bytes:

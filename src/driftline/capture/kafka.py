@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,8 @@ from driftline.capture.flows import compare_numbers
 from driftline.capture.kafka_admin import Admin, Topic
 from driftline.capture.kafka_client import check_names, client_settings, with_open_key
 from driftline.capture.lost_offsets import LostOffsets, Offsets, lost
-from driftline.capture.resuming import Positions, Resumption, is_ahead, named_offsets
+from driftline.capture.resuming import Positions, Resumption, is_ahead, named_offsets, offset_ranges
+from driftline.capture.seeking import Position, Sought, nanoseconds, not_begun, parsed
 from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.readers.decoders import KINDS, Wire
@@ -69,6 +70,28 @@ class Topics:
                 "what was not ingested of the old one is lost",
             )
 
+    def seek(self, resumption: Resumption, to: Position, *, dry_run: bool) -> Sought:
+        """Have the checkpoint go on at ``to``, as `Table.seek`. Raises as `check`."""
+        self.check()
+        checkpoint, committed = self.checkpoint, self.checkpoint.last("commits")
+        position, in_table = _present(checkpoint), _table_has(resumption, committed)
+        if in_table is not None and _is_planned(resumption, in_table):
+            position = in_table
+        if not position:
+            raise not_begun(resumption.name)
+        if in_table not in (None, position):
+            raise resumption.unsettled()
+        target = {topic: dict(partitions) for topic, partitions in position.items()}
+        at = to if isinstance(to, str) else -(-nanoseconds(to) // 1_000_000)
+        topics = self.admin.topics(self.names)
+        places = [(name, number) for name, topic in topics.items() for number in topic.partitions]
+        for (topic, number), offset in self.admin.offsets(places, at).items():
+            target.setdefault(topic, {})[str(number)] = offset
+        if not dry_run:
+            checkpoint.move_to(target)
+            resumption.settle(committed, {"offsets": target})
+        return offset_ranges(target, position), offset_ranges(position, target)
+
     def lost(self, epoch: int) -> tuple[LostOffsets, ...]:
         """The offsets of a micro-batch that Kafka deleted before they were read; none without
         ``skip_lost``.
@@ -117,7 +140,6 @@ _TEXTS = ("json", JSON_SCHEMA)
 _AROUND = re.compile(
     r"^.*terminated with exception: |^(?:[\w$]+\.)+[\w$]+: |(?<=: )(?:[\w$]+\.)+[\w$]+: |\s*SQLSTATE: \w+"
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,18 +195,11 @@ def starting(start: str | datetime) -> dict[str, str]:
     >>> starting("1970-01-01T00:00:01.5")["startingTimestamp"]
     '1500'
     """
-    if start in ("earliest", "latest"):
-        return {"startingOffsets": str(start)}
-    try:
-        moment = start if isinstance(start, datetime) else datetime.fromisoformat(start)
-    except ValueError as error:
-        raise UsageError(
-            f"{start!r} is not a position in a topic",
-            hint="use earliest, latest, or a time such as 2026-01-31T12:00Z",
-        ) from error
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    position = parsed(start)
+    if isinstance(position, str):
+        return {"startingOffsets": position}
     return {
-        "startingTimestamp": str(-((_EPOCH - moment) // timedelta(milliseconds=1))),
+        "startingTimestamp": str(-(-nanoseconds(position) // 1_000_000)),
         "startingOffsetsByTimestampStrategy": "latest",  # of partitions in which nothing is so young
     }
 
@@ -277,6 +292,14 @@ class Kafka:
             raise self.explain(str(error)) or SetupError(f"{self.name}: {_sentence(str(error))}") from error
         if beginning is not None and self.at is not None:
             self.frame = self.at(beginning)
+
+    def seek(self, resumption: Resumption, to: Position, *, dry_run: bool) -> Sought:
+        """Have the next start go on at ``to``, as `Table.seek`. Errors of Java become driftline's."""
+        assert self.topics is not None, "the source is a URL"
+        try:
+            return self.topics.seek(resumption, to, dry_run=dry_run)
+        except Py4JJavaError as error:
+            raise self.explain(str(error)) or SetupError(f"{self.name}: {_sentence(str(error))}") from error
 
     def look(self) -> None:
         """Nothing to look for: Spark polls the topics."""

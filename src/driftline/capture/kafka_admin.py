@@ -57,14 +57,28 @@ class Admin:
 
     def first_offsets(self, places: Iterable[tuple[str, int]]) -> ByPartition:
         """The first offset that each partition still has."""
+        return self.offsets(places, "earliest")
+
+    def offsets(self, places: Iterable[tuple[str, int]], position: int | str) -> ByPartition:
+        """The offsets at a position: ``earliest``, ``latest``, or a time in milliseconds since 1970.
+
+        Where nothing is as young as the time, the offset is that of ``latest``.
+        """
+        specs = java_type(self._jvm, "org.apache.kafka.clients.admin.OffsetSpec")
+        spec = specs.forTimestamp(position) if isinstance(position, int) else getattr(specs, position)()
         request = java_type(self._jvm, "java.util.HashMap")()
-        earliest = java_type(self._jvm, "org.apache.kafka.clients.admin.OffsetSpec").earliest()
         partition_of = java_type(self._jvm, "org.apache.kafka.common.TopicPartition")
         partitions = {place: partition_of(*place) for place in places}
         for partition in partitions.values():
-            request.put(partition, earliest)
-        answer = self._open().listOffsets(request).all().get()
-        return {place: answer.get(partition).offset() for place, partition in partitions.items()}
+            request.put(partition, spec)
+        # Captures read what is committed: the latest offset is the end of that.
+        level = java_type(self._jvm, "org.apache.kafka.common.IsolationLevel").READ_COMMITTED
+        options = java_type(self._jvm, "org.apache.kafka.clients.admin.ListOffsetsOptions")(level)
+        answer = self._open().listOffsets(request, options).all().get()
+        offsets = {place: answer.get(partition).offset() for place, partition in partitions.items()}
+        if missing := [place for place, offset in offsets.items() if offset < 0]:
+            offsets |= self.offsets(missing, "latest")
+        return offsets
 
     def close(self) -> None:
         """End the connection."""

@@ -98,6 +98,13 @@ class Resumption:
             hint=_CHOICE,
         )
 
+    def unsettled(self) -> DataError:
+        """The error for a change of position while table and checkpoint differ."""
+        return DataError(
+            f"{self.table.name} and the checkpoint of capture {self.name} differ, as one of them was restored",
+            hint="start the capture first: it says what differs, and how to go on",
+        )
+
     def unknown(self, records: str) -> DataError:
         """The error for a checkpoint of another time than its table, where nobody knows what came between.
 
@@ -129,14 +136,23 @@ def named_offsets(begin: Positions, end: Positions) -> str:
     >>> named_offsets({"t": {"0": 4, "1": 3}}, {"t": {"0": 10, "1": 3}})
     't/0: offsets 4 to 9'
     """
-    ranges = [
+    ranges = offset_ranges(begin, end)
+    unnamed = len(ranges) - _NAMED
+    return ", ".join(ranges[:_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
+
+
+def offset_ranges(begin: Positions, end: Positions) -> list[str]:
+    """The offsets between two positions, one text for each partition that has some.
+
+    >>> offset_ranges({"t": {"0": 4}}, {"t": {"0": 10, "1": 1}})
+    ['t/0: offsets 4 to 9', 't/1: offsets 0 to 0']
+    """
+    return [
         f"{topic}/{partition}: offsets {begin.get(topic, {}).get(partition, 0)} to {offset - 1}"
         for topic, partitions in end.items()
         for partition, offset in partitions.items()
         if begin.get(topic, {}).get(partition, 0) < offset
     ]
-    unnamed = len(ranges) - _NAMED
-    return ", ".join(ranges[:_NAMED]) + (f" and {unnamed} more" if unnamed > 0 else "")
 
 
 def is_ahead(position: Positions, than: Positions) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from driftline.cli import interrupt
+from driftline.cli import complete, interrupt
 from driftline.cli.options import (
     AllHints,
     FormatOption,
@@ -21,6 +21,7 @@ from driftline.cli.options import (
     TableOptions,
     metrics,
     more_hints,
+    named,
     pairs,
     with_table_options,
 )
@@ -31,6 +32,7 @@ from driftline.core.schema.units import parse_span
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:
+    from driftline.capture.seeking import Seek
     from driftline.config import Config
     from driftline.report.health import Health
 
@@ -42,22 +44,43 @@ class ValueFormat(StrEnum):
     json_schema = "json-schema"
 
 
+Stream = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A folder or a glob, here or in a bucket, or kafka://HOST:PORT/TOPIC.",
+        show_default=False,
+    ),
+]
+Name = Annotated[
+    str, typer.Option(metavar="NAME", help="The name under which the capture remembers its progress.")
+]
+CheckpointFolder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where the capture keeps its progress. [default: in the lake]",
+        show_default=False,
+    ),
+]
+KafkaSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kafka-set",
+        metavar="KEY=VALUE",
+        help="A setting of the Kafka client; ${NAME} comes from the environment.",
+        show_default=False,
+    ),
+]
+
+
 @with_table_options
 def capture(
     context: typer.Context,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder or a glob, here or in a bucket, or kafka://HOST:PORT/TOPIC.",
-            show_default=False,
-        ),
-    ],
+    source: Stream,
     into: Into,
     *,
-    name: Annotated[
-        str, typer.Option(metavar="NAME", help="The name under which the capture remembers its progress.")
-    ],
+    name: Name,
     every: Annotated[
         str | None,
         typer.Option(
@@ -84,23 +107,8 @@ def capture(
             show_default=False,
         ),
     ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where the capture keeps its progress. [default: in the lake]",
-            show_default=False,
-        ),
-    ] = None,
-    kafka_set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kafka-set",
-            metavar="KEY=VALUE",
-            help="A setting of the Kafka client; ${NAME} comes from the environment.",
-            show_default=False,
-        ),
-    ] = None,
+    checkpoint: CheckpointFolder = None,
+    kafka_set: KafkaSettings = None,
     value_format: Annotated[
         ValueFormat, typer.Option(help="The format of Kafka's values.")
     ] = ValueFormat.json,
@@ -209,6 +217,81 @@ def capture(
         shown.until_it_ends(query)
     if scope.interrupt.stopping and pause is None:
         raise typer.Exit(interrupt.EXIT_CODE)
+
+
+def seek(
+    context: typer.Context,
+    source: Stream,
+    into: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMESPACE.TABLE",
+            callback=named,
+            help="The capture's table.",
+            autocompletion=complete.tables,
+        ),
+    ],
+    *,
+    name: Name,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE",
+            help="earliest takes everything again, latest only what comes from now on; or a time: of files "
+            "that of their last change.",
+            show_default=False,
+        ),
+    ],
+    format: FormatOption = None,  # noqa: A002
+    checkpoint: CheckpointFolder = None,
+    kafka_set: KafkaSettings = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would be taken again or passed over; write nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    json: Json = False,
+) -> None:
+    """Have a capture go on at another position: its beginning, end, or a time."""
+    from driftline.capture import check  # late: help and completion do without
+    from driftline.cli.terminal import Progress, put, show
+
+    scope: Invocation = context.obj
+    if not (dry_run or yes):
+        raise UsageError(
+            "seek has a capture take records again, or pass over some",
+            hint="--dry-run tells which, --yes does it",
+        )
+    check(source, name)
+    clients = _clients(scope, kafka_set, None)
+    with Progress() as progress:
+        lake = scope.open(progress, must_exist=True, writes=True)
+        sought = lake.table(into).seek(
+            source,
+            name=name,
+            to=to,
+            checkpoint=checkpoint,
+            format=format,
+            kafka=clients.kafka,
+            dry_run=dry_run,
+        )
+    put(sought.to_dict()) if json else show(_lines(sought))
+
+
+def _lines(sought: Seek) -> list[str]:
+    """The files or offsets that a capture takes again, and passes over, as text."""
+    from driftline.report.lines import clean
+
+    again, passed = (
+        [f"  {clean(name)}" for name in names] or ["  nothing"] for names in (sought.again, sought.passed)
+    )
+    end = f"capture {sought.capture} goes on at {sought.to} with its next start"
+    return [
+        "taken again, once more than the table has it:",
+        *again,
+        "passed over:",
+        *passed,
+        end if sought.is_done else "dry run, nothing is written",
+    ]
 
 
 def _clients(scope: Invocation, flags: list[str] | None, registry: str | None) -> Config:

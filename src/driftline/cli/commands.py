@@ -11,7 +11,7 @@ import typer
 
 from driftline import __version__
 from driftline.cli import complete, log
-from driftline.cli.capture import capture
+from driftline.cli.capture import capture, seek
 from driftline.cli.clean import clean
 from driftline.cli.contract import contract
 from driftline.cli.drift import promote, resolve, view
@@ -93,7 +93,7 @@ def _all(
 
 command = partial(app.command, cls=CommandWithExamples)
 for function in (
-    ingest, plan, capture, clean, relocate, alter, history, undo, view, resolve, promote, quarantine, stats, tables, init,
+    ingest, plan, capture, seek, clean, relocate, alter, history, undo, view, resolve, promote, quarantine, stats, tables, init,
 ):  # fmt: skip
     command()(function)
 command("json-schema")(json_schema)

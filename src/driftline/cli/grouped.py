@@ -8,7 +8,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Ingest data": ("ingest", "plan", "capture", "verify", "quarantine"),
+    "Ingest data": ("ingest", "plan", "capture", "seek", "verify", "quarantine"),
     "Inspect tables": ("tables", "schema", "stats", "history", "query"),
     "Settle drift": ("view", "resolve", "promote", "alter", "undo", "contract"),
     "Run a lake": ("init", "doctor", "clean", "relocate", "demo", "json-schema"),
@@ -24,6 +24,10 @@ _EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "capture": (
         "in/ --into shop.orders --name orders --every 10s",
         "kafka://broker:9092/orders --into shop.orders --name orders",
+    ),
+    "seek": (
+        "in/ --into shop.orders --name orders --to earliest --dry-run",
+        "in/ --into shop.orders --name orders --to 2026-01-31 --yes",
     ),
     "verify": ("orders.jsonl --table shop.orders",),
     "quarantine": ("shop.orders", "shop.orders --replay", "shop.orders --discard --from bad.csv"),

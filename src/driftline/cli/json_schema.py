@@ -33,6 +33,7 @@ _FORMS: Mapping[str, tuple[str, ...]] = {
     "query": ("cli.rows.RowJson",),
     "resolve": ("operations.resolve.ResolvedJson",),
     "schema": ("core.schema.schema_json.SchemaJson", "operations.layout.LayoutJson"),
+    "seek": ("capture.seeking.SeekJson",),
     "stats": ("stats.model.StatsJson", "stats.lake.LakeStatsJson"),
     "tables": ("cli.tables.TablesJson",),
     "undo": ("operations.undo.UndoneJson",),

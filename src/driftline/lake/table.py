@@ -11,10 +11,12 @@ from pathlib import Path
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Unpack
 
-from driftline.capture import CaptureRequest, StreamOptions, capture
+from driftline.capture import CaptureRequest, SeekRequest, StreamOptions, capture, seek
+from driftline.capture.folder import MAX_FILES
 from driftline.capture.kafka import TopicReading
 from driftline.capture.query import Batch, CaptureQuery
 from driftline.capture.resuming import ResumeFrom
+from driftline.capture.seeking import Seek
 from driftline.core.changes import TableChange
 from driftline.core.schema.definition import ENVELOPE_PROPERTY
 from driftline.core.schema.naming import caseless
@@ -248,6 +250,39 @@ class Table(Shown):
             resume_from,
         )
         return capture(self.lake.format, data, reading, request)
+
+    def seek(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        name: str,
+        to: str | datetime,
+        checkpoint: str | os.PathLike[str] | None = None,
+        format: str | None = None,  # noqa: A002
+        kafka: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> Seek:
+        """Change the position at which a capture goes on with its next start.
+
+        What is taken again comes into the table once more: delete its rows first, if the table has no key.
+        What is passed over is not taken, unless the position changes again.
+
+        Args:
+            source: The folder, glob or ``kafka://HOST:PORT/TOPIC`` that the capture reads.
+            name: The capture's name.
+            to: ``earliest``, which takes everything again; ``latest``, which takes only what comes from now
+                on; or a time: of files that of their last change, of Kafka that of the records.
+            checkpoint: As for `capture`.
+            format: That of the files, as for `capture`.
+            kafka: Settings of the client, as for `capture`.
+            dry_run: Only report; the capture goes on where it was.
+
+        Raises:
+            UsageError, DataError, SetupError: The capture runs, has not begun, or differs from its table.
+        """
+        reading = StreamOptions(format, None, False, MAX_FILES, TopicReading(kafka or {}))
+        request = SeekRequest(self.name, name, checkpoint, to, dry_run)
+        return seek(self.lake.format, os.fspath(source), reading, request)
 
     def history(self) -> History:
         """The history of the table's schema, partitioning and sort order, with the author of each change.
