@@ -35,8 +35,9 @@ from driftline.core.changes import (
     stages,
 )
 from driftline.core.changes.evolve import evolved as evolved_with
+from driftline.core.planning.routes import Settings
 from driftline.core.schema.definition import Definition
-from driftline.core.schema.naming import caseless, marked_key
+from driftline.core.schema.naming import caseless, mark, marked_key
 from driftline.core.schema.types import (
     DOUBLE,
     INT,
@@ -53,6 +54,7 @@ from driftline.core.schema.types import (
     children,
     decimal,
 )
+from driftline.operations.alter.alter import notes
 
 START = schema(
     "a: int!required, b: float!required, s: {x: int!required, y: string, t: {u: decimal(5, 2)}}!required, "
@@ -363,3 +365,25 @@ def test_advice_on_a_column_that_cannot_be_dropped_names_one_that_can(
 
     assert refused.value.error.hint == f"drop {advised}"
     evolved_with(Definition(before, last_column=before.highest_id()), [DropColumn(tuple(advised.split(".")))])
+
+
+def test_rename_names_the_statements_for_the_other_columns_of_the_field() -> None:
+    origin = mark("amount")
+    columns = (
+        Field("amount", LONG, 2),
+        Field("amount_string", STRING, 3, doc=origin),
+        Field("amount_a b", STRING, 4, doc=origin),
+        Field("amount_due", LONG, 5),
+    )
+    before = Schema(Struct((Field("pay", Struct(columns), 1), Field("n", LONG, 6), Field("n_m", LONG, 7))))
+    for path, name, expected in (
+        (
+            ("pay", "amount"), "eur",
+            ["2 other columns of amount can follow: RENAME pay.amount_string TO eur_string; RENAME pay.\"amount_a b\" TO \"eur_a b\""],
+        ),
+        (("pay", "amount_due"), "due", []),
+        (("n",), "m", []),
+    ):  # fmt: skip
+        changes = [RenameColumn(path, name)]
+        after, _ = evolved_with(Definition(before), changes)
+        assert list(notes(before, after.schema, changes, Settings()))[1:] == expected

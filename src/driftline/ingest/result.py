@@ -228,10 +228,10 @@ def _conflict_to_dict(conflict: Conflict) -> ConflictJson:
 
 
 def _placed(conflict: Conflict, refused: Iterable[MalformedRecord]) -> Conflict:
-    """The conflict with the first of the records that were ``refused`` for it, where no value has a place: a
-    record without its key.
+    """The conflict with the first of the records that were ``refused`` for it, where it has no value to show,
+    as of records without their key.
     """
-    if conflict.place.source or conflict.sample:
+    if conflict.sample:
         return conflict
     record = next((r for r in refused if r.reason.startswith(str(conflict))), None)
     return conflict if record is None else replace(conflict, sample=record.sample, place=record.place)

@@ -29,6 +29,8 @@ from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.table_name import QUARANTINE, table_parts
 from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primitive, Schema, Struct, dotted
+from driftline.core.schema.words import quoted
+from driftline.core.values.counted import counted
 from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import AlterableTable
 from driftline.formats.retry import Retry
@@ -51,8 +53,32 @@ def notes(
             if now is not None and marked_key(now.doc, settings.mark) is not None:
                 key = data_key(now, settings.mark)
                 yield f"{dotted(path)} is still filled from {key}"
+                yield from _left_behind(after, change, key, settings)
         elif isinstance(change, DropColumn):
             yield _dropped(before, after, change.path, column, settings)
+
+
+def _left_behind(after: Schema, rename: RenameColumn, key: str, settings: Settings) -> Iterator[str]:
+    """The statements that rename the other columns of the field, which keep its former name."""
+    *parent, old = rename.path
+    owner = after.find(tuple(parent))
+    struct = (owner.type if owner else None) if parent else after.struct
+    names = [
+        column.name
+        for column in (struct.fields if isinstance(struct, Struct) else ())
+        if column.name.startswith(f"{old}_") and data_key(column, settings.mark) == key
+    ]
+    statements = [
+        f"RENAME {'.'.join(map(_written, (*parent, name)))} TO {_written(rename.name + name.removeprefix(old))}"
+        for name in names
+    ]
+    if statements:
+        yield f"{counted(len(names), 'other column')} of {key} can follow: {'; '.join(statements)}"
+
+
+def _written(name: str) -> str:
+    """A name as a statement has it, without quotes where it needs none."""
+    return name if name.isascii() and name.isidentifier() else quoted(name)
 
 
 def _dropped(before: Schema, after: Schema, path: Path, column: Field, settings: Settings) -> str:
