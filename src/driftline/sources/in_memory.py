@@ -7,13 +7,13 @@ written to temporary files of Arrow's, some rows at a time, as columns of the ty
 from __future__ import annotations
 
 import json as stdlib_json
+import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain, islice
 from math import isfinite
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -82,7 +82,7 @@ class InMemoryReader:
 
 
 @contextmanager
-def written(data: Any, room: Path | None = None) -> Iterator[list[InMemoryReader]]:
+def written(data: Any, room: pathlib.Path | None = None) -> Iterator[list[InMemoryReader]]:
     """The data in temporary files, with a reader for the rows of each struct; at the end they are deleted.
 
     ``room``: a folder for them, as `place_of` returns it. Raises UsageError for an item that is no record,
@@ -94,7 +94,7 @@ def written(data: Any, room: Path | None = None) -> Iterator[list[InMemoryReader
 
 @contextmanager
 def written_as_text(
-    records: Iterable[Mapping[Any, Any]], room: Path | None = None
+    records: Iterable[Mapping[Any, Any]], room: pathlib.Path | None = None
 ) -> Iterator[tuple[str, Iterator[Mapping[Any, Any]] | None]]:
     """The records as lines of JSON in a temporary file, which at the end is deleted.
 
@@ -145,13 +145,13 @@ def _plain(value: Any) -> Any:
     raise _NotJson
 
 
-def _records_of(path: Path) -> Iterator[Mapping[Any, Any]]:
+def _records_of(path: pathlib.Path) -> Iterator[Mapping[Any, Any]]:
     """The records of a file of `written_as_text`, as they were before."""
     with path.open("rb") as file:
         yield from map(stdlib_json.loads, file)
 
 
-def _write(batches: Batches, folder: Path) -> list[InMemoryReader]:
+def _write(batches: Batches, folder: pathlib.Path) -> list[InMemoryReader]:
     readers: dict[Struct, InMemoryReader] = {}
     writers: dict[Struct, pa.RecordBatchWriter] = {}
     with ExitStack() as stack:
