@@ -37,8 +37,8 @@ from driftline.core.schema.definition import (
     UNAVAILABLE,
 )
 from driftline.core.schema.naming import MARK
+from driftline.core.schema.text import parse_size, parse_span
 from driftline.core.schema.types import List, Map, Path, Primitive
-from driftline.core.schema.units import parse_size, parse_span
 from driftline.errors import UsageError
 
 PREFIX = "driftline."

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,

@@ -21,12 +21,12 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.naming import mark, marked_key
-from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     Field,
     List,
     Map,
     Path,
+    Place,
     Primitive,
     Schema,
     Struct,

@@ -35,10 +35,10 @@ from driftline.core.changes import (
     UnsetProperties,
     WidenColumn,
 )
-from driftline.core.schema.partitioning import Transform
+from driftline.core.schema.definition import Transform
 from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.text import tokens
 from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Field, List, Primitive, Struct, decimal
-from driftline.core.schema.words import tokens
 from driftline.errors import UsageError
 from driftline.operations.alter.parse import parse
 

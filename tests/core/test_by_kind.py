@@ -19,8 +19,7 @@ from driftline.core.planning.policies.by_kind import ROLES
 from driftline.core.planning.policies.policy import FieldState
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import Facet, Profile
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
+from driftline.core.schema.types import LONG, STRING, Field, Place, Schema, Struct
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.refused import first_conflicts

@@ -19,8 +19,7 @@ from driftline.core.changes import (
     reportable,
     to_dict,
 )
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import DATE, DOUBLE, LONG, STRING, Field, List
+from driftline.core.schema.types import DATE, DOUBLE, LONG, STRING, Field, List, Place
 
 
 def new(text: str) -> Field:

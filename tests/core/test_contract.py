@@ -9,7 +9,7 @@ from driftline.cli.options import PolicyName
 from driftline.core.planning.contract import OfPaths, contract, parse_path
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.errors import UsageError
 from driftline.settings import as_properties, from_properties
 

@@ -10,8 +10,7 @@ from core.shapes import batch, primitive
 from driftline.core.planning.conversions import ROUTES_TOO, exact, fits, join, widens_in_place
 from driftline.core.planning.policies import preserve
 from driftline.core.planning.shape import Facet, Profile
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import Primitive
+from driftline.core.schema.types import Place, Primitive
 
 SHORT = {
     "bool": "boolean",

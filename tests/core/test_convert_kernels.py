@@ -14,7 +14,7 @@ from driftline.convert.kernels import convert, converts
 from driftline.convert.types import arrow_type
 from driftline.core.planning.conversions import FITS, ROUTES_TOO
 from driftline.core.planning.policies.widen import MATRIX
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Primitive
 
 D = Decimal

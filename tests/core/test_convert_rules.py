@@ -19,7 +19,7 @@ from driftline.convert import Converter, Lost, arrow_schema
 from driftline.core.changes import AddColumn, apply
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings, by_name
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct
 from driftline.core.values.parse import Malformed, parse
 from driftline.ingest.accept import accepted

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from driftline.core.planning.dialect import NONE, Dialect
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Primitive, decimal
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import ExpectedField

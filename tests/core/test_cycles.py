@@ -9,8 +9,7 @@ import pytest
 from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.plan import plan
 from driftline.core.planning.shape import Facet, FieldShape, Profile, RecordShape
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import LONG, Schema
+from driftline.core.schema.types import LONG, Place, Schema
 from driftline.observe.expect import expect
 from driftline.observe.observation import Observation, merge_observations
 

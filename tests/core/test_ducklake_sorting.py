@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from driftline.core.schema.partitioning import SortExpression, SortField
+from driftline.core.schema.definition import SortExpression, SortField
 from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.errors import DriftlineError
 from driftline.formats.ducklake.sorting import expression_of, key_of, parts_of

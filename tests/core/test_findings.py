@@ -9,8 +9,7 @@ from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
 from driftline.core.planning.routes import Conflict
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.naming import METADATA
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, Struct
+from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, Place, Struct
 from driftline.ingest.result import Result
 from driftline.report.findings import findings, github, junit, schema_changes
 

@@ -24,7 +24,6 @@ from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, Re
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import EPOCH_PROPERTY, Definition
 from driftline.core.schema.naming import marked_key
-from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,
@@ -33,6 +32,7 @@ from driftline.core.schema.types import (
     TIMESTAMP,
     Field,
     Map,
+    Place,
     Schema,
     Struct,
     Type,

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.place import Place
+from driftline.core.schema.types import Place
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver
 from driftline.readers.rejects import Origin

@@ -13,7 +13,7 @@ from driftline.convert import arrow_schema
 from driftline.core.planning.condition_sql import condition_of
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import RowKey
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver

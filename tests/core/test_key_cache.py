@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.convert import arrow_schema
+from driftline.core.schema.text import parse_size
 from driftline.core.schema.types import LONG, STRING, Field, Struct
-from driftline.core.schema.units import parse_size
 from driftline.errors import UsageError
 from driftline.formats.lookup import _shared
 from driftline.keys.cache import KeyCache

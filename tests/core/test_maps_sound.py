@@ -19,7 +19,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RECORD, Facet, MapOf
 from driftline.core.schema.naming import MARK
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import STRING, Field, Map, Schema, Struct, Type, peel
 from driftline.core.values.parse import parse
 from driftline.observe.expect import expect

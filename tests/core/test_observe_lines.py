@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import Schema
+from driftline.core.schema.types import Place, Schema
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver, reason
 from driftline.observe.observation import MalformedRecord, Observation, merge_observations

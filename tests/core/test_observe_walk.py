@@ -6,7 +6,6 @@ import pytest
 
 from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.naming import mark
-from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     DATE,
     DOUBLE,
@@ -18,6 +17,7 @@ from driftline.core.schema.types import (
     Field,
     List,
     Map,
+    Place,
     Schema,
     Struct,
     Type,

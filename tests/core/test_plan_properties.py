@@ -27,7 +27,6 @@ from driftline.core.planning.shape import (
     merge_all,
 )
 from driftline.core.schema.naming import MAX_NAME_BYTES, METADATA_NAMES, caseless, marked_key
-from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     BINARY,
     BOOLEAN,
@@ -44,6 +43,7 @@ from driftline.core.schema.types import (
     List,
     Map,
     Path,
+    Place,
     Primitive,
     Schema,
     Struct,

@@ -16,7 +16,7 @@ from core.table_in_memory import TableInMemory, plain_rows
 from core.test_convert_sound import plain
 from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Field, Struct
 from driftline.verify.match import differences
 from driftline.verify.source_values import ValueSettings

@@ -12,8 +12,7 @@ from driftline.core.changelog import record
 from driftline.core.changelog.entries import Version, entries
 from driftline.core.changes import AddColumn, Reason, RelaxColumn
 from driftline.core.schema.definition import Definition
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import LONG, STRING, Field
+from driftline.core.schema.types import LONG, STRING, Field, Place
 
 
 def added(name: str, rule: str, *, within: bool = False) -> AddColumn:

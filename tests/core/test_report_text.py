@@ -13,8 +13,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Conflict, Conversion, Settings
 from driftline.core.planning.shape import Facet, RecordShape
 from driftline.core.schema.naming import mark
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
+from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Place, Schema, Struct
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import MalformedRecord, Observation, Tally
 from driftline.operations.replay import Quarantine, RejectGroup

@@ -9,7 +9,7 @@ from driftline.core.changes import AddColumn, apply
 from driftline.core.columns.folding import resolution
 from driftline.core.columns.siblings import FieldMerger
 from driftline.core.planning.contract import parse_path, spelled_path
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import dotted
 from driftline.errors import UsageError
 

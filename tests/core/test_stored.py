@@ -23,7 +23,7 @@ from driftline.core.schema.types import (
     Primitive,
     Struct,
     decimal,
-)  # fmt: skip
+)
 from driftline.errors import DataError
 from driftline.keys.stored import StoredRows
 

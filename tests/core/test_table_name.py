@@ -2,7 +2,7 @@
 
 import pytest
 
-from driftline.core.schema.table_name import must_take_records, table_parts
+from driftline.core.schema.naming import must_take_records, table_parts
 from driftline.errors import UsageError
 
 NONE = ["", "movies", "a.", ".b", "a..b", "a. ", "a.b\n", "a.\x00"]

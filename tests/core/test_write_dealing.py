@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from driftline.core.schema.partitioning import Transform
+from driftline.core.schema.definition import Transform
 from driftline.core.schema.types import DOUBLE, LONG, STRING
 from driftline.write import BatchFolder, Distribution, Key, dealing
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.convert import arrow_schema
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Schema, Struct
 from driftline.write import FilePlan, FileSettings, NewFile, WrittenFile, write_files
 

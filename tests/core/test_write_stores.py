@@ -14,7 +14,7 @@ import pytest
 from pyarrow import fs
 
 from driftline.convert import arrow_schema
-from driftline.core.schema.partitioning import Transform
+from driftline.core.schema.definition import Transform
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import SetupError
 from driftline.runtime import stores

@@ -15,7 +15,7 @@ import pyspark
 import pytest
 
 from driftline.convert import arrow_schema
-from driftline.core.schema.partitioning import Transform
+from driftline.core.schema.definition import Transform
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import SetupError
 from driftline.runtime.disk import local

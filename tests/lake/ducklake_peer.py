@@ -12,7 +12,7 @@ from uuid import uuid4
 import duckdb
 from pyspark.sql import DataFrame
 
-from driftline.core.schema.words import quoted
+from driftline.core.schema.text import quoted
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.runtime.duckdb import instance

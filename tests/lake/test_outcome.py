@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.core.schema.table_name import QUARANTINE
+from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import DataError, DriftlineError, SetupError
 from driftline.formats.base import UnknownError
 from driftline.ingest import pipeline

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.convert.types import arrow_type
-from driftline.core.schema.partitioning import Transform
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.definition import Transform
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Primitive
 from driftline.runtime.spark_version import as_arrow, from_arrow
 from driftline.write.keys import Key

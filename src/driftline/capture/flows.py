@@ -15,7 +15,7 @@ from driftline.capture.listing import ListedFile
 from driftline.capture.lost_offsets import LostOffsets
 from driftline.capture.resuming import Resumption, named_files
 from driftline.capture.seeking import Position, Sought, nanoseconds
-from driftline.core.values.counted import counted
+from driftline.core.schema.text import counted
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.sources.opening import of_frame, opened
 from driftline.sources.spool import leftovers

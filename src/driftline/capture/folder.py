@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from driftline.capture.checkpoint import broken
 from driftline.capture.finding import Finder
 from driftline.capture.listing import ListedFile, entry_of, listed
-from driftline.core.values.counted import counted
+from driftline.core.schema.text import counted
 from driftline.errors import DataError, UsageError
 from driftline.observe.endings import format_by_name
 from driftline.runtime.deleting import Bounds, delete_file

@@ -28,7 +28,7 @@ from driftline.cli.options import (
 from driftline.cli.running import Running
 from driftline.cli.scope import Invocation
 from driftline.config import from_environment
-from driftline.core.schema.units import parse_span
+from driftline.core.schema.text import parse_span
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 
 from driftline.cli.scope import Invocation
 from driftline.core.changelog import rest_since
-from driftline.core.schema.table_name import QUARANTINE
+from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.types import dotted
 from driftline.errors import DriftlineError
 from driftline.settings import SETTINGS

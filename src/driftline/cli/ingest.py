@@ -27,7 +27,7 @@ from driftline.cli.options import (
     with_table_options,
 )
 from driftline.cli.scope import Invocation, little
-from driftline.core.schema.place import name_text
+from driftline.core.schema.types import name_text
 from driftline.errors import DataError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from driftline.cli import complete
-from driftline.core.schema.table_name import must_take_records, table_parts
+from driftline.core.schema.naming import must_take_records, table_parts
 from driftline.errors import UsageError
 from driftline.settings import as_properties
 

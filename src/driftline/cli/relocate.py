@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from driftline.cli.options import Json
-from driftline.core.values.counted import counted
+from driftline.core.schema.text import counted
 from driftline.errors import UsageError
 
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from driftline.core.values.counted import counted
+from driftline.core.schema.text import counted
 from driftline.formats.retry import WAITING
 
 if TYPE_CHECKING:

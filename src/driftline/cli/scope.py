@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline import config
 from driftline.cli.interrupt import Interrupt
-from driftline.core.schema.naming import caseless, nearest
-from driftline.core.schema.table_name import QUARANTINE
+from driftline.core.schema.naming import QUARANTINE, caseless, nearest
 from driftline.errors import NeedsSpark, UsageError
 from driftline.formats.lakes import BY_DUCKDB, BY_PYTHON
 from driftline.formats.open import EmbeddedLake, located, relocate

@@ -11,8 +11,8 @@ import typer
 from driftline.cli import complete
 from driftline.cli.options import AnyTable, Json, writable
 from driftline.core.schema.naming import nearest
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import dotted
-from driftline.core.values.counted import counted
 from driftline.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 import typer
 
 from driftline.cli.options import Json
-from driftline.core.schema.table_name import QUARANTINE
+from driftline.core.schema.naming import QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

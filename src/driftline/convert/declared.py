@@ -20,17 +20,7 @@ import pyarrow.compute as pc
 from driftline.convert.kernels import nulls_of
 from driftline.convert.leaf_readings import LeafReading, Read, leaf_readings
 from driftline.convert.types import arrow_type
-from driftline.core.schema.types import (
-    STRING,
-    UUID,
-    VARIANT,
-    List,
-    Map,
-    Path,
-    Primitive,
-    Struct,
-    dotted,
-)
+from driftline.core.schema.types import STRING, UUID, VARIANT, List, Map, Path, Primitive, Struct, dotted
 from driftline.errors import DataError, UsageError
 
 Leaves: TypeAlias = Callable[[pa.DataType, Path], Iterable[LeafReading]]

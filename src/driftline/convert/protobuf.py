@@ -13,17 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from driftline.convert.leaf_readings import OVERFLOW
 from driftline.convert.nodes import TEXT, LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode
-from driftline.core.schema.types import (
-    BINARY,
-    BOOLEAN,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    STRING,
-    TIMESTAMP,
-    decimal,
-)
+from driftline.core.schema.types import BINARY, BOOLEAN, DOUBLE, FLOAT, INT, LONG, STRING, TIMESTAMP, decimal
 
 Read: TypeAlias = Callable[[Any], Any]  # a value as what its node takes
 

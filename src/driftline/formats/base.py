@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from driftline.core.changes import NullCount
     from driftline.core.changes.sort import PartsOf
     from driftline.core.columns.statistics import TableStatistics
-    from driftline.core.schema.partitioning import Laid
+    from driftline.core.schema.definition import Laid
     from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys, SoughtKeys
     from driftline.keys.memory import DeletedKeys

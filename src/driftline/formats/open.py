@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from driftline.core.schema.table_name import VIEW_SUFFIX
+from driftline.core.schema.naming import VIEW_SUFFIX
 from driftline.errors import NeedsSpark, UsageError
 
 if TYPE_CHECKING:

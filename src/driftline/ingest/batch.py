@@ -16,8 +16,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.row_key import arrival_hint, check_kept
 from driftline.core.schema.definition import WITH_VECTORS, Definition
-from driftline.core.schema.types import Path, Schema, Struct
-from driftline.core.schema.unwritable import mark_unwritable
+from driftline.core.schema.types import Path, Schema, Struct, mark_unwritable
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Progress, Retry

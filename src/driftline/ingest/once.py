@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from driftline.core.schema.place import name_text
-from driftline.core.values.counted import counted
+from driftline.core.schema.text import counted
+from driftline.core.schema.types import name_text
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State
 from driftline.settings import readings

@@ -24,8 +24,8 @@ from driftline.core.planning.row_key import (
     table_property,
 )
 from driftline.core.schema.definition import ORDER_PROPERTY
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Struct, dotted
-from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned

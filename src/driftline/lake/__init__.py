@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import driftline.report.shown  # noqa: F401  how results print
 from driftline.config import catalog_in, is_durable
-from driftline.core.schema.table_name import QUARANTINE
+from driftline.core.schema.naming import QUARANTINE
 from driftline.errors import NeedsSpark
 from driftline.formats.home import Relocation
 from driftline.formats.lakes import Catalog, Orphan

@@ -19,9 +19,8 @@ from driftline.capture.resuming import ResumeFrom
 from driftline.capture.seeking import Seek
 from driftline.core.changes import TableChange
 from driftline.core.schema.definition import ENVELOPE_PROPERTY
-from driftline.core.schema.naming import caseless
+from driftline.core.schema.naming import caseless, must_take_records, table_parts
 from driftline.core.schema.schema_json import SchemaJson, to_json
-from driftline.core.schema.table_name import must_take_records, table_parts
 from driftline.core.schema.types import Schema
 from driftline.errors import SetupError, no_table
 from driftline.formats.base import CatalogTable, State

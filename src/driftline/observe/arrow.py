@@ -16,8 +16,18 @@ from driftline.convert.leaf_readings import OVERFLOW, VOID
 from driftline.convert.lists import flattened
 from driftline.core.planning.routes import facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import DOUBLE, STRING, VARIANT, Map, Path, Primitive, Struct, Type, peel
+from driftline.core.schema.types import (
+    DOUBLE,
+    STRING,
+    VARIANT,
+    Map,
+    Path,
+    Place,
+    Primitive,
+    Struct,
+    Type,
+    peel,
+)
 from driftline.core.values.numbers import EXACT
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.observe.observation import Observation, Tally

@@ -13,7 +13,6 @@ from driftline.core.planning.objects import MAP, words_apart
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.naming import by_key
-from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     BOOLEAN,
     DOUBLE,
@@ -25,6 +24,7 @@ from driftline.core.schema.types import (
     UUID,
     Field,
     Map,
+    Place,
     Primitive,
     Schema,
     Struct,

@@ -10,8 +10,7 @@ from typing import Any
 
 from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.shape import FieldShape, Profile, RecordShape
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import Path
+from driftline.core.schema.types import Path, Place
 
 REASONS = 5  # malformed records that are kept as examples
 

@@ -9,14 +9,7 @@ from typing import NamedTuple
 
 from driftline.core.planning.maps import as_map, entries_of, values_of
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import (
-    BOOLEAN,
-    LONG,
-    STRING,
-    Path,
-    Primitive,
-)
+from driftline.core.schema.types import BOOLEAN, LONG, STRING, Path, Place, Primitive
 from driftline.core.values.dates import DATELIKE, declared_string_base, far, fraction, string_base
 from driftline.core.values.numbers import EXACT, base_of, declared_base
 from driftline.core.values.parse import Number, has_value

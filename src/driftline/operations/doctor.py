@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypedDict
 from uuid import uuid4
 
-from driftline.core.values.counted import counted
+from driftline.core.schema.text import counted
 from driftline.errors import DriftlineError
 from driftline.formats.lakes import Location
 from driftline.formats.open import EmbeddedLake, located

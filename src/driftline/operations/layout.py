@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.changelog.entries import Version, partition_text, sort_text
-from driftline.core.schema.definition import Definition
-from driftline.core.schema.partitioning import PartitionField
+from driftline.core.schema.definition import Definition, PartitionField
 from driftline.runtime.shown import Shown
 
 if TYPE_CHECKING:

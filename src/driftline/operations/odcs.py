@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.schema_json import outline, type_name, type_of
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,

@@ -27,15 +27,10 @@ from driftline.core.planning.row_key import (
     RowKey,
     table_property,
 )
-from driftline.core.schema.definition import (
-    DELETES_PROPERTY,
-    KEY_PROPERTY,
-    SOFT,
-    Definition,
-)
+from driftline.core.schema.definition import DELETES_PROPERTY, KEY_PROPERTY, SOFT, Definition
 from driftline.core.schema.naming import Names
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Primitive, Schema, Struct
-from driftline.core.values.counted import counted
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, CommitConflict, Draft
 from driftline.formats.rewriting import Rewrite

@@ -23,6 +23,7 @@ from driftline.core.planning.dialect import Signs
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.schema_json import type_name
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import (
     DATE,
     STRING,
@@ -36,7 +37,6 @@ from driftline.core.schema.types import (
     dotted,
     peel,
 )
-from driftline.core.values.counted import counted
 from driftline.core.values.dates import OFFSET_PATTERN
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.columns.siblings import DriftedColumns, FieldMerger, MergedField, drifted_fields
 from driftline.core.planning.contract import parse_path
+from driftline.core.schema.naming import VIEW_SUFFIX
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.table_name import VIEW_SUFFIX
-from driftline.core.schema.type_text import parse_type
+from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Path, Schema, Type, dotted
 from driftline.errors import DataError, DriftlineError, UsageError, no_table
 from driftline.operations.alter import Altered, AlterRequest, alter

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from driftline.convert.types import arrow_field, arrow_type
 from driftline.core.planning.metadata import PLACE, SOURCE_KIND, own_column
-from driftline.core.schema.place import name_text
-from driftline.core.schema.types import Field, Struct
+from driftline.core.schema.types import Field, Struct, name_text
 from driftline.readers.rejects import Origin
 
 ORIGIN = (

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from driftline.core.planning.routes import Conflict
-from driftline.core.schema.place import Place, name_text
-from driftline.core.schema.types import dotted
+from driftline.core.schema.types import Place, dotted, name_text
 
 # The columns in which a source gives what is not accepted;
 # `driftline.quarantine.table` adds the batch and the time.

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from driftline.core.changes import in_words, reportable
 from driftline.core.planning.routes import misfit
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import dotted
-from driftline.core.values.counted import counted
 from driftline.report.lines import LISTED, Hanging, clean, sample, short
 from driftline.report.text import batch
 

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from driftline.core.changelog.entries import Entry, key_text, partition_text, sort_text
 from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
+from driftline.core.schema.text import counted, noun
 from driftline.core.schema.types import leaves
-from driftline.core.values.counted import counted, noun
 from driftline.report.lines import LISTED, Hanging, clean, from_folder
 
 if TYPE_CHECKING:

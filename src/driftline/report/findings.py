@@ -10,8 +10,7 @@ from xml.etree import ElementTree as ET
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn
 from driftline.core.schema.naming import is_metadata
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import Map, dotted
+from driftline.core.schema.types import Map, Place, dotted
 from driftline.ingest.result import Result
 from driftline.operations.contract import Break
 from driftline.report.lines import clean, from_folder, short

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from driftline.core.schema.place import name_text
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import List, Map, Struct, Type
+from driftline.core.schema.types import List, Map, Struct, Type, name_text
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from typing import Any
 
-from driftline.core.values.counted import counted
+from driftline.core.schema.text import counted
 from driftline.ingest.listener import Listener, Listeners
 from driftline.ingest.result import Result
 from driftline.report import lineage

@@ -10,8 +10,8 @@ from rich.tree import Tree
 
 from driftline.core.schema.naming import MARK, by_key, is_metadata, marked_key
 from driftline.core.schema.schema_json import outline
+from driftline.core.schema.text import counted
 from driftline.core.schema.types import Field, Schema, Struct, Type, children, dotted, leaves, peel
-from driftline.core.values.counted import counted
 from driftline.report.lines import clean, short
 
 if TYPE_CHECKING:

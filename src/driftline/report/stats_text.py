@@ -15,8 +15,8 @@ from rich.text import Text
 from driftline.core.columns.statistics import SeenIn, Value, to_minute
 from driftline.core.planning.rest import field_of
 from driftline.core.schema.schema_json import outline
+from driftline.core.schema.text import noun
 from driftline.core.schema.types import dotted
-from driftline.core.values.counted import noun
 from driftline.report.lines import Hanging, clean
 from driftline.stats.model import ColumnStatistics, DriftedField, Stats, TypeShare, origin
 

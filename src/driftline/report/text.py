@@ -12,9 +12,8 @@ from rich.text import Text
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, WidenColumn
 from driftline.core.planning.rest import field_of
 from driftline.core.schema.naming import safe, unsafe
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import dotted, leaves
-from driftline.core.values.counted import counted
+from driftline.core.schema.text import counted
+from driftline.core.schema.types import Place, dotted, leaves
 from driftline.ingest.result import Result
 from driftline.report.lines import LISTED, Hanging, clean, from_folder, sample, short
 

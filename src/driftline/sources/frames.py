@@ -15,17 +15,7 @@ from driftline.convert.declared import Declared
 from driftline.convert.leaf_readings import VOID
 from driftline.convert.row_text import row_texts
 from driftline.core.planning.routes import Settings
-from driftline.core.schema.types import (
-    Field,
-    List,
-    Map,
-    Primitive,
-    Schema,
-    Struct,
-    Type,
-    decimal,
-    dotted,
-)
+from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, decimal, dotted
 from driftline.errors import UsageError
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation, Tally, merge_observations

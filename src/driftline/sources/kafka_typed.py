@@ -15,8 +15,7 @@ from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.metadata import PLACE, asks_for_place
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import RowKey
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import Schema, Struct
+from driftline.core.schema.types import Place, Schema, Struct
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.rows import (
     FedRows,

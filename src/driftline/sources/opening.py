@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from driftline.core.schema.place import name_text
+from driftline.core.schema.types import name_text
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.message_files import row_messages
 from driftline.readers.columnar.parquet import parquet_readers

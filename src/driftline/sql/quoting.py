@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from driftline.core.schema.types import READ_AS_TEXT, List, Map, Path, Primitive, Struct, Type
-from driftline.core.schema.unwritable import UNWRITABLE
+from driftline.core.schema.types import READ_AS_TEXT, UNWRITABLE, List, Map, Path, Primitive, Struct, Type
 
 _SPARK = {
     "long": "bigint",

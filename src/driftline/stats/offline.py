@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from driftline.core.planning.rest import rest_column
-from driftline.core.schema.naming import MARK
-from driftline.core.schema.table_name import QUARANTINE
+from driftline.core.schema.naming import MARK, QUARANTINE
 from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark
 from driftline.formats.lakes import OfflineTable

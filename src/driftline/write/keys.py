@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.core.schema.partitioning import IDENTITY, TIMES, VOID, Transform
+from driftline.core.schema.definition import IDENTITY, TIMES, VOID, Transform
 from driftline.core.schema.types import Path, Primitive
 from driftline.write.murmur import hashes, unscaled
 

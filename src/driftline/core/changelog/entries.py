@@ -10,8 +10,7 @@ from typing import NotRequired, TypedDict
 from driftline.core.changelog.record import ChangeRecord, Rule
 from driftline.core.changes import ColumnChange, DropColumn, TableChangeJson, WidenColumn, details, diff
 from driftline.core.changes.text import direction
-from driftline.core.schema.definition import PATCH, SOFT, Definition
-from driftline.core.schema.partitioning import PartitionField, SortExpression, SortKey
+from driftline.core.schema.definition import PATCH, SOFT, Definition, PartitionField, SortExpression, SortKey
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted
 

@@ -36,11 +36,18 @@ from driftline.core.changes.values import (
     UnsetProperties,
     WidenColumn,
 )
-from driftline.core.schema.definition import DISTRIBUTION, Definition
+from driftline.core.schema.definition import (
+    COUNTED,
+    DISTRIBUTION,
+    IDENTITY,
+    MOST,
+    VOID,
+    Definition,
+    PartitionField,
+)
 from driftline.core.schema.naming import MARK, nearest, unmarked
-from driftline.core.schema.partitioning import COUNTED, IDENTITY, MOST, VOID, PartitionField
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.type_text import storable
+from driftline.core.schema.text import storable
 from driftline.core.schema.types import Field, List, Map, Path, Struct, Type, children, dotted
 from driftline.errors import DataError, DriftlineError, UsageError
 
@@ -317,7 +324,7 @@ class _Evolution:
 def shown(term: Term) -> str:
     """A term in SQL.
 
-    >>> from driftline.core.schema.partitioning import Transform
+    >>> from driftline.core.schema.definition import Transform
     >>> shown(Term(("at",), Transform("day")))
     'day(at)'
     """

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from driftline.core.changes.values import SetDistribution, SetSortOrder, SortTerm, TableChange, Term
-from driftline.core.schema.partitioning import COUNTED, IDENTITY, TAKES, TIMES, Transform
-from driftline.core.schema.type_text import TypeReader
+from driftline.core.schema.definition import COUNTED, IDENTITY, TAKES, TIMES, Transform
+from driftline.core.schema.text import TokenKind, TypeReader, quoted
 from driftline.core.schema.types import dotted
-from driftline.core.schema.words import TokenKind, quoted
 from driftline.errors import UsageError
 
 # Other names that Iceberg's Spark functions have for them.

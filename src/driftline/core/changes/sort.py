@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from driftline.core.changes.values import SortTerm, Term
-from driftline.core.schema.partitioning import IDENTITY, TAKES, SortExpression, SortField, SortKey
+from driftline.core.schema.definition import IDENTITY, TAKES, SortExpression, SortField, SortKey
+from driftline.core.schema.text import quoted
 from driftline.core.schema.types import Schema
-from driftline.core.schema.words import quoted
 from driftline.errors import DataError
 
 # The parts of a SortExpression, out of its text and the columns that there are.

@@ -36,8 +36,8 @@ from driftline.core.changes.values import (
     UnsetProperties,
     WidenColumn,
 )
+from driftline.core.schema.definition import SortKey
 from driftline.core.schema.naming import marked_key, unmarked
-from driftline.core.schema.partitioning import SortKey
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Field, Path, dotted
 

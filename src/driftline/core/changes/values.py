@@ -14,10 +14,9 @@ from decimal import Decimal
 from typing import TypeAlias
 from uuid import UUID
 
+from driftline.core.schema.definition import IDENTITY, Transform
 from driftline.core.schema.naming import is_metadata
-from driftline.core.schema.partitioning import IDENTITY, Transform
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import UNKNOWN, Expression, Field, Path, Type
+from driftline.core.schema.types import UNKNOWN, Expression, Field, Path, Place, Type
 
 Literal: TypeAlias = (
     bool | int | float | Decimal | str | bytes | date | datetime | time | UUID | Expression | None

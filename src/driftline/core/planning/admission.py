@@ -10,9 +10,8 @@ from driftline.core.planning.limits import without_limits
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Conflict, Settings, facet_of
 from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import Path, Schema
+from driftline.core.schema.types import Path, Place, Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from driftline.core.schema.types import DOUBLE, FLOAT, LONG, STRING, Primitive, decimal
-from driftline.core.schema.unwritable import UNWRITABLE
+from driftline.core.schema.types import DOUBLE, FLOAT, LONG, STRING, UNWRITABLE, Primitive, decimal
 
 if TYPE_CHECKING:
     from driftline.core.planning.shape import Profile

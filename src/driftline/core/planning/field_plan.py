@@ -13,8 +13,7 @@ from driftline.core.planning.policies.policy import Policy
 from driftline.core.planning.routes import Settings, facet_of
 from driftline.core.planning.shape import Facet, FieldShape, MapOf, RecordShape
 from driftline.core.schema.naming import Names, mark, safe, suffix
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import Field, Path, Schema, Struct, Type
+from driftline.core.schema.types import Field, Path, Place, Schema, Struct, Type
 
 
 @dataclass(frozen=True, slots=True)

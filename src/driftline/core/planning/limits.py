@@ -12,10 +12,10 @@ from driftline.core.changes import AddColumn, Change
 from driftline.core.planning.routes import ColumnRoute, Plan, Settings
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.naming import is_metadata
-from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     Map,
     Path,
+    Place,
     Schema,
     Struct,
     Type,

@@ -9,7 +9,6 @@ from enum import Enum
 from functools import lru_cache
 
 from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, RecordShape
-from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     BOOLEAN,
     DOUBLE,
@@ -18,6 +17,7 @@ from driftline.core.schema.types import (
     LONG,
     Field,
     Map,
+    Place,
     Primitive,
     Struct,
     Type,

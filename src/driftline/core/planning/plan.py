@@ -44,12 +44,12 @@ from driftline.core.planning.row_key import ORDERS_COLUMN, ORDERS_KIND, RowKey
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, merge_all
 from driftline.core.schema.definition import CHANGE, UNAVAILABLE
 from driftline.core.schema.naming import is_metadata, struct_by_key
-from driftline.core.schema.place import Place
 from driftline.core.schema.types import (
     Field,
     List,
     Map,
     Path,
+    Place,
     Primitive,
     Schema,
     Struct,
@@ -79,7 +79,7 @@ def plan(
     to the rest.
 
     >>> from driftline.core.planning.shape import Facet, FieldShape, Profile
-    >>> from driftline.core.schema.place import Place
+    >>> from driftline.core.schema.types import Place
     >>> from driftline.core.schema.types import LONG
     >>> size = FieldShape(Place(), {Facet(0, LONG): Profile(Place(), "4")})
     >>> str(plan(Schema(), RecordShape({"size": size})).schema.struct)

@@ -13,8 +13,7 @@ from driftline.core.planning.row_key import RowKey
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile
 from driftline.core.schema.naming import MARK, MAX_KEY
 from driftline.core.schema.pickling import pickled_by_fields
-from driftline.core.schema.place import Place
-from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, Type, dotted, peel, wrap
+from driftline.core.schema.types import Map, Path, Place, Primitive, Schema, Struct, Type, dotted, peel, wrap
 from driftline.errors import DataError
 
 NO_COLUMN = "none"  # in place of the table's type

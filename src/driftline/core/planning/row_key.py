@@ -24,8 +24,8 @@ from driftline.core.schema.definition import (
     SOFT,
 )
 from driftline.core.schema.naming import METADATA
+from driftline.core.schema.text import parse_span
 from driftline.core.schema.types import BOOLEAN, STRING, Field, Map, Path
-from driftline.core.schema.units import parse_span
 from driftline.errors import DataError, UsageError
 
 ORDER_KIND = "order"

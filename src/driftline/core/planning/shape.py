@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
 from driftline.core.schema.pickling import pickled_by_fields
-from driftline.core.schema.place import Place
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import Primitive
+from driftline.core.schema.types import Place, Primitive
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from driftline.core.schema.type_text import TYPES, parse_type
+from driftline.core.schema.text import TYPES, parse_type
 from driftline.core.schema.types import DATE, TIMESTAMP_NTZ, Primitive, Type
 
 MONTHS = (

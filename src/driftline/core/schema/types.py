@@ -353,3 +353,56 @@ def leaves(type_: Type) -> int:
 def dotted(path: Path) -> str:
     """A path as people read it."""
     return ".".join(path)
+
+
+@pickled_by_fields
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """The place where something first appeared: a file or topic, a line or offset, a position in the
+    record.
+    """
+
+    source: str = ""
+    line: int = 0
+    position: int = 0
+
+    def __str__(self) -> str:
+        source = name_text(self.source)
+        return f"{source}:{self.line}" if self.line else source
+
+
+def name_text(name: str) -> str:
+    """The text of a file's name, which is bytes to its file system: those that are not UTF-8 are escaped.
+
+    >>> name_text("a\\udcff.json")
+    'a\\\\xff.json'
+    """
+    return name if name.isascii() else name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+UNWRITABLE = ", which is not written"  # behind the name of such a column's type: no value is of that type
+
+
+def mark_unwritable(schema: Schema, fillable: Schema) -> Schema:
+    """Replace each column that is not in ``fillable`` by one of a type that takes no value."""
+    ids = {f.id for _, f in fillable.walk()}
+
+    def of(type_: Type, id_: int) -> Type:
+        """Mark each column inside the type that is not fillable."""
+        match type_:
+            case Struct(fields):
+                return Struct(tuple(replace(f, type=of(f.type, f.id)) for f in fields))
+            case List():
+                return replace(type_, element=of(type_.element, type_.element_id))
+            case Map():
+                return replace(type_, value=of(type_.value, type_.value_id))
+            case Primitive() if id_ in ids or type_ == UNKNOWN:
+                return type_
+            case Primitive(name, args):
+                return Primitive(name + UNWRITABLE, args)
+
+    if len(ids) == sum(1 for _ in schema.walk()):
+        return schema
+    struct = of(schema.struct, 0)
+    assert isinstance(struct, Struct)
+    return replace(schema, struct=struct)

@@ -11,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from driftline.core.changes import NullCount
-from driftline.core.schema.definition import Definition
-from driftline.core.schema.partitioning import SortExpression
+from driftline.core.schema.definition import Definition, SortExpression
 from driftline.core.schema.types import Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.core.schema.partitioning import Laid, PartitionField, SortKey, Transform
+from driftline.core.schema.definition import Laid, PartitionField, SortKey, Transform
 from driftline.core.schema.types import Field, Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.ducklake.snapshot import LIVE, live

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from driftline.core.schema.definition import forgets_deletes, known_by
-from driftline.core.schema.words import quoted
+from driftline.core.schema.text import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.catalog_layout import LayoutUpdate, layout, set_layout

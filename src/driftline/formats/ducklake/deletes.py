@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from driftline.core.schema.words import quoted
+from driftline.core.schema.text import quoted
 from driftline.errors import DataError
 from driftline.formats.ducklake.files import DeleteFile
 from driftline.formats.ducklake.inlined import EndedRows, InlinedRows

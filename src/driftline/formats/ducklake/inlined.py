@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.schema.words import quoted
+from driftline.core.schema.text import quoted
 from driftline.formats.ducklake.columns import ColumnRow
 from driftline.formats.ducklake.snapshot import columns_of
 from driftline.formats.ducklake.types import duckdb_name, handed_over_as, stored_name

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from driftline.core.schema.partitioning import SortExpression, Transform
+from driftline.core.schema.definition import SortExpression, Transform
 from driftline.core.schema.types import Field, Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.ducklake.catalog_layout import CatalogLayout, text_of

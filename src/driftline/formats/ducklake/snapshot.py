@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.core.schema.table_name import table_parts
+from driftline.core.schema.naming import table_parts
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError
 from driftline.formats.base import State

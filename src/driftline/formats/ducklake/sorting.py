@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from driftline.core.changes.names import missing
-from driftline.core.schema.partitioning import SortExpression, SortField, SortKey
+from driftline.core.schema.definition import SortExpression, SortField, SortKey
+from driftline.core.schema.text import quoted
 from driftline.core.schema.types import Field, Schema, dotted
-from driftline.core.schema.words import quoted
 from driftline.errors import DataError, UsageError
 from driftline.formats.ducklake.columns import ColumnRow
 from driftline.formats.ducklake.inlined import duckdb_type

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from driftline.core.changelog.entries import Snapshot, Versions
 from driftline.core.schema.definition import Definition
+from driftline.core.schema.text import quoted
 from driftline.core.schema.types import UUID, Primitive, Schema
-from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.base import LastBatch, State
 from driftline.formats.ducklake.alterable import new_layout
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from driftline.core.columns.statistics import TableStatistics
-    from driftline.core.schema.partitioning import Laid
+    from driftline.core.schema.definition import Laid
 
 
 class DuckLakeTable(DuckLakeReader):

@@ -25,8 +25,8 @@ from driftline.core.columns.statistics import (
     Value,
     shown,
 )
+from driftline.core.schema.text import quoted
 from driftline.core.schema.types import Primitive, Schema
-from driftline.core.schema.words import quoted
 from driftline.errors import no_table
 from driftline.formats.ducklake.files import BOUNDED, order_of
 from driftline.formats.ducklake.inlined import inlined_rows

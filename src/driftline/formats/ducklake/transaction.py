@@ -20,7 +20,7 @@ from driftline.core.changes import Change
 from driftline.core.changes.apply import SchemaDraft
 from driftline.core.changes.defaults import no_value
 from driftline.core.changes.refit import extends, refits
-from driftline.core.schema.partitioning import IDENTITY, SortField, Transform
+from driftline.core.schema.definition import IDENTITY, SortField, Transform
 from driftline.core.schema.types import (
     BINARY,
     DATE,

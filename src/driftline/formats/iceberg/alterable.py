@@ -14,8 +14,15 @@ from driftline.core.changelog import last_changes
 from driftline.core.changelog.retention import DELETES_BRANCH
 from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
-from driftline.core.schema.definition import Definition, forgets_deletes
-from driftline.core.schema.partitioning import TIMES, PartitionField, SortField, SortKey, Transform
+from driftline.core.schema.definition import (
+    TIMES,
+    Definition,
+    PartitionField,
+    SortField,
+    SortKey,
+    Transform,
+    forgets_deletes,
+)
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
 from driftline.formats.base import CommitConflict

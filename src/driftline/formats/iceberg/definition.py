@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from driftline.core.changelog.last_changes import Ids, Step
-from driftline.core.schema.definition import Definition
-from driftline.core.schema.partitioning import VOID, PartitionField, SortField, Transform
+from driftline.core.schema.definition import VOID, Definition, PartitionField, SortField, Transform
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Schema
 from driftline.formats.iceberg.gateway import metadata_json

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.schema.table_name import table_parts
+from driftline.core.schema.naming import table_parts
 from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark, SetupError, UsageError, no_table
 from driftline.formats.base import State

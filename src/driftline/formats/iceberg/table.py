@@ -14,8 +14,7 @@ from driftline.core.changelog.record import BATCH, MOVED
 from driftline.core.changelog.retention import DELETES_BRANCH
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
-from driftline.core.schema.definition import Definition
-from driftline.core.schema.partitioning import Laid
+from driftline.core.schema.definition import Definition, Laid
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import LastBatch, State
@@ -51,7 +50,7 @@ from driftline.write.positions import ROW_ID
 if TYPE_CHECKING:
     from driftline.core.changelog.entries import Versions
     from driftline.core.columns.statistics import TableStatistics
-    from driftline.core.schema.partitioning import PartitionField
+    from driftline.core.schema.definition import PartitionField
 
 _WITH_ROW_IDS = 3  # the format version
 

@@ -12,7 +12,7 @@ import numpy as np
 from py4j.java_gateway import get_method
 
 from driftline.convert.types import convertible
-from driftline.core.schema.partitioning import Transform
+from driftline.core.schema.definition import Transform
 from driftline.core.schema.types import UNKNOWN, Primitive, Schema, Type, children
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import json_of, text_map

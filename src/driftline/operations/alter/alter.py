@@ -24,13 +24,21 @@ from driftline.core.planning.routes import Settings
 from driftline.core.planning.row_key import check_epoch
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.definition import ROW_KEY, Definition
-from driftline.core.schema.naming import MARK, data_key, is_metadata, marked_key
-from driftline.core.schema.place import Place
+from driftline.core.schema.naming import MARK, QUARANTINE, data_key, is_metadata, marked_key, table_parts
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.table_name import QUARANTINE, table_parts
-from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primitive, Schema, Struct, dotted
-from driftline.core.schema.words import quoted
-from driftline.core.values.counted import counted
+from driftline.core.schema.text import counted, quoted
+from driftline.core.schema.types import (
+    VARIANT,
+    Field,
+    List,
+    Map,
+    Path,
+    Place,
+    Primitive,
+    Schema,
+    Struct,
+    dotted,
+)
 from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import AlterableTable
 from driftline.formats.retry import Retry

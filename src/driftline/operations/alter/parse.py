@@ -39,9 +39,8 @@ from driftline.core.changes.values import (
     UnsetProperties,
     WidenColumn,
 )
-from driftline.core.schema.type_text import TypeReader
+from driftline.core.schema.text import TokenKind, TypeReader, pointed
 from driftline.core.schema.types import Field, Path, dotted
-from driftline.core.schema.words import TokenKind, pointed
 from driftline.errors import DataError, DriftlineError, UsageError
 
 CLAUSES = (

@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.place import Place
+from driftline.core.schema.types import Place
 from driftline.core.values.parse import UnlistedDocument
 from driftline.observe.json_files import ObservedSplits, Share, Split, blocks, together
 from driftline.observe.json_lines import JsonObserver, Why

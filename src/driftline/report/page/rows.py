@@ -7,8 +7,8 @@ from typing import Any
 
 from driftline.core.columns.statistics import SeenIn, Value, to_minute
 from driftline.core.schema.schema_json import outline
+from driftline.core.schema.text import noun
 from driftline.core.schema.types import Path, Primitive, Type, dotted, peel
-from driftline.core.values.counted import noun
 from driftline.report.lines import clean
 from driftline.report.stats_text import percent
 from driftline.stats.lake import last_drift
