@@ -6,10 +6,10 @@ import gc
 
 import pytest
 
-from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.plan import plan
 from driftline.core.planning.shape import Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.types import LONG, Place, Schema
+from driftline.core.support import gc_paused
 from driftline.observe.expect import expect
 from driftline.observe.observation import Observation, merge_observations
 

@@ -22,11 +22,10 @@ from driftline.convert.rest import Collector
 from driftline.convert.types import DEEPEST, arrow_schema
 from driftline.convert.values import Records
 from driftline.core.planning.contract import Contract, excluded_paths
-from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import RecordRoute, Settings
-from driftline.core.schema.pickling import pickled
 from driftline.core.schema.types import VARIANT, List, Path, Schema, Struct, Type
+from driftline.core.support import gc_paused, pickled
 
 
 def cuts_variants(struct: Struct, contract: Contract) -> bool:

@@ -8,9 +8,9 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Schema
+from driftline.core.support import LruCache
 from driftline.keys.cache import KeyCache
 from driftline.observe.observation import Observation
-from driftline.runtime.lru_cache import LruCache
 from driftline.sources.scan import BatchScan, Observed
 
 _MOST = 16  # of each

@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.contract import Contract
-from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.maps import is_word
 from driftline.core.planning.objects import MAP, words_apart
 from driftline.core.planning.routes import Settings
@@ -30,6 +29,7 @@ from driftline.core.schema.types import (
     Struct,
     peel,
 )
+from driftline.core.support import gc_paused
 from driftline.core.values.dates import DATELIKE
 
 

@@ -13,10 +13,10 @@ from msgspec import DecodeError, json
 
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.contract import excluded_paths
-from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.types import Path, Place, dotted
+from driftline.core.support import gc_paused
 from driftline.core.values.parse import Malformed, parse, reason
 from driftline.observe.decoder import NOTHING, REFUSED, Decoder, FieldDecoders, build
 from driftline.observe.expect import ExpectedField, steady

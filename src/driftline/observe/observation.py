@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.shape import FieldShape, Profile, RecordShape
 from driftline.core.schema.types import Path, Place
+from driftline.core.support import gc_paused
 
 REASONS = 5  # malformed records that are kept as examples
 

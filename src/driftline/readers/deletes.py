@@ -25,9 +25,9 @@ from driftline.core.planning.condition import (
     of_record,
     paths_of,
 )
-from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
+from driftline.core.support import gc_paused
 from driftline.core.values.parse import Malformed, Number, parse, raw_members, reason
 from driftline.keys.conditions import Test, holds, record_test
 from driftline.keys.slices import DELETE_FLAG

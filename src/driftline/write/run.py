@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 import pyarrow as pa
 
 from driftline.convert.types import DEEPEST
-from driftline.core.schema.pickling import deep_recursion
 from driftline.core.schema.types import Struct
+from driftline.core.support import deep_recursion
 from driftline.errors import DriftlineError
 from driftline.runtime.spark_conf import runs_here
 from driftline.runtime.worker import lighten_worker

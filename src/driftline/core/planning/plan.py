@@ -23,7 +23,6 @@ from driftline.core.planning.field_plan import (
     named_columns,
 )
 from driftline.core.planning.findings import NOTHING, Findings, gathered
-from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.limits import Exceeding, beyond_limits, in_rest
 from driftline.core.planning.metadata import source_column, with_own
 from driftline.core.planning.objects import FixedKeys, fixed_contract, fixed_route
@@ -63,6 +62,7 @@ from driftline.core.schema.types import (
     with_child,
     with_value,
 )
+from driftline.core.support import gc_paused
 
 
 @gc_paused()

@@ -12,8 +12,8 @@ from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.row_key import RowKey
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile
 from driftline.core.schema.naming import MARK, MAX_KEY
-from driftline.core.schema.pickling import pickled_by_fields
 from driftline.core.schema.types import Map, Path, Place, Primitive, Schema, Struct, Type, dotted, peel, wrap
+from driftline.core.support import pickled_by_fields
 from driftline.errors import DataError
 
 NO_COLUMN = "none"  # in place of the table's type

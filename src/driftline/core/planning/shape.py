@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
-from driftline.core.schema.pickling import pickled_by_fields
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Place, Primitive
+from driftline.core.support import pickled_by_fields
 
 
 @dataclass(frozen=True, slots=True)

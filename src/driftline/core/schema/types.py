@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import TypeAlias, TypeVar
 
-from driftline.core.schema.pickling import pickled_by_fields
+from driftline.core.support import pickled_by_fields
 
 
 @pickled_by_fields

@@ -14,12 +14,12 @@ from py4j.java_gateway import get_method
 from driftline.convert.types import convertible
 from driftline.core.schema.definition import Transform
 from driftline.core.schema.types import UNKNOWN, Primitive, Schema, Type, children
+from driftline.core.support import LruCache
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import json_of, text_map
 from driftline.formats.iceberg.store import options_of, remove_all
 from driftline.runtime.disk import on_disk
 from driftline.runtime.java_types import java_type
-from driftline.runtime.lru_cache import LruCache
 from driftline.write import (
     BatchFolder,
     Destination,

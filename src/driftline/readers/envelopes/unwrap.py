@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from msgspec import Raw
 
-from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import POSITION
+from driftline.core.support import gc_paused
 from driftline.core.values.parse import RefusedText, raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why

@@ -35,13 +35,12 @@ from driftline.convert.usual import (
     valueless_keys,
 )
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.gc_pause import gc_paused
 from driftline.core.planning.metadata import asks_for_place
 from driftline.core.planning.objects import folded
 from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.pickling import pickled
 from driftline.core.schema.types import Path, Struct
+from driftline.core.support import gc_paused, pickled
 from driftline.core.values.parse import Malformed, RefusedText, parse, parse_values, raw_members
 from driftline.keys.presence import PRESENCE, presence_of_lines
 from driftline.observe.decoder import REFUSED, FieldDecoders

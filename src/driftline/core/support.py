@@ -4,13 +4,14 @@ very many, and values nested deeper than it expects.
 
 from __future__ import annotations
 
+import gc
 import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 _Class = TypeVar("_Class")
 
@@ -54,3 +55,59 @@ def deep_recursion(levels: int) -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(limit)
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause the collection, as a context or a decorator.
+
+    Each collection walks all objects of a table of ten thousand columns, which takes as long as the work
+    itself. Use it around work of seconds that waits for nothing.
+    """
+    searched = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searched:
+            gc.enable()
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class LruCache(Generic[K, V]):
+    """Values by keys that need only be comparable; the least recently used go. A key too deep to compare has
+    no value.
+
+    >>> cache = LruCache[str, int](most=2)
+    >>> for number, key in enumerate("abac"):
+    ...     cache.put(key, number)
+    >>> cache.get("a"), cache.get("b"), cache.get("c")
+    (2, None, 3)
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._items: list[tuple[K, V]] = []  # the latest first
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, if it is still cached."""
+        for place, (cached_key, value) in enumerate(self._items):
+            if _same(cached_key, key):
+                self._items.insert(0, self._items.pop(place))
+                return value
+        return None
+
+    def put(self, key: K, value: V) -> None:
+        """Remember a value."""
+        older = [item for item in self._items if not _same(item[0], key)]
+        self._items = [(key, value), *older[: self._most - 1]]
+
+
+def _same(key: object, cached_key: object) -> bool:
+    try:
+        return key == cached_key
+    except RecursionError:
+        return False
