@@ -18,7 +18,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.rest import REST, keys_of, rest_column, steps
 from driftline.core.planning.routes import Plan, Settings, by_name
 from driftline.core.schema.types import List, Map, Schema, Struct, Type
-from driftline.core.values.parse import parse
+from driftline.core.values import parse
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver

@@ -24,7 +24,7 @@ from driftline.core.schema.types import (
     Struct,
     Type,
 )
-from driftline.core.values.parse import Number, parse
+from driftline.core.values import Number, parse
 from driftline.readers.json.rows import Unparsed, parsed
 
 # Read otherwise, or the end of the process.

@@ -21,7 +21,7 @@ from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings, by_name
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct
-from driftline.core.values.parse import Malformed, parse
+from driftline.core.values import Malformed, parse
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
 from driftline.observe.expect import expect

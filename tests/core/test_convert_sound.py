@@ -42,7 +42,7 @@ from driftline.core.schema.types import (
     decimal,
     peel,
 )
-from driftline.core.values.parse import Malformed, has_value, parse
+from driftline.core.values import Malformed, has_value, parse
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver

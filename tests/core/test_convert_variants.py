@@ -18,7 +18,7 @@ from driftline.core.planning.contract import OfPaths, contract, without_excluded
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import VARIANT, Field, List, Schema, Struct
-from driftline.core.values.parse import parse
+from driftline.core.values import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 

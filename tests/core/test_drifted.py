@@ -17,7 +17,7 @@ from driftline.core.planning.contract import OfPaths, contract, without_excluded
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import LONG, Field, Primitive, Schema, Struct
-from driftline.core.values.parse import parse, parse_values
+from driftline.core.values import parse, parse_values
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations

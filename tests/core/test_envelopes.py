@@ -13,7 +13,7 @@ from core.test_kafka_keys import with_keys
 from core.test_upsert import Event, FilesTable, Key, key_of, same_key
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.types import Schema
-from driftline.core.values.parse import RefusedText
+from driftline.core.values import RefusedText
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver

@@ -14,7 +14,7 @@ from driftline.core.planning.maps import as_map, entries_of
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings, lost_names
 from driftline.core.schema.types import Schema
-from driftline.core.values.parse import parse
+from driftline.core.values import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations

@@ -21,7 +21,7 @@ from driftline.core.planning.shape import RECORD, Facet, MapOf
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import STRING, Field, Map, Schema, Struct, Type, peel
-from driftline.core.values.parse import parse
+from driftline.core.values import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations

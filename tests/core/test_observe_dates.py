@@ -10,14 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from driftline.core.schema.types import DATE, STRING, TIME, TIMESTAMP, TIMESTAMP_NTZ, UUID, Primitive
-from driftline.core.values.dates import (
-    DATELIKE,
-    declared_string_base,
-    far,
-    fraction,
-    known_pattern,
-    string_base,
-)
+from driftline.core.values import DATELIKE, declared_string_base, far, fraction, known_pattern, string_base
 
 CASES = {
     DATE: "2024-01-31 2024-02-29 2000-02-29 0001-01-01 9999-12-31 1999-11-30",

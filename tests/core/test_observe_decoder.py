@@ -20,7 +20,7 @@ from driftline.core.schema.types import (
     Type,
     decimal,
 )
-from driftline.core.values.parse import MAX_DEPTH, parse
+from driftline.core.values import MAX_DEPTH, parse
 from driftline.observe.decoder import REFUSED, build
 from driftline.observe.expect import expect
 from driftline.observe.screen import doubtful

@@ -17,7 +17,7 @@ from core.tasks import observe_splits
 from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Place
-from driftline.core.values.parse import TruncatedText
+from driftline.core.values import TruncatedText
 from driftline.errors import DataError
 from driftline.observe import json_documents, text_files
 from driftline.observe.expect import ExpectedField

@@ -24,7 +24,7 @@ from driftline.core.schema.types import (
     Primitive,
     decimal,
 )
-from driftline.core.values.numbers import base_of, declared_base, simple_fractions
+from driftline.core.values import base_of, declared_base, simple_fractions
 from driftline.observe.screen import HUGE, doubtful
 
 BASES = {

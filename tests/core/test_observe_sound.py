@@ -37,7 +37,7 @@ from driftline.core.schema.types import (
     decimal,
     wrap,
 )
-from driftline.core.values.parse import Malformed, parse
+from driftline.core.values import Malformed, parse
 from driftline.observe import decoder, json_lines
 from driftline.observe.decoder import REFUSED, build
 from driftline.observe.expect import ExpectedField, expect, steady

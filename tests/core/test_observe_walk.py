@@ -24,7 +24,7 @@ from driftline.core.schema.types import (
     decimal,
     wrap,
 )
-from driftline.core.values.parse import MAX_DEPTH, parse, reason
+from driftline.core.values import MAX_DEPTH, parse, reason
 from driftline.observe.expect import expect
 from driftline.observe.walk import Walker
 

@@ -39,8 +39,8 @@ from driftline.core.schema.types import (
     leaves,
     peel,
 )
-from driftline.core.values.parse import Number
-from driftline.core.values.parse import parse as parse_record
+from driftline.core.values import Number
+from driftline.core.values import parse as parse_record
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.operations.promote import SelectedValues, plans, seen_in

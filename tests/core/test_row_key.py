@@ -13,7 +13,7 @@ import pytest
 from driftline.core.planning.condition import OneOf
 from driftline.core.planning.row_key import RowKey, check_kept, parse_condition
 from driftline.core.schema.types import BOOLEAN, DOUBLE, LONG, STRING, VARIANT, Field, List, Map, Struct
-from driftline.core.values.parse import parse
+from driftline.core.values import parse
 from driftline.errors import UsageError
 from driftline.keys.conditions import holds, record_test
 from driftline.keys.slices import RowsOf, Slices

@@ -60,8 +60,7 @@ from driftline.core.schema.types import (
     peel,
     wrap,
 )
-from driftline.core.values.dates import declared_string_base
-from driftline.core.values.parse import has_value
+from driftline.core.values import declared_string_base, has_value
 
 Columns = Sequence[tuple[Type, pa.Array]]  # the values of one field, by type
 

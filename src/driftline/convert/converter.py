@@ -109,7 +109,7 @@ class Converter:
         return arrow_schema(self.struct)
 
     def of_json(self, records: Sequence[Mapping[str, object]]) -> pa.RecordBatch:
-        """Convert parsed JSON objects to rows, one each. ``records``: as `driftline.core.values.parse.parse`
+        """Convert parsed JSON objects to rows, one each. ``records``: as `driftline.core.values.parse`
         returns them.
 
         Raises Lost for a value that no column takes.

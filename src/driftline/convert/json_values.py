@@ -15,7 +15,7 @@ from driftline.convert.types import arrow_type
 from driftline.core.planning.conversions import NARROW
 from driftline.core.planning.shape import NUMBER_TEXT, Base
 from driftline.core.schema.types import BINARY, DOUBLE, LONG, STRING, UUID, Primitive
-from driftline.core.values.numbers import decimal_of, is_single
+from driftline.core.values import decimal_of, is_single
 
 TEXT = ("string", "date", "timestamp", "timestamp_ntz", "time", "uuid")
 

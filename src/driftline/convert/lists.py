@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from driftline.core.values.parse import has_value
+from driftline.core.values import has_value
 
 Tree: TypeAlias = "int | list[Any] | None"  # a value, with a leaf's number in place of each leaf
 _Depths: TypeAlias = "dict[int, int | None]"  # of lists, by their identity

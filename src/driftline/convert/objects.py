@@ -1,4 +1,4 @@
-"""Parsed JSON records: Python objects, whose numbers keep their text (`driftline.core.values.parse`)."""
+"""Parsed JSON records: Python objects, whose numbers keep their text (`driftline.core.values`)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ from driftline.core.planning.maps import is_word
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, MapOf
 from driftline.core.schema.types import BINARY, BOOLEAN, LONG, STRING, VARIANT, Primitive, Type
-from driftline.core.values.dates import DECLARED, declared_string_base, string_base
-from driftline.core.values.numbers import base_of
-from driftline.core.values.parse import Number, has_value
+from driftline.core.values import DECLARED, Number, base_of, declared_string_base, has_value, string_base
 
 _MAP = MapOf(STRING)
 _NONE: frozenset[Base] = frozenset()

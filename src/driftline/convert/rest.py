@@ -18,7 +18,7 @@ from driftline.core.planning.contract import Contract
 from driftline.core.planning.rest import REST, element, step, type_key
 from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import Type
-from driftline.core.values.parse import Number
+from driftline.core.values import Number
 
 _ENDS = re.compile(
     r"[.\[]"

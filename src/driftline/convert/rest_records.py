@@ -20,7 +20,7 @@ from driftline.core.columns.siblings import families
 from driftline.core.planning.rest import is_type_key, keys_of, steps, type_key
 from driftline.core.schema.schema_json import type_of
 from driftline.core.schema.types import STRING, Field, List, Map, Path, Primitive, Struct, Type, peel
-from driftline.core.values.parse import parse
+from driftline.core.values import parse
 
 _READ: dict[str, Callable[[str], Any]] = {
     "int": int,

@@ -13,8 +13,7 @@ from pyspark.sql.variant_utils import VariantBuilder
 
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import BIG_DECIMAL, DOUBLE, LONG, VARIANT
-from driftline.core.values.numbers import base_of, decimal_of
-from driftline.core.values.parse import Number
+from driftline.core.values import Number, base_of, decimal_of
 
 _LARGEST = 128 * 2**20  # bytes of a value, as Spark has it
 _DIGITS = 38

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from driftline.convert.types import arrow_type
 from driftline.core.schema.date_pattern import MONTHS, SHORT, WEEKDAYS, DatePattern
 from driftline.core.schema.types import DATE
-from driftline.core.values.dates import DATE_PATTERN, TIMESTAMP_NTZ_PATTERN
+from driftline.core.values import DATE_PATTERN, TIMESTAMP_NTZ_PATTERN
 
 
 def dates_of(texts: pa.Array, pattern: DatePattern) -> pa.Array:

@@ -25,7 +25,7 @@ from driftline.core.planning.condition import (
     OneOf,
 )
 from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Struct, Type
-from driftline.core.values.parse import Number
+from driftline.core.values import Number
 from driftline.keys.identity import by_kind, key_text
 
 Test: TypeAlias = "Callable[[Mapping[str, Any]], bool | None]"

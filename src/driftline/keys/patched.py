@@ -19,7 +19,7 @@ from msgspec import Raw, json
 from driftline.core.planning.rest import TYPE_KEY, is_type_key, steps
 from driftline.core.schema.naming import data_key, is_metadata
 from driftline.core.schema.types import Field, List, Map, Struct, Type, peel
-from driftline.core.values.parse import raw_members
+from driftline.core.values import raw_members
 from driftline.keys.merge import NOTHING, Node, PatchedField
 from driftline.keys.presence import is_object
 

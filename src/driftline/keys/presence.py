@@ -18,7 +18,7 @@ from msgspec import Raw, json
 from driftline.core.schema.naming import data_key
 from driftline.core.schema.types import STRING, Field, Map, Struct, Type
 from driftline.core.support import gc_paused
-from driftline.core.values.parse import parse, raw_members
+from driftline.core.values import parse, raw_members
 from driftline.keys.merge import NULL, VALUE, Presence
 from driftline.observe.decoder import REFUSED
 

@@ -28,7 +28,7 @@ from driftline.core.schema.types import (
     Type,
     peel,
 )
-from driftline.core.values.numbers import EXACT
+from driftline.core.values import EXACT
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.observe.observation import Observation, Tally
 from driftline.observe.sample import sample

@@ -25,8 +25,7 @@ from driftline.core.schema.types import (
     TIMESTAMP_NTZ,
     Primitive,
 )
-from driftline.core.values.dates import OFFSET
-from driftline.core.values.numbers import EXACT, base_of, is_single
+from driftline.core.values import EXACT, OFFSET, base_of, is_single
 
 Types = frozenset[Primitive]
 

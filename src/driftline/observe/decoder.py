@@ -26,9 +26,16 @@ from driftline.core.schema.types import (
     STRING,
     Primitive,
 )
-from driftline.core.values.dates import DATELIKE, DECLARED, known_pattern, other_patterns
-from driftline.core.values.numbers import EXACT, simple_fractions
-from driftline.core.values.parse import Number, raw_members
+from driftline.core.values import (
+    DATELIKE,
+    DECLARED,
+    EXACT,
+    Number,
+    known_pattern,
+    other_patterns,
+    raw_members,
+    simple_fractions,
+)
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.observe.screen import HUGE
 from driftline.observe.walk import ShapeChanged, Walker

@@ -30,7 +30,7 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.core.support import gc_paused
-from driftline.core.values.dates import DATELIKE
+from driftline.core.values import DATELIKE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import IO
 
 import msgspec
 
-from driftline.core.values.parse import cut
+from driftline.core.values import cut
 from driftline.observe.text_files import BOM
 
 _WHOLE = 64 * 2**20  # bytes of a document that is read at once

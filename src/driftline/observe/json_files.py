@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any, TypeAlias
 
-from driftline.core.values.parse import TruncatedText, cut
+from driftline.core.values import TruncatedText, cut
 from driftline.errors import DataError
 from driftline.observe.json_documents import is_document, records_in
 from driftline.observe.listed import ListedRecords

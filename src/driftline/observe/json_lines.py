@@ -17,7 +17,7 @@ from driftline.core.planning.routes import Conflict, Settings
 from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.types import Path, Place, dotted
 from driftline.core.support import gc_paused
-from driftline.core.values.parse import Malformed, parse, reason
+from driftline.core.values import Malformed, parse, reason
 from driftline.observe.decoder import NOTHING, REFUSED, Decoder, FieldDecoders, build
 from driftline.observe.expect import ExpectedField, steady
 from driftline.observe.observation import (

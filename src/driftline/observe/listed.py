@@ -10,7 +10,7 @@ import msgspec
 
 from driftline.core.planning.shape import RECORD, Facet, RecordShape
 from driftline.core.schema.types import Path, dotted
-from driftline.core.values.parse import UnlistedDocument
+from driftline.core.values import UnlistedDocument
 
 _NULL = b"null"
 _RECORD, _RECORDS = Facet(0, RECORD), Facet(1, RECORD)

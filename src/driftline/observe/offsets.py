@@ -9,7 +9,7 @@ from driftline.core.changes import AddColumn, Change
 from driftline.core.planning.contract import toml_line
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import STRING, Path, dotted, peel
-from driftline.core.values.dates import OFFSET_PATTERN, TIMESTAMP_PATTERN
+from driftline.core.values import OFFSET_PATTERN, TIMESTAMP_PATTERN
 
 _OTHER_OFFSET = re.compile(f"(?!{TIMESTAMP_PATTERN}$){OFFSET_PATTERN}").fullmatch
 

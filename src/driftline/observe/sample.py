@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from driftline.core.values.parse import Number
+from driftline.core.values import Number
 
 SAMPLE = 80  # characters of a sample
 

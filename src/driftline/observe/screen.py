@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftline.core.schema.types import DOUBLE
-from driftline.core.values.numbers import base_of
+from driftline.core.values import base_of
 
 HUGE = 1e15  # from here on, doubles are judged by their text: so many digits may have no point
 _LONGEST = 40  # characters of a number that is looked at; the line of a longer one is doubtful
@@ -18,7 +18,7 @@ _PAD = b"\n" * (_LONGEST + 1)
 
 def doubtful(lines: Sequence[bytes]) -> list[int]:
     """The lines, by index, that hold a number which
-    `driftline.core.values.numbers.base_of` finds more than a double.
+    `driftline.core.values.base_of` finds more than a double.
 
     At most 15 digits without a negative exponent are a double, always, or `HUGE`; other numbers are judged by
     their text, and with them what looks like one inside a string.

@@ -10,9 +10,18 @@ from typing import NamedTuple
 from driftline.core.planning.maps import as_map, entries_of, values_of
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.types import BOOLEAN, LONG, STRING, Path, Place, Primitive
-from driftline.core.values.dates import DATELIKE, declared_string_base, far, fraction, string_base
-from driftline.core.values.numbers import EXACT, base_of, declared_base
-from driftline.core.values.parse import Number, has_value
+from driftline.core.values import (
+    DATELIKE,
+    EXACT,
+    Number,
+    base_of,
+    declared_base,
+    declared_string_base,
+    far,
+    fraction,
+    has_value,
+    string_base,
+)
 from driftline.observe.expect import UNKNOWN, BesideMap, ExpectedField
 from driftline.observe.sample import sample
 
@@ -110,7 +119,7 @@ class Walker:
         return Walker(self.expected, self.dates, shape, empty_names=self.empty_names)
 
     def walk(self, record: Mapping[str, object], source: str, line: int) -> None:
-        """Add one record, as `driftline.core.values.parse.parse` returns it."""
+        """Add one record, as `driftline.core.values.parse` returns it."""
         self._source, self._line = source, line
         self._path.clear()
         self._record(record, self.shape, self.expected)

@@ -37,7 +37,7 @@ from driftline.core.schema.types import (
     dotted,
     peel,
 )
-from driftline.core.values.dates import OFFSET_PATTERN
+from driftline.core.values import OFFSET_PATTERN
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Retry

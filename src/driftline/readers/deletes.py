@@ -28,7 +28,7 @@ from driftline.core.planning.condition import (
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
 from driftline.core.support import gc_paused
-from driftline.core.values.parse import Malformed, Number, parse, raw_members, reason
+from driftline.core.values import Malformed, Number, parse, raw_members, reason
 from driftline.keys.conditions import Test, holds, record_test
 from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.decoder import REFUSED

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.convert.kernels import duration_text
 from driftline.core.planning.dialect import NO, YES, Dialect
-from driftline.core.values.parse import cut
+from driftline.core.values import cut
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.json_files import Split, with_members
 from driftline.readers.csv.header import header_advice, is_row

@@ -17,7 +17,7 @@ from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
-from driftline.core.values.parse import NOT_UTF8
+from driftline.core.values import NOT_UTF8
 from driftline.observe.json_files import (
     ObservedSplits,
     Share,

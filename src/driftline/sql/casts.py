@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from driftline.core.planning.dialect import POINT, Signs
 from driftline.core.schema.date_pattern import MONTHS, SHORT, WEEKDAYS, DatePattern
 from driftline.core.schema.types import DATE, LONG, TIMESTAMP, TIMESTAMP_NTZ, Primitive
-from driftline.core.values.dates import (
+from driftline.core.values import (
     DATE_PATTERN,
+    EXACT,
     OFFSET_PATTERN,
     TIMESTAMP_NTZ_PATTERN,
     TIMESTAMP_PATTERN,
     UUID_PATTERN,
 )
-from driftline.core.values.numbers import EXACT
 from driftline.sql.quoting import bind, is_utf8, literal, null, spark_type
 
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}

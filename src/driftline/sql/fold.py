@@ -27,7 +27,7 @@ from driftline.core.schema.types import (
     Type,
     peel,
 )
-from driftline.core.values.numbers import EXACT
+from driftline.core.values import EXACT
 from driftline.sql.casts import as_json, convert, date_of, from_text
 from driftline.sql.quoting import bind, each, first_of, literal, name, null, spark_type, variable
 

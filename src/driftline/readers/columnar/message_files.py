@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from driftline.convert.row_text import row_texts
 from driftline.core.schema.types import Struct
-from driftline.core.values.parse import RefusedText
+from driftline.core.values import RefusedText
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
 from driftline.readers.columnar.parts import ReaderPart

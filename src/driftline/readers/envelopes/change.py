@@ -11,7 +11,7 @@ from msgspec import Raw, json
 from driftline.core.planning.row_key import PLACEHOLDER
 from driftline.core.schema.definition import CHANGE
 from driftline.core.schema.types import Path
-from driftline.core.values.parse import raw_members
+from driftline.core.values import raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes import connect_schema
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import DecodeError, Meta, Raw, ValidationError, defstruct, field, json
 
-from driftline.core.values.parse import raw_members
+from driftline.core.values import raw_members
 
 Decode: TypeAlias = "Callable[[Raw], Raw]"
 Spell: TypeAlias = "Callable[[Any], bytes]"  # the text of JSON for what a type stands for

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, ValidationError, field, json
 
-from driftline.core.values.parse import raw_members
+from driftline.core.values import raw_members
 from driftline.readers.envelopes import connect_schema, mongodb
 from driftline.readers.envelopes.change import (
     DELETE,

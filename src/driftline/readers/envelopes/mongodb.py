@@ -14,7 +14,7 @@ from uuid import UUID
 
 from msgspec import DecodeError, Raw, Struct, json
 
-from driftline.core.values.parse import raw_members
+from driftline.core.values import raw_members
 from driftline.readers.envelopes.change import (
     DELETE,
     Changes,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw, json
 
 from driftline.core.planning.row_key import NO_POSITION
-from driftline.core.values.parse import raw_members
+from driftline.core.values import raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes import connect_schema
 from driftline.readers.envelopes.change import (

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.types import BOOLEAN, STRING, Primitive
-from driftline.core.values.dates import DATELIKE
+from driftline.core.values import DATELIKE
 
 TEXT, NUMBER, FLAG, OBJECT, LIST = "text", "number", "flag", "object", "list"
 Kinds: TypeAlias = "Mapping[str, str]"

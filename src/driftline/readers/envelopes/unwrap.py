@@ -12,7 +12,7 @@ from msgspec import Raw
 from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import POSITION
 from driftline.core.support import gc_paused
-from driftline.core.values.parse import RefusedText, raw_members
+from driftline.core.values import RefusedText, raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why
 from driftline.readers.envelopes import debezium

@@ -41,7 +41,7 @@ from driftline.core.planning.routes import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
 from driftline.core.support import gc_paused, pickled
-from driftline.core.values.parse import Malformed, RefusedText, parse, parse_values, raw_members
+from driftline.core.values import Malformed, RefusedText, parse, parse_values, raw_members
 from driftline.keys.presence import PRESENCE, presence_of_lines
 from driftline.observe.decoder import REFUSED, FieldDecoders
 from driftline.observe.expect import ExpectedField, foreseen

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Place
-from driftline.core.values.parse import UnlistedDocument
+from driftline.core.values import UnlistedDocument
 from driftline.observe.json_files import ObservedSplits, Share, Split, blocks, together
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.listed import ListedRecords

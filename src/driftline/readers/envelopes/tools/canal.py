@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Raw, ValidationError, json
 
-from driftline.core.values.parse import raw_members
+from driftline.core.values import raw_members
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable, is_null
 from driftline.readers.envelopes.log_positions import Digits
 from driftline.readers.envelopes.opened import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Raw, json
 
-from driftline.core.values.parse import raw_members
+from driftline.core.values import raw_members
 from driftline.readers.envelopes.change import Changes, EnvelopeTerms, Mark, NotReadable
 from driftline.readers.envelopes.opened import Opened, deleted, opened, positioned, truncate, written
 

@@ -1,1 +1,0 @@
-"""Single values: numbers, dates, JSON."""
