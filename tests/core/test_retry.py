@@ -9,7 +9,7 @@ import pytest
 
 from driftline.cli import running as cli
 from driftline.core.changes import AddColumn, apply
-from driftline.core.changes.refit import extends, refits
+from driftline.core.changes.apply import extends, refits
 from driftline.core.schema.types import INT, LONG, STRING, Field, List, Map, Schema, Struct
 from driftline.errors import DataError
 from driftline.formats import retry

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from driftline.core.changelog.entries import Snapshot, Versions
     from driftline.core.changes import NullCount
-    from driftline.core.changes.sort import PartsOf
+    from driftline.core.changes.text import PartsOf
     from driftline.core.columns.statistics import TableStatistics
     from driftline.core.schema.definition import Laid
     from driftline.keys.cache import KeyCache

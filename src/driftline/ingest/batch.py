@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from driftline.core.changelog.token import Token
-from driftline.core.changes.refit import refits
+from driftline.core.changes.apply import refits
 from driftline.core.planning.contract import without_excluded
 from driftline.core.planning.creation import Creation, check_declared
 from driftline.core.planning.dialect import JSON_SIGNS

@@ -2,10 +2,9 @@
 commit, `diff` finds them between two versions.
 """
 
-from driftline.core.changes.apply import apply, fresh
-from driftline.core.changes.diff import diff, stages
+from driftline.core.changes.apply import apply, diff, fresh, stages
+from driftline.core.changes.check import NullCount
 from driftline.core.changes.evolve import Refused, evolved
-from driftline.core.changes.require import NullCount
 from driftline.core.changes.text import ChangeJson, TableChangeJson, details, in_words, reportable, to_dict
 from driftline.core.changes.values import (
     AddColumn,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from driftline.core.changes.defaults import default_json
+from driftline.core.changes.defaults import default_json, literal_of
 from driftline.core.changes.values import (
     AddColumn,
     ColumnChange,
@@ -319,3 +320,181 @@ class _Ids:
                 )
             case Primitive():
                 return type_
+
+
+def diff(before: Schema, after: Schema) -> tuple[ColumnChange, ...]:
+    """The fewest changes that lead from ``before`` to ``after``.
+
+    They apply together, as one update of Iceberg's: paths name columns as in ``before``, new ones by their
+    own name, and identifiers as in ``after``. A rename changes nothing else: a mark is a change of the doc.
+
+    >>> from driftline.core.schema.types import LONG
+    >>> one, two = Field("a", LONG, 1), Field("b", LONG, 2)
+    >>> diff(Schema(Struct((one, two))), Schema(Struct((replace(two, name="c"),))))
+    (DropColumn(path=('a',), if_exists=False), RenameColumn(path=('b',), name='c'))
+    """
+    changes = list(_struct(before.struct, after.struct, ()))
+    if before.identifiers != after.identifiers:
+        paths = tuple(path for path, f in after.walk() if f.id in after.identifiers)
+        changes.append(SetIdentifiers(paths))
+    return tuple(changes)
+
+
+def stages(before: Schema, after: Schema) -> list[tuple[Schema, Schema]]:
+    """The steps to apply a diff in: two if a new column takes a name that another only now gives up."""
+    paths = {f.id: path for path, f in before.walk()} | {0: ()}
+    ids = {path: f.id for path, f in after.walk()} | {(): 0}
+    taken = {paths[i] for i in ids.values() if i in paths}
+    new = {i for i in ids.values() if i not in paths}
+    for path, i in ids.items():
+        parent = paths.get(ids[path[:-1]])
+        if i in new and parent is not None and (*parent, path[-1]) in taken:
+            middle = replace(after, struct=_without(after.struct, new), identifiers=frozenset())
+            return [(before, middle), (middle, after)]
+    return [(before, after)]
+
+
+def _struct(before: Struct, after: Struct, parent: Path) -> Iterator[ColumnChange]:
+    old = {f.id: f for f in before.fields}
+    new = {f.id: f for f in after.fields}
+    staying = [f for f in before.fields if f.id in new]
+    added = [f for f in after.fields if f.id not in old]
+    yield from (DropColumn((*parent, f.name)) for f in before.fields if f.id not in new)
+    for f in staying:
+        yield from _field(f, new[f.id], parent)
+    for f in added:
+        yield from _added(f, parent)
+    names = {f.id: f.name for f in [*staying, *added]}
+    yield from _moves([*names], [f.id for f in after.fields], names, parent)
+    yield from _renames(staying, new, parent)
+
+
+def _renames(fields: Iterable[Field], after: Mapping[int, Field], parent: Path) -> Iterator[RenameColumn]:
+    for f in fields:
+        if f.name != after[f.id].name:
+            yield RenameColumn((*parent, f.name), after[f.id].name)
+
+
+def _field(before: Field, after: Field, parent: Path) -> Iterator[ColumnChange]:
+    path = (*parent, before.name)
+    if isinstance(after.type, Primitive) and before.type != after.type:
+        yield WidenColumn(path, after.type)
+    if before.required != after.required:
+        yield RequireColumn(path) if after.required else RelaxColumn(path, after.type)
+    if before.write_default != after.write_default:
+        yield SetDefault(path, literal_of(after.type, after.write_default))
+    if before.doc != after.doc:
+        yield SetDoc(path, after.doc, before.doc)
+    yield from _type(before.type, after.type, path)
+
+
+def _type(before: Type, after: Type, path: Path) -> Iterator[ColumnChange]:
+    if isinstance(before, Struct) and isinstance(after, Struct):
+        yield from _struct(before, after, path)
+        return
+    for old, new in zip(children(before), children(after), strict=False):
+        if not (isinstance(before, Map) and old.name == "key"):
+            yield from _field(old, new, path)
+
+
+def _added(column: Field, parent: Path) -> Iterator[ColumnChange]:
+    initial = replace(column, write_default=column.initial_default)
+    yield AddColumn(parent, initial)
+    if column.write_default != column.initial_default:
+        yield SetDefault((*parent, column.name), literal_of(column.type, column.write_default))
+
+
+def _moves(have: list[int], want: list[int], names: dict[int, str], parent: Path) -> Iterator[MoveColumn]:
+    """The fewest moves: the longest run already in order stays."""
+    place = {id_: i for i, id_ in enumerate(have)}
+    staying = longest_rising([place[id_] for id_ in want])
+    for i, id_ in enumerate(want):
+        if place[id_] not in staying:
+            yield MoveColumn((*parent, names[id_]), Position(names[want[i - 1]] if i else None))
+
+
+def longest_rising(numbers: list[int]) -> set[int]:
+    """The longest rising subsequence.
+
+    >>> sorted(longest_rising([2, 0, 1, 3]))
+    [0, 1, 3]
+    """
+    tails: list[int] = []
+    ends: list[int] = []
+    before: dict[int, int | None] = {}
+    for n in numbers:
+        i = bisect_left(tails, n)
+        before[n] = ends[i - 1] if i else None
+        tails[i : i + 1] = [n]
+        ends[i : i + 1] = [n]
+    out: set[int] = set()
+    last = ends[-1] if ends else None
+    while last is not None:
+        out.add(last)
+        last = before[last]
+    return out
+
+
+def _without(struct: Struct, ids: set[int]) -> Struct:
+    return Struct(tuple(_trimmed(f, ids) for f in struct.fields if f.id not in ids))
+
+
+def _trimmed(column: Field, ids: Iterable[int]) -> Field:
+    gone = set(ids)
+
+    def of(type_: Type) -> Type:
+        if isinstance(type_, Struct):
+            return _without(type_, gone)
+        if isinstance(type_, Map):
+            return replace(type_, value=of(type_.value))
+        return type_ if isinstance(type_, Primitive) else replace(type_, element=of(type_.element))
+
+    return replace(column, type=of(column.type))
+
+
+def refits(written: Schema, now: Schema) -> bool:
+    """True if files of the schema ``written`` read, under ``now``, as if they were written for it.
+
+    A column with the same path in both has one id; one that the files lack reads as it would in a new row.
+    Removed or renamed columns and wider types are the plan's to judge: they are right if no value goes there.
+    """
+    if written.identifiers != now.identifiers:
+        return False
+    before = dict(written.walk())
+    by_id = {f.id: f for f in before.values()}
+    new: set[Path] = set()
+    for path, column in now.walk():
+        at_path, old = before.get(path), by_id.get(column.id)
+        if at_path is not None and at_path.id != column.id:
+            return False
+        if old is None:
+            new.add(path)
+            if path[:-1] not in new and not _reads_as_new(column):
+                return False
+        elif not _still(old, column):
+            return False
+    return True
+
+
+def _reads_as_new(column: Field) -> bool:
+    default = column.initial_default
+    return default == column.write_default and not (column.required and default is None)
+
+
+def _still(old: Field, column: Field) -> bool:
+    if column.required and not old.required:
+        return False
+    return type(old.type) is type(column.type) and old.write_default == column.write_default
+
+
+def extends(written: Schema, now: Schema) -> bool:
+    """True if ``now`` has every column of ``written`` with its name, id and type, and otherwise only columns
+    that old rows read as null.
+    """
+    before = dict(written.walk())
+    after = dict(now.walk())
+    return all(
+        (same := after.get(path)) is not None and same.id == f.id and type(same.type) is type(f.type)
+        and (not isinstance(f.type, Primitive) or same.type == f.type)
+        for path, f in before.items()
+    ) and all(f.initial_default is None for path, f in after.items() if path not in before)  # fmt: skip

@@ -7,12 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from driftline.core.changes.apply import SchemaDraft
-from driftline.core.changes.check import Checker
-from driftline.core.changes.diff import longest_rising
-from driftline.core.changes.names import clashes, meant, missing, spelled
-from driftline.core.changes.require import NullsOf
-from driftline.core.changes.sort import PartsOf, sort_key
+from driftline.core.changes.apply import SchemaDraft, longest_rising
+from driftline.core.changes.check import Checker, NullsOf, clashes, meant, missing, spelled
+from driftline.core.changes.text import PartsOf, sort_key
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,

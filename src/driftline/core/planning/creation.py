@@ -15,8 +15,7 @@ from driftline.core.changes import (
     evolved,
 )
 from driftline.core.changes.evolve import VERSION
-from driftline.core.changes.layout_text import LayoutReader
-from driftline.core.changes.sort import PartsOf
+from driftline.core.changes.text import LayoutReader, PartsOf
 from driftline.core.planning.contract import Contract, spelled_path
 from driftline.core.planning.routes import FieldRoute, RecordRoute, Settings, facet_of
 from driftline.core.schema.definition import Definition

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from driftline.core.changes.names import missing
+from driftline.core.changes.check import missing
 from driftline.core.schema.definition import SortExpression, SortField, SortKey
 from driftline.core.schema.text import quoted
 from driftline.core.schema.types import Field, Schema, dotted

@@ -17,9 +17,8 @@ from pyspark.errors import PySparkException
 
 from driftline.convert.types import convertible
 from driftline.core.changes import Change
-from driftline.core.changes.apply import SchemaDraft
+from driftline.core.changes.apply import SchemaDraft, extends, refits
 from driftline.core.changes.defaults import no_value
-from driftline.core.changes.refit import extends, refits
 from driftline.core.schema.definition import IDENTITY, SortField, Transform
 from driftline.core.schema.types import (
     BINARY,

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from driftline.core.changelog import last_changes, record
 from driftline.core.changelog.record import LEDGER
 from driftline.core.changes import Change
-from driftline.core.changes.refit import refits
+from driftline.core.changes.apply import refits
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried

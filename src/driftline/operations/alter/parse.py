@@ -13,7 +13,7 @@ from decimal import Decimal
 from driftline.core.changelog.record import in_short
 from driftline.core.changes import Refused
 from driftline.core.changes.defaults import default_json
-from driftline.core.changes.layout_text import LayoutReader
+from driftline.core.changes.text import LayoutReader
 from driftline.core.changes.values import (
     AddColumn,
     AddPartitionField,
