@@ -23,10 +23,10 @@ import pandas as pd
 
 from driftline.convert.leaf_readings import VOID
 from driftline.core.schema.types import STRING, Primitive
+from driftline.core.settings.properties import from_properties
 from driftline.errors import DataError
 from driftline.observe.expect import ExpectedField
 from driftline.readers.csv.reader import CsvFiles
-from driftline.settings import from_properties
 from driftline.verify.files import parts
 from driftline.verify.files import read as read_by_verify
 from driftline.verify.holds import holds

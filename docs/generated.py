@@ -17,8 +17,8 @@ from mkdocs.structure.files import File, Files
 from typer.cli import get_docs_for_click
 
 from driftline.cli import app
+from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS
 from driftline.runtime import failure, store_answers
-from driftline.settings import PATH_SETTINGS, SETTINGS
 
 SOURCES = Path(__file__).parent.parent / "src/driftline"
 RULES = Path(__file__).parent.parent / "tests/rules"

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from driftline.core.settings.properties import as_properties, flattened
 from driftline.errors import DriftlineError, UsageError
-from driftline.settings import as_properties, flattened
 
 FILE = "driftline.toml"
 DEFAULT = Path("lake")

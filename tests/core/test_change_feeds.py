@@ -11,13 +11,13 @@ import pytest
 
 from core.test_envelopes import checked, deliver, read, row_key
 from core.test_upsert import Event, FilesTable, key_of, same_key
-from driftline.core.planning.row_key import ENVELOPES
 from driftline.core.schema.types import Schema
+from driftline.core.settings.properties import from_properties
+from driftline.core.settings.row_key import ENVELOPES
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.readers.envelopes.signs import SIGNS, envelope_note
 from driftline.readers.envelopes.unwrap import NAMED, Unwrapper
-from driftline.settings import from_properties
 
 XID, LAST = f"{7125:020}", "9999999999"
 

@@ -6,12 +6,12 @@ import pytest
 
 from core.shapes import changes, conflicts, drift, same, show
 from driftline.cli.options import PolicyName
-from driftline.core.planning.contract import OfPaths, contract, parse_path
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.text import parse_type
+from driftline.core.settings.fields import OfPaths, contract, parse_path
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.errors import UsageError
-from driftline.settings import as_properties, from_properties
 
 
 def settings(**given: object) -> Settings:

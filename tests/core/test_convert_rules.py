@@ -21,13 +21,13 @@ from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.routes import Conflict, Plan, Settings, by_name
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.values import Malformed, parse
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
-from driftline.settings import as_properties, from_properties
 from driftline.sources.scan import Observed
 from rule_cases import Case, cases, columns, text
 

@@ -6,11 +6,11 @@ import pytest
 
 from core.shapes import drift
 from driftline.core.changelog.entries import Version, partition_text, sort_text
-from driftline.core.planning.creation import Creation
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.definition import Definition
+from driftline.core.settings.creation import Creation
+from driftline.core.settings.properties import as_properties, creation, from_properties
 from driftline.errors import DriftlineError, UsageError
-from driftline.settings import as_properties, creation, from_properties
 
 BATCH = "at: timestamp, id: long, name: string, a: {b: long}"
 

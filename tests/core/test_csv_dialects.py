@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.core.planning.dialect import NONE, Dialect
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Primitive, decimal
+from driftline.core.settings.csv import NONE, Dialect
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import ExpectedField
 from driftline.readers.csv import reader as csv_source
 from driftline.readers.csv.reader import CsvFiles, csv_readers
 from driftline.readers.csv.stretches import ANY
-from driftline.settings import as_properties, from_properties
 from driftline.verify import files as check
 from driftline.verify.cells import CsvDialect, decoded
 from driftline.verify.files import parts

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, decimal
+from driftline.core.settings.csv import Dialect
 from driftline.errors import DataError
 from driftline.observe import text_files
 from driftline.observe.expect import ExpectedField

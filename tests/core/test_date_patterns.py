@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from driftline.convert.written_dates import dates_of
 from driftline.core.schema.date_pattern import DatePattern, hint_text, parse_hint
 from driftline.core.schema.types import DATE, TIMESTAMP_NTZ
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.errors import UsageError
-from driftline.settings import as_properties, from_properties
 from driftline.verify.written_dates import WrittenDate, written_dates
 
 READ = [

@@ -15,6 +15,7 @@ from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Conflict, Settings, lean
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.types import INT, LONG, STRING, Field, Map, Schema, Struct
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.expect import expect
 from driftline.observe.json_files import splits_of
@@ -25,7 +26,6 @@ from driftline.readers.json.rows import JsonRows
 from driftline.readers.json.splits import SplitReader
 from driftline.readers.rejects import Origin
 from driftline.readers.terms import AdmissionTerms
-from driftline.settings import as_properties, from_properties
 
 SETTINGS = from_properties(
     as_properties({"key": "id, k.`a b`", "order_by": "k.at", "delete_when": "op = 'd' or k.gone = true"})

@@ -11,8 +11,9 @@ import pytest
 
 from core.test_kafka_keys import with_keys
 from core.test_upsert import Event, FilesTable, Key, key_of, same_key
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.types import Schema
+from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.row_key import RowKey
 from driftline.core.values import RefusedText
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
@@ -21,7 +22,6 @@ from driftline.readers.envelopes.log_positions import ChangeSource, position
 from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.readers.json.rows import LineTask
 from driftline.readers.terms import AdmissionTerms
-from driftline.settings import as_properties, from_properties
 from driftline.sources.kafka import _Values
 from driftline.verify.envelopes import Unreadable, records_in
 from driftline.verify.files import Read, SourcePlace
@@ -366,7 +366,7 @@ def test_any_delivery_of_a_history_ends_in_what_the_database_has(
 
 
 def test_an_envelope_stays(tmp_path: Path) -> None:
-    from driftline.core.planning.row_key import check_kept, check_stays
+    from driftline.core.settings.row_key import check_kept, check_stays
 
     now = {"driftline.key": "id", "driftline.envelope": "debezium"}
     check_kept("t", now, {"driftline.key": "id"})

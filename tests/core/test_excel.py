@@ -13,7 +13,7 @@ import pytest
 from openpyxl import Workbook
 from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH
 
-from driftline.core.planning.dialect import Dialect
+from driftline.core.settings.csv import Dialect
 from driftline.errors import DataError, UsageError
 from driftline.observe.endings import format_by_name, is_hidden_name
 from driftline.readers.csv.sniff import form_of

@@ -16,10 +16,7 @@ import typer.main
 
 from driftline.cli.commands import app
 from driftline.core.changes import SetProperties
-from driftline.core.planning.contract import parse_path
-from driftline.core.planning.creation import Creation
 from driftline.core.planning.plan import plan
-from driftline.core.planning.row_key import RowKey, arrival_hint, late_hint
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import EPOCH_PROPERTY, Definition
@@ -39,6 +36,10 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.core.schema.types import Path as FieldPath
+from driftline.core.settings.creation import Creation
+from driftline.core.settings.fields import parse_path
+from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.row_key import RowKey, arrival_hint, late_hint
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.offsets import offset_notes
@@ -46,7 +47,6 @@ from driftline.operations.alter.parse import AlterRequest
 from driftline.readers.csv.reader import CsvFiles, FoundCsv
 from driftline.readers.envelopes.encoded import encoded_notes
 from driftline.readers.envelopes.signs import FLAG, LIST, NUMBER, OBJECT, SIGNS, TEXT, envelope_note
-from driftline.settings import as_properties, from_properties
 from rule_cases import Case, cases
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from core.tasks import observe_splits, run
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema
+from driftline.core.settings.fields import Contract
 from driftline.observe.expect import expect
 from driftline.observe.json_files import ObservedSplits, Share, Split, splits_of, together
 from driftline.observe.json_lines import JsonObserver

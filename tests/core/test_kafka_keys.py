@@ -10,11 +10,12 @@ import pytest
 
 from core.test_kafka_json import batch
 from driftline.convert import arrow_schema
-from driftline.core.planning.condition_sql import condition_of
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Schema, Struct
+from driftline.core.settings.condition_sql import condition_of
+from driftline.core.settings.properties import from_properties
+from driftline.core.settings.row_key import RowKey
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.readers.deletes import DeleteFilter
@@ -22,7 +23,6 @@ from driftline.readers.json.rows import LineTask
 from driftline.readers.messages import key_text
 from driftline.readers.terms import AdmissionTerms
 from driftline.readers.wire import UnreadableError
-from driftline.settings import from_properties
 from driftline.sources.kafka import _Values
 from driftline.sources.quarantined import _Raw
 

@@ -14,12 +14,12 @@ from core.test_kafka_typed import avro, of_kafka, record
 from driftline.convert import Converter
 from driftline.core.planning.plan import plan
 from driftline.core.schema.types import Schema
+from driftline.core.settings.properties import from_properties
 from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.expect import expect
 from driftline.readers import registry as client
 from driftline.readers.decoders import Wire
 from driftline.readers.terms import AdmissionTerms
-from driftline.settings import from_properties
 from driftline.sources.kafka_typed import KafkaReader, _together
 from servers.registry import Registry
 

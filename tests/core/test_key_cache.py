@@ -12,12 +12,12 @@ import pytest
 from driftline.convert import arrow_schema
 from driftline.core.schema.text import parse_size
 from driftline.core.schema.types import LONG, STRING, Field, Struct
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.errors import UsageError
 from driftline.formats.lookup import _shared
 from driftline.keys.cache import KeyCache
 from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys, FieldColumns
-from driftline.settings import as_properties, from_properties
 
 COLUMNS = Struct((Field("id", LONG, 1), Field("_order", STRING, 2)))
 

@@ -13,7 +13,7 @@ from core.test_convert_rules import shown
 from core.test_upsert import FilesTable
 from driftline.convert import arrow_schema
 from driftline.core.schema.naming import is_metadata
-from driftline.settings import as_properties, from_properties
+from driftline.core.settings.properties import as_properties, from_properties
 from rule_cases import Case, cases, columns, text
 
 

@@ -9,16 +9,16 @@ import pytest
 
 from core.shapes import batch, drift, schema
 from driftline.convert import Converter
-from driftline.core.planning.contract import contract, parse_path
 from driftline.core.planning.maps import as_map, entries_of
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings, lost_names
 from driftline.core.schema.types import Schema
+from driftline.core.settings.fields import contract, parse_path
+from driftline.core.settings.properties import flattened
 from driftline.core.values import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
-from driftline.settings import flattened
 
 MAPS = {maps: Settings(contract=contract(maps=maps)) for maps in ("auto", "hint", "off")}
 WORDS = [f"{a}{b}{c}" for a in "abcde" for b in "vwxyz" for c in "klmno"]

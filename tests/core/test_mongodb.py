@@ -11,8 +11,8 @@ import pytest
 
 from core.test_envelopes import change, checked, read, row_key
 from core.test_upsert import Event, FilesTable
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.readers.envelopes.unwrap import Unwrapper
-from driftline.settings import as_properties, from_properties
 
 SOURCE = {"connector": "mongodb", "ts_ms": 1558965508000, "ord": 31}
 AT = "00000001558965508000:0000000031"

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.core.planning.contract import contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
@@ -37,6 +36,7 @@ from driftline.core.schema.types import (
     decimal,
     wrap,
 )
+from driftline.core.settings.fields import contract
 from driftline.core.values import Malformed, parse
 from driftline.observe import decoder, json_lines
 from driftline.observe.decoder import REFUSED, build

@@ -15,8 +15,8 @@ from core.test_upsert import FilesTable
 from driftline.convert import arrow_schema
 from driftline.core.planning.patchable import not_mergeable, variant_in
 from driftline.core.schema.naming import MARK
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.keys.presence import presence_of_lines, presence_of_rows, presence_of_table
-from driftline.settings import as_properties, from_properties
 
 PATCH = {"key": "id", "merge": "patch", "delete_when": "op = 'd'"}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import batch, changes, conflicts, drift, same, show
-from driftline.core.planning.contract import OfPaths, contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema
+from driftline.core.settings.fields import OfPaths, contract
 
 WIDEN = Settings(contract=contract("widen"))
 REWRITE = Settings(contract=contract("widen"), allow_rewrite=True)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from core.shapes import batch, changes, conflicts, schema
-from driftline.core.planning.contract import contract
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Default, Schema, Struct
+from driftline.core.settings.fields import contract
 
 # A title, the table, its default for `a`, a batch, and what is asked of the table.
 CASES = [

@@ -20,7 +20,6 @@ from driftline.convert.rest_records import Chosen, Selection, parts_of
 from driftline.core.changelog.rest_since import MOST, PREFIX, first_seen, since
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed
-from driftline.core.planning.contract import contract
 from driftline.core.planning.limits import leaf_columns
 from driftline.core.planning.plan import plan
 from driftline.core.planning.rest import REST, rest_column, type_key
@@ -39,6 +38,7 @@ from driftline.core.schema.types import (
     leaves,
     peel,
 )
+from driftline.core.settings.fields import contract
 from driftline.core.values import Number
 from driftline.core.values import parse as parse_record
 from driftline.observe.expect import expect

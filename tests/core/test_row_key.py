@@ -10,14 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from driftline.core.planning.condition import OneOf
-from driftline.core.planning.row_key import RowKey, check_kept, parse_condition
 from driftline.core.schema.types import BOOLEAN, DOUBLE, LONG, STRING, VARIANT, Field, List, Map, Struct
+from driftline.core.settings.condition import OneOf
+from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.row_key import RowKey, check_kept, parse_condition
 from driftline.core.values import parse
 from driftline.errors import UsageError
 from driftline.keys.conditions import holds, record_test
 from driftline.keys.slices import RowsOf, Slices
-from driftline.settings import as_properties, from_properties
 from driftline.write import BatchFolder
 
 # A field of several types has a column for each.
@@ -147,7 +147,7 @@ def test_paths_and_values_are_as_they_are_written(
 
 
 def test_only_a_condition_pays_for_the_parser_of_sql() -> None:
-    code = "import sys, driftline.settings as s; s.from_properties(s.as_properties({'key': 'id'})); print('sqlglot' in sys.modules)"
+    code = "import sys, driftline.core.settings.properties as s; s.from_properties(s.as_properties({'key': 'id'})); print('sqlglot' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert ran.stdout == "False\n"

@@ -15,12 +15,12 @@ from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import DOUBLE, Schema
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
 from driftline.observe.observation import Observation
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.readers.csv.reader import CsvFiles
-from driftline.settings import as_properties, from_properties
 from driftline.sources.base import Source
 from driftline.sources.column_files import ColumnFiles
 from driftline.sources.json_files import JsonFiles

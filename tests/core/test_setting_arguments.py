@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from driftline.settings import PATH_SETTINGS, SETTINGS, SettingArguments, as_properties
+from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS, SettingArguments, as_properties
 
 
 def test_each_setting_is_an_argument():

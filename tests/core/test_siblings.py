@@ -8,9 +8,9 @@ from core.shapes import schema, show
 from driftline.core.changes import AddColumn, apply
 from driftline.core.columns.folding import resolution
 from driftline.core.columns.siblings import FieldMerger
-from driftline.core.planning.contract import parse_path, spelled_path
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import dotted
+from driftline.core.settings.fields import parse_path, spelled_path
 from driftline.errors import UsageError
 
 AS_ONE = [

@@ -12,8 +12,8 @@ import pytest
 from core.test_envelopes import LSN, Database, row_key
 from core.test_unavailable import LargeValues
 from core.test_upsert import Event, FilesTable, key_of
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.readers.envelopes.unwrap import Unwrapper
-from driftline.settings import as_properties, from_properties
 from driftline.verify.envelopes import _truncate_in, records_in
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.json_texts import parse

@@ -17,8 +17,8 @@ import typer
 import driftline
 import house
 from driftline.cli.commands import app
+from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS
 from driftline.report.metrics import METRICS
-from driftline.settings import PATH_SETTINGS, SETTINGS
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))

@@ -13,8 +13,8 @@ from core.test_change_feeds import ES, canal, dms, ogg
 from core.test_envelopes import AT, LSN, Database, checked, deliver, read, row_key
 from core.test_unavailable import IT, LargeValues
 from core.test_upsert import Event, FilesTable, key_of
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.readers.envelopes.unwrap import Unwrapper
-from driftline.settings import as_properties, from_properties
 from driftline.verify.envelopes import _truncate_in, records_in
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.json_texts import parse

@@ -19,9 +19,10 @@ from pyroaring import BitMap64
 
 from core.test_convert_rules import Lines
 from driftline.convert import arrow_schema
-from driftline.core.planning.contract import excluded_paths
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import Schema, Struct
+from driftline.core.settings.fields import excluded_paths
+from driftline.core.settings.properties import as_properties, from_properties
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
@@ -41,7 +42,6 @@ from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.readers.json.rows import JsonRows, LineTask, Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.terms import AdmissionTerms
-from driftline.settings import as_properties, from_properties
 from driftline.write import BatchFolder
 
 Event = dict[str, Any]

@@ -15,11 +15,11 @@ import pytest
 
 from core.shapes import schema
 from core.test_upsert import Event, FilesTable, Oracle, events
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct
-from driftline.settings import as_properties, from_properties
+from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.row_key import RowKey
 from driftline.verify.changes import ChangeReader, NoChange, identity
 from driftline.verify.comparison import Comparison, Terms
 from driftline.verify.files import Read, SourcePlace

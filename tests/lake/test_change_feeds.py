@@ -10,7 +10,7 @@ import pytest
 
 from core.test_change_feeds import Feed
 from core.test_upsert import same_key
-from driftline.core.planning.row_key import ENVELOPES
+from driftline.core.settings.row_key import ENVELOPES
 from driftline.lake import Lake
 from lake.test_keyed import held, put
 

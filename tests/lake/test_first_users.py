@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from driftline.core.settings.properties import as_properties
 from driftline.errors import DataError
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
-from driftline.settings import as_properties
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from driftline.core.changes import (
     WidenColumn,
 )
 from driftline.core.schema.types import LONG
+from driftline.core.settings.properties import as_properties
 from driftline.errors import DataError, UsageError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.transaction import IcebergTransaction
@@ -30,7 +31,6 @@ from driftline.lake import Lake, Table
 from driftline.operations.contract import ReadOptions, breaks, planned
 from driftline.operations.odcs import exported, read
 from driftline.report.findings import findings
-from driftline.settings import as_properties
 from lake.formats import database
 from lake.test_keyed import SETTINGS, held, put, remembered, rows_of, tamper
 from lake.test_task_files import files_of

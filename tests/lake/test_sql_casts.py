@@ -18,7 +18,6 @@ from driftline.convert.types import arrow_type
 from driftline.convert.written_dates import dates_of
 from driftline.core.columns.folding import resolution
 from driftline.core.planning.conversions import FITS, ROUTES_TOO, fits
-from driftline.core.planning.dialect import Signs
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.naming import mark
 from driftline.core.schema.types import (
@@ -41,6 +40,7 @@ from driftline.core.schema.types import (
     decimal,
     peel,
 )
+from driftline.core.settings.csv import Signs
 from driftline.observe.csv_types import as_json
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.runtime.spark_version import as_arrow, from_arrow

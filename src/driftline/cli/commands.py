@@ -35,7 +35,7 @@ from driftline.cli.start import init
 from driftline.cli.stats import stats
 from driftline.cli.tables import tables
 from driftline.core.schema.schema_json import to_json
-from driftline.settings import from_properties
+from driftline.core.settings.properties import from_properties
 
 app = typer.Typer(
     name="driftline",

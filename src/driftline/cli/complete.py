@@ -12,8 +12,8 @@ from driftline.cli.scope import Invocation
 from driftline.core.changelog import rest_since
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.types import dotted
+from driftline.core.settings.properties import SETTINGS
 from driftline.errors import DriftlineError
-from driftline.settings import SETTINGS
 
 # Without those that a shell wants in quotes.
 _TYPES = (

@@ -8,8 +8,8 @@ import typer
 
 from driftline.cli import complete
 from driftline.cli.options import Json, TableName, pairs
-from driftline.core.planning.contract import parse_path
 from driftline.core.schema.date_pattern import parse_hint
+from driftline.core.settings.fields import parse_path
 from driftline.errors import UsageError
 
 

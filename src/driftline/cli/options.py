@@ -16,8 +16,8 @@ import typer
 
 from driftline.cli import complete
 from driftline.core.schema.naming import must_take_records, table_parts
+from driftline.core.settings.properties import as_properties
 from driftline.errors import UsageError
-from driftline.settings import as_properties
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Invocation

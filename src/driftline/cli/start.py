@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from driftline.config import FILE
+from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS
 from driftline.errors import UsageError
-from driftline.settings import PATH_SETTINGS, SETTINGS
 
 if TYPE_CHECKING:
-    from driftline.settings import Setting
+    from driftline.core.settings.properties import Setting
 
 _HEAD = """\
 # Settings of driftline for commands that run in this folder. Commented lines

@@ -44,7 +44,6 @@ from driftline.convert.values import (
     scattered,
     variants_of,
 )
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, Facet, MapOf
 from driftline.core.schema.types import (
@@ -60,6 +59,7 @@ from driftline.core.schema.types import (
     peel,
     wrap,
 )
+from driftline.core.settings.fields import Contract
 from driftline.core.values import declared_string_base, has_value
 
 Columns = Sequence[tuple[Type, pa.Array]]  # the values of one field, by type

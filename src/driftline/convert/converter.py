@@ -21,10 +21,10 @@ from driftline.convert.objects import JsonRecords
 from driftline.convert.rest import Collector
 from driftline.convert.types import DEEPEST, arrow_schema
 from driftline.convert.values import Records
-from driftline.core.planning.contract import Contract, excluded_paths
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import RecordRoute, Settings
 from driftline.core.schema.types import VARIANT, List, Path, Schema, Struct, Type
+from driftline.core.settings.fields import Contract, excluded_paths
 from driftline.core.support import gc_paused, pickled
 
 
@@ -37,7 +37,7 @@ def cuts_variants(struct: Struct, contract: Contract) -> bool:
 def cut_record(record: Mapping[str, object], contract: Contract) -> dict[str, object]:
     """Remove the excluded fields from a parsed record, at any depth.
 
-    >>> from driftline.core.planning.contract import OfPaths, contract
+    >>> from driftline.core.settings.fields import OfPaths, contract
     >>> cut_record({"v": [{"a": 1, "b": 2}], "b": 3}, contract(paths=OfPaths(exclude=[("v", "b")])))
     {'v': [{'a': 1}], 'b': 3}
     """

@@ -27,11 +27,11 @@ from driftline.convert.values import (
     scattered,
     variants_of,
 )
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.maps import is_word
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, MapOf
 from driftline.core.schema.types import BINARY, BOOLEAN, LONG, STRING, VARIANT, Primitive, Type
+from driftline.core.settings.fields import Contract
 from driftline.core.values import DECLARED, Number, base_of, declared_string_base, has_value, string_base
 
 _MAP = MapOf(STRING)

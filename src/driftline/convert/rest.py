@@ -14,10 +14,10 @@ import pyarrow as pa
 from driftline.convert.lists import Shredded, Tree
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, NumberText, Values
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.rest import REST, element, step, type_key
 from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import Type
+from driftline.core.settings.fields import Contract
 from driftline.core.values import Number
 
 _ENDS = re.compile(

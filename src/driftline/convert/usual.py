@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from driftline.convert.json_values import TEXT
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.conversions import NARROW, fits
 from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
@@ -30,6 +29,7 @@ from driftline.core.schema.types import (
     peel,
     wrap,
 )
+from driftline.core.settings.fields import Contract
 
 DEEPEST = 60  # levels of lists and structs that Arrow hands over
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.routes import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import Base
 from driftline.core.schema.types import Primitive, Type
+from driftline.core.settings.fields import Contract
 
 Bases = Mapping["int | None", frozenset[Base]]  # what a column takes, by the dimension of the value
 # Dimensions of values; None: that of objects without any value inside, which are as deep as a column has it.

@@ -8,15 +8,23 @@ from datetime import UTC, datetime
 
 from driftline.core.changelog.token import Token
 from driftline.core.changes.apply import refits
-from driftline.core.planning.contract import without_excluded
-from driftline.core.planning.creation import Creation, check_declared
-from driftline.core.planning.dialect import JSON_SIGNS
 from driftline.core.planning.metadata import with_own
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Plan, Settings
-from driftline.core.planning.row_key import arrival_hint, check_kept
 from driftline.core.schema.definition import WITH_VECTORS, Definition
 from driftline.core.schema.types import Path, Schema, Struct, mark_unwritable
+from driftline.core.settings.creation import Creation, check_declared
+from driftline.core.settings.csv import JSON_SIGNS
+from driftline.core.settings.fields import without_excluded
+from driftline.core.settings.properties import (
+    NEW_TABLE,
+    earlier_patterns,
+    from_properties,
+    reading,
+    readings,
+    with_reading,
+)
+from driftline.core.settings.row_key import arrival_hint, check_kept
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Progress, Retry
@@ -29,7 +37,6 @@ from driftline.quarantine.table import with_feed
 from driftline.readers.envelopes.encoded import encoded_notes
 from driftline.readers.envelopes.signs import envelope_note
 from driftline.readers.origins import OriginOfRows
-from driftline.settings import NEW_TABLE, earlier_patterns, from_properties, reading, readings, with_reading
 from driftline.sources.base import Source
 from driftline.sources.files import Stamp, changed
 from driftline.sources.scan import Observed

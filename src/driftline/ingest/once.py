@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import name_text
+from driftline.core.settings.properties import readings
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State
-from driftline.settings import readings
 from driftline.sources.base import Source
 from driftline.sources.files import Stamp, fingerprint, hashed, path_fingerprint, version_fingerprint
 

@@ -11,12 +11,12 @@ from pyspark.errors import PySparkException
 
 from driftline.core.planning.rest import spelled_field
 from driftline.core.planning.routes import Plan
-from driftline.core.planning.row_key import late_hint
+from driftline.core.settings.properties import newly_kept
+from driftline.core.settings.row_key import late_hint
 from driftline.errors import DriftlineError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.result import Result, result
-from driftline.settings import newly_kept
 from driftline.sql.rest import waiting
 
 

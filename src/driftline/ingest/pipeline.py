@@ -19,10 +19,11 @@ from driftline.core.changelog.rest_since import first_seen
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.core.changelog.truncated import by_batch, place_of
 from driftline.core.changes import AddColumn
-from driftline.core.planning.contract import excluded_paths, without_excluded
 from driftline.core.planning.rest import rest_column
 from driftline.core.planning.routes import Plan, same_rows
 from driftline.core.schema.types import Path
+from driftline.core.settings.fields import excluded_paths, without_excluded
+from driftline.core.settings.properties import as_properties, creation
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, CommitConflict, Moved, State, Transaction
 from driftline.formats.retry import Progress, Retry, commit, is_conflict
@@ -42,7 +43,6 @@ from driftline.quarantine import table as quarantine
 from driftline.readers.envelopes.change import SNAPSHOT_TAKEN
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.spark_conf import configured
-from driftline.settings import as_properties, creation
 from driftline.sources.base import Source
 from driftline.sources.files import changed, stamps
 from driftline.sources.scan import BatchScan, Observed

@@ -12,20 +12,14 @@ import pyarrow as pa
 
 from driftline.convert.types import arrow_schema
 from driftline.core.changelog.record import MOVED
-from driftline.core.planning.condition import MESSAGE_KEY
-from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.patchable import variant_in
-from driftline.core.planning.row_key import (
-    DELETED_KIND,
-    ORDER_KIND,
-    ORDERS_KIND,
-    RowKey,
-    table_property,
-)
 from driftline.core.schema.definition import ORDER_PROPERTY
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Struct, dotted
+from driftline.core.settings.condition import MESSAGE_KEY
+from driftline.core.settings.fields import spelled_path
+from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIND, RowKey, table_property
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned

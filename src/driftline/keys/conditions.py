@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.core.planning.condition import (
+from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Struct, Type
+from driftline.core.settings.condition import (
     MESSAGE_KEY,
     Condition,
     IsNull,
@@ -24,7 +25,6 @@ from driftline.core.planning.condition import (
     Negation,
     OneOf,
 )
-from driftline.core.schema.types import STRING, VARIANT, Map, Path, Primitive, Struct, Type
 from driftline.core.values import Number
 from driftline.keys.identity import by_kind, key_text
 
@@ -37,7 +37,7 @@ _HIDDEN = object()  # in place of a value that is looked for where no fields are
 def record_test(condition: Condition) -> Test:
     """The condition as a function of a record of JSON, whose fractions are `Number`; None is unknown.
 
-    >>> from driftline.core.planning.condition import OneOf
+    >>> from driftline.core.settings.condition import OneOf
     >>> is_deleted = record_test(OneOf(("op",), ("d",)))
     >>> [is_deleted(record) for record in ({"op": "d"}, {"op": 1}, {})]
     [True, False, None]

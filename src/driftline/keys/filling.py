@@ -14,8 +14,8 @@ import pyarrow as pa
 from msgspec import json
 
 from driftline.core.planning.rest import TYPE_KEY, rest_column, step, steps
-from driftline.core.planning.row_key import ORDER_KIND, ORDERS_KIND
 from driftline.core.schema.types import Struct
+from driftline.core.settings.row_key import ORDER_KIND, ORDERS_KIND
 from driftline.keys.merge import NOTHING, ROW, PatchedField
 from driftline.keys.patched import Merges, merged_fields
 from driftline.keys.patching import RowChanges

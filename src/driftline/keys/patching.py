@@ -12,9 +12,9 @@ import pyarrow as pa
 from msgspec import json
 
 from driftline.core.planning.rest import is_type_key, rest_column, steps
-from driftline.core.planning.row_key import ORDER_KIND, ORDERS_KIND
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Path, Struct
+from driftline.core.settings.row_key import ORDER_KIND, ORDERS_KIND
 from driftline.keys.merge import (
     VALUE,
     FieldOrder,

@@ -14,19 +14,19 @@ from pyspark.errors import PySparkException
 
 from driftline.capture.listing import entry_of
 from driftline.core.changelog.token import PREFIX as CAPTURE
-from driftline.core.planning.contract import epoch_units, excluded_paths
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.rest import rest_column
-from driftline.core.planning.row_key import DELETED_KIND
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
+from driftline.core.settings.fields import epoch_units, excluded_paths
+from driftline.core.settings.properties import from_properties, reading, readings
+from driftline.core.settings.row_key import DELETED_KIND
 from driftline.errors import DataError, no_table
 from driftline.ingest.once import read_by
 from driftline.operations.replay import kept, waiting
 from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.stores import is_stored
-from driftline.settings import from_properties, reading, readings
 from driftline.sources.files import expand, fingerprint, stamps
 from driftline.sources.given import Data, paths_or_rows
 from driftline.sources.pipes import spooled

@@ -22,6 +22,7 @@ from driftline.core.schema.definition import ENVELOPE_PROPERTY
 from driftline.core.schema.naming import caseless, must_take_records, table_parts
 from driftline.core.schema.schema_json import SchemaJson, to_json
 from driftline.core.schema.types import Schema
+from driftline.core.settings.properties import SettingArguments
 from driftline.errors import SetupError, no_table
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.lakes import OfflineTable
@@ -44,7 +45,6 @@ from driftline.report.metrics import Telemetry
 from driftline.report.notice import Notice
 from driftline.runtime.failure import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
-from driftline.settings import SettingArguments
 from driftline.sources.frames import core_struct
 from driftline.sources.given import Data, given_paths, is_table
 from driftline.sources.opening import Messages, opened

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from driftline.convert.leaf_readings import VOID
 from driftline.convert.types import arrow_type
-from driftline.core.planning.dialect import JSON_SIGNS, POINT, Signs
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,
@@ -25,6 +24,7 @@ from driftline.core.schema.types import (
     TIMESTAMP_NTZ,
     Primitive,
 )
+from driftline.core.settings.csv import JSON_SIGNS, POINT, Signs
 from driftline.core.values import EXACT, OFFSET, base_of, is_single
 
 Types = frozenset[Primitive]

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.maps import is_word
 from driftline.core.planning.objects import MAP, words_apart
 from driftline.core.planning.routes import Settings
@@ -29,6 +28,7 @@ from driftline.core.schema.types import (
     Struct,
     peel,
 )
+from driftline.core.settings.fields import Contract
 from driftline.core.support import gc_paused
 from driftline.core.values import DATELIKE
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from driftline.core.changes import AddColumn, Change
-from driftline.core.planning.contract import toml_line
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import STRING, Path, dotted, peel
+from driftline.core.settings.fields import toml_line
 from driftline.core.values import OFFSET_PATTERN, TIMESTAMP_PATTERN
 
 _OTHER_OFFSET = re.compile(f"(?!{TIMESTAMP_PATTERN}$){OFFSET_PATTERN}").fullmatch

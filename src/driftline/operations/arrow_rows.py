@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.core.planning.contract import parse_path, spelled_path
 from driftline.core.schema.naming import caseless, nearest
 from driftline.core.schema.types import (
     BINARY,
@@ -23,6 +22,7 @@ from driftline.core.schema.types import (
     Type,
     dotted,
 )
+from driftline.core.settings.fields import parse_path, spelled_path
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.runtime.failure import explained
 from driftline.runtime.spark_version import as_arrow

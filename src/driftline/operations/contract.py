@@ -12,6 +12,7 @@ from driftline.core.planning.metadata import with_own
 from driftline.core.schema.naming import MARK, is_metadata, marked_key
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.types import Field, List, Map, Path, Schema, Struct, Type, children, dotted
+from driftline.core.settings.properties import PREFIX, SETTINGS, from_properties
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Progress
@@ -22,7 +23,6 @@ from driftline.ingest.result import Result, result
 from driftline.operations.odcs import Promise, meets
 from driftline.runtime.failure import explained
 from driftline.runtime.spark_conf import configured
-from driftline.settings import PREFIX, SETTINGS, from_properties
 from driftline.sources.given import Data
 from driftline.sources.opening import opened
 

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.row_key import (
-    ORDER_KIND,
-    ORDERS_KIND,
-    RowKey,
-    check_stays,
-    table_property,
-)
 from driftline.core.schema.definition import ARRIVAL, KEY_PROPERTY, ORDER_PROPERTY, ROW_KEY, Definition
 from driftline.core.schema.types import Struct
+from driftline.core.settings.fields import spelled_path
+from driftline.core.settings.row_key import ORDER_KIND, ORDERS_KIND, RowKey, check_stays, table_property
 from driftline.errors import DataError, UsageError
 
 

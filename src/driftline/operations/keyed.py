@@ -9,19 +9,19 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from driftline.core.columns.folding import TEMPORARY, FieldSite, Resolution
-from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIND, RowKey, table_property
 from driftline.core.schema.definition import KEY_PROPERTY, Definition
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.types import Path, Primitive, Schema
+from driftline.core.settings.fields import parse_paths, spelled_path
+from driftline.core.settings.properties import PREFIX
+from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIND, RowKey, table_property
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Transaction
 from driftline.keys.columns import columns_of, values_of
 from driftline.keys.folding import KeyFold
 from driftline.keys.identity import FieldColumns
 from driftline.keys.memory import key_texts
-from driftline.settings import PREFIX
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -35,8 +35,8 @@ from driftline.core.schema.types import (
     Struct,
     Type,
 )
+from driftline.core.settings.properties import PATH_SETTINGS, PREFIX, SETTINGS, as_properties
 from driftline.errors import SetupError, UsageError
-from driftline.settings import PATH_SETTINGS, PREFIX, SETTINGS, as_properties
 
 if TYPE_CHECKING:
     from open_data_contract_standard.model import OpenDataContractStandard, SchemaObject, SchemaProperty

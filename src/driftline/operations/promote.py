@@ -21,13 +21,14 @@ from driftline.convert.rest_records import Chosen, Selection, parts_of, typed_ba
 from driftline.convert.spark import from_spark
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, Change, ChangeJson, diff, to_dict
-from driftline.core.planning.contract import excluded_paths
 from driftline.core.planning.limits import without_limits
 from driftline.core.planning.plan import plan
 from driftline.core.planning.rest import REST, keys_of, rest_column, spelled_field, steps
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.schema.naming import Names
 from driftline.core.schema.types import Field, Path, Schema, Struct, all_optional, dotted
+from driftline.core.settings.fields import excluded_paths
+from driftline.core.settings.properties import from_properties
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.retry import Retry
@@ -40,7 +41,6 @@ from driftline.observe.walk import Walker
 from driftline.operations.explaining import explaining
 from driftline.operations.keyed import check_promoted
 from driftline.runtime.spark_conf import PLAIN, configured
-from driftline.settings import from_properties
 from driftline.sql.quoting import any_value, name
 from driftline.sql.rest import waiting
 from driftline.write.frame import converted, numbered

@@ -17,20 +17,16 @@ from pyspark.sql import functions as F
 
 from driftline.convert.spark import from_spark
 from driftline.core.changes import AddColumn, ColumnChange, DropColumn, Reason
-from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.conversions import NUMBERS
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.policies.by_kind import MOMENTS, order_kind
-from driftline.core.planning.row_key import (
-    DELETED_KIND,
-    ORDER_KIND,
-    RowKey,
-    table_property,
-)
 from driftline.core.schema.definition import DELETES_PROPERTY, KEY_PROPERTY, SOFT, Definition
 from driftline.core.schema.naming import Names
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Primitive, Schema, Struct
+from driftline.core.settings.fields import spelled_path
+from driftline.core.settings.properties import from_properties
+from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, RowKey, table_property
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, CommitConflict, Draft
 from driftline.formats.rewriting import Rewrite
@@ -42,7 +38,6 @@ from driftline.keys.order import orders
 from driftline.operations.explaining import explaining
 from driftline.operations.key_change import KeyChange, key_of
 from driftline.runtime.spark_conf import PLAIN, configured
-from driftline.settings import from_properties
 from driftline.sql.quoting import any_value, name
 from driftline.write.frame import converted, numbered
 

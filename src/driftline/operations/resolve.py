@@ -17,9 +17,7 @@ from pyspark.sql import functions as F
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, diff
 from driftline.core.columns.folding import Resolution, resolution
-from driftline.core.planning.contract import parse_path, spelled_path
 from driftline.core.planning.conversions import NUMBERS
-from driftline.core.planning.dialect import Signs
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.schema_json import type_name
@@ -37,6 +35,9 @@ from driftline.core.schema.types import (
     dotted,
     peel,
 )
+from driftline.core.settings.csv import Signs
+from driftline.core.settings.fields import parse_path, spelled_path
+from driftline.core.settings.properties import PREFIX, from_properties
 from driftline.core.values import OFFSET_PATTERN
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
@@ -47,7 +48,6 @@ from driftline.operations.explaining import explaining
 from driftline.operations.keyed import RememberedFold, check_resolved
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
-from driftline.settings import PREFIX, from_properties
 from driftline.sql.fold import Fold
 from driftline.sql.lost import Folding
 from driftline.sql.quoting import any_value

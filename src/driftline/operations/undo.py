@@ -14,10 +14,10 @@ from driftline.core.changelog.restoring import Restoration, restoration
 from driftline.core.changelog.truncated import without_batch
 from driftline.core.changes import ColumnChange, TableChangeJson, details, diff, in_words, reportable
 from driftline.core.planning.metadata import own_column
-from driftline.core.planning.row_key import DELETED_KIND, ORDER_KIND
 from driftline.core.schema.definition import KEY_PROPERTY, Definition, forgets_deletes
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted
+from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND
 from driftline.errors import DataError
 from driftline.formats.base import Alteration, CatalogTable, Draft, LastBatch, State
 from driftline.formats.retry import Retry

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.columns.siblings import DriftedColumns, FieldMerger, MergedField, drifted_fields
-from driftline.core.planning.contract import parse_path
 from driftline.core.schema.naming import VIEW_SUFFIX
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Path, Schema, Type, dotted
+from driftline.core.settings.fields import parse_path
+from driftline.core.settings.properties import from_properties
 from driftline.errors import DataError, DriftlineError, UsageError, no_table
 from driftline.operations.alter import Altered, AlterRequest, alter
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
-from driftline.settings import from_properties
 from driftline.sql.fold import Fold
 from driftline.sql.quoting import literal, name
 

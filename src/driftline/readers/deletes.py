@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 from msgspec import Raw, json
 from numpy.typing import NDArray
 
-from driftline.core.planning.condition import (
+from driftline.core.planning.shape import RecordShape
+from driftline.core.schema.types import Path, Struct
+from driftline.core.settings.condition import (
     Condition,
     Junction,
     KeyAlone,
@@ -25,8 +27,6 @@ from driftline.core.planning.condition import (
     of_record,
     paths_of,
 )
-from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.types import Path, Struct
 from driftline.core.support import gc_paused
 from driftline.core.values import Malformed, Number, parse, raw_members, reason
 from driftline.keys.conditions import Test, holds, record_test

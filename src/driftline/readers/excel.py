@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from driftline.convert.kernels import duration_text
-from driftline.core.planning.dialect import NO, YES, Dialect
+from driftline.core.settings.csv import NO, YES, Dialect
 from driftline.core.values import cut
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.json_files import Split, with_members

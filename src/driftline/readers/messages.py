@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import json
 
-from driftline.core.planning.condition import MESSAGE_KEY
+from driftline.core.settings.condition import MESSAGE_KEY
 from driftline.core.values import Malformed, parse, raw_members, reason
 from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from driftline.convert.leaf_readings import VOID
 from driftline.convert.types import arrow_field, arrow_type
-from driftline.core.planning.condition import MESSAGE_KEY
 from driftline.core.schema.types import BOOLEAN, DOUBLE, LONG, STRING, Field, Struct, Type, decimal
+from driftline.core.settings.condition import MESSAGE_KEY
 from driftline.readers.columnar.rows import Rows
 from driftline.readers.decoders import Wire
 from driftline.readers.messages import OWN_KEY, key_text

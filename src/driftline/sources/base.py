@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.types import Field, Schema
+from driftline.core.settings.row_key import RowKey
 from driftline.errors import DataError
 from driftline.runtime.spark_conf import FILES
 from driftline.runtime.stores import is_stored

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.convert import Converter
 from driftline.core.planning.routes import Plan, Settings
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.types import Schema, Struct
+from driftline.core.settings.row_key import RowKey
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.message_files import MessagesOf, PartMessages, row_messages
 from driftline.readers.columnar.parts import (

@@ -13,10 +13,10 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from driftline.core.planning.contract import spelled_path
 from driftline.core.planning.routes import Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
+from driftline.core.settings.fields import spelled_path
 from driftline.core.values import NOT_UTF8
 from driftline.observe.json_files import (
     ObservedSplits,

@@ -15,9 +15,9 @@ import pyarrow as pa
 from driftline.convert.types import arrow_field
 from driftline.core.planning.metadata import own_column
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
+from driftline.core.settings.row_key import RowKey
 from driftline.observe.json_lines import Why
 from driftline.readers.decoders import Wire
 from driftline.readers.deletes import NO_RECORD

@@ -13,8 +13,8 @@ import pyarrow as pa
 from driftline.convert import Converter
 from driftline.core.planning.metadata import PLACE, asks_for_place
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.types import Place, Schema, Struct
+from driftline.core.settings.row_key import RowKey
 from driftline.core.support import gc_paused
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.rows import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from driftline.core.planning.dialect import POINT, Signs
 from driftline.core.schema.date_pattern import MONTHS, SHORT, WEEKDAYS, DatePattern
 from driftline.core.schema.types import DATE, LONG, TIMESTAMP, TIMESTAMP_NTZ, Primitive
+from driftline.core.settings.csv import POINT, Signs
 from driftline.core.values import (
     DATE_PATTERN,
     EXACT,

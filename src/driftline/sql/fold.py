@@ -9,7 +9,6 @@ from functools import reduce
 from driftline.core.columns.folding import kind
 from driftline.core.columns.siblings import FieldMerger, MergedField, families, most_exact
 from driftline.core.planning.conversions import NUMBERS, ROUTES_TOO, fits
-from driftline.core.planning.dialect import JSON_SIGNS
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.types import (
     BINARY,
@@ -27,6 +26,7 @@ from driftline.core.schema.types import (
     Type,
     peel,
 )
+from driftline.core.settings.csv import JSON_SIGNS
 from driftline.core.values import EXACT
 from driftline.sql.casts import as_json, convert, date_of, from_text
 from driftline.sql.quoting import bind, each, first_of, literal, name, null, spark_type, variable

@@ -14,9 +14,9 @@ from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema
+from driftline.core.settings.properties import from_properties
 from driftline.errors import DataError, no_table
 from driftline.operations.history import history
-from driftline.settings import from_properties
 from driftline.sql.rest import waiting as rest
 from driftline.stats.build import StatisticsInputs, build
 from driftline.stats.exact import exact as scan

@@ -8,11 +8,11 @@ from dataclasses import replace
 from driftline.core.planning.rest import rest_column
 from driftline.core.schema.naming import MARK, QUARANTINE
 from driftline.core.schema.types import Schema
+from driftline.core.settings.properties import from_properties
 from driftline.errors import NeedsSpark
 from driftline.formats.lakes import OfflineTable
 from driftline.operations.history import history
 from driftline.quarantine.replays import REPLAY, last_replay
-from driftline.settings import from_properties
 from driftline.stats.build import StatisticsInputs, build
 from driftline.stats.model import Stats
 from driftline.stats.samples import by_bounds

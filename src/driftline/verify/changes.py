@@ -13,7 +13,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from driftline.core.planning.condition import (
+from driftline.core.schema.types import Path
+from driftline.core.settings.condition import (
     MESSAGE_KEY,
     Condition,
     IsNull,
@@ -22,9 +23,8 @@ from driftline.core.planning.condition import (
     OneOf,
     paths_of,
 )
-from driftline.core.planning.contract import spelled_path
-from driftline.core.planning.row_key import RowKey
-from driftline.core.schema.types import Path
+from driftline.core.settings.fields import spelled_path
+from driftline.core.settings.row_key import RowKey
 from driftline.verify.holds import moment_of
 from driftline.verify.moments import FarMoment, micros
 from driftline.verify.source_values import Cell, ValueSettings, typed

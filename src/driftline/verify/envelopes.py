@@ -15,9 +15,9 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import CHANGE, POSITION
 from driftline.core.schema.types import Path
+from driftline.core.settings.row_key import RowKey
 from driftline.verify.change_feeds import (
     SentChange,
     UnreadMessage,

@@ -17,8 +17,8 @@ from itertools import groupby
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import POSITION, UNAVAILABLE
+from driftline.core.settings.row_key import RowKey
 from driftline.errors import DataError
 from driftline.verify.changes import ChangeReader, NoChange, Order
 from driftline.verify.comparison import TEXTS, Comparison, allow_depth

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from driftline.core.planning.contract import parse_path
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import TRUNCATED_PROPERTY
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema
+from driftline.core.settings.fields import parse_path
+from driftline.core.settings.row_key import RowKey
 from driftline.runtime.spark_conf import CASE, configured
 from driftline.verify.cells import CsvDialect
 from driftline.verify.comparison import (

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.conversions import fits, widest
-from driftline.core.planning.dialect import JSON_SIGNS, Signs
 from driftline.core.planning.objects import words_apart
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.naming import MARK, Names, caseless, data_key, is_metadata, safe
@@ -27,6 +25,8 @@ from driftline.core.schema.types import (
     peel,
     wrap,
 )
+from driftline.core.settings.csv import JSON_SIGNS, Signs
+from driftline.core.settings.fields import Contract
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from driftline.core.changes import Change, Reason, RewriteColumn, WidenColumn
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.field_notes import notes_of
 from driftline.core.planning.field_plan import Context, FieldDecision, Target, without
 from driftline.core.planning.findings import Findings, gathered
@@ -34,6 +33,7 @@ from driftline.core.schema.types import (
     with_value,
     wrap,
 )
+from driftline.core.settings.fields import Contract
 
 
 def normalised(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from driftline.core.planning.contract import Contract, toml_line
 from driftline.core.planning.conversions import join
 from driftline.core.planning.field_plan import FieldDecision
 from driftline.core.planning.findings import NOTHING, Findings
@@ -13,6 +12,7 @@ from driftline.core.planning.routes import Conversion, facet_of, stub_of
 from driftline.core.planning.shape import RECORD, Facet, MapOf, RecordShape
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import VARIANT, Path, Primitive, dotted, wrap
+from driftline.core.settings.fields import Contract, toml_line
 
 _ONE_OR_MANY = {Facet(0, RECORD), Facet(1, RECORD)}
 

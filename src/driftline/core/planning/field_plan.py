@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import Reason
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.findings import NOTHING, Findings
 from driftline.core.planning.objects import FixedKeys
 from driftline.core.planning.policies.policy import Policy
@@ -14,6 +13,7 @@ from driftline.core.planning.routes import Settings, facet_of
 from driftline.core.planning.shape import Facet, FieldShape, MapOf, RecordShape
 from driftline.core.schema.naming import Names, mark, safe, suffix
 from driftline.core.schema.types import Field, Path, Place, Schema, Struct, Type
+from driftline.core.settings.fields import Contract
 
 
 @dataclass(frozen=True, slots=True)

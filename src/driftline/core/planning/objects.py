@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.maps import (
     MapVerdict,
     ObjectEntry,
@@ -29,6 +28,7 @@ from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute,
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.naming import by_key, data_key, is_metadata
 from driftline.core.schema.types import STRING, VARIANT, Map, Primitive, Struct, Type, peel
+from driftline.core.settings.fields import Contract
 
 MAP = MapOf(STRING)
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from driftline.core.changes import AddColumn, Change, Reason, RelaxColumn, RewriteColumn, apply
-from driftline.core.planning.contract import Contract
 from driftline.core.planning.decide import decide_field
 from driftline.core.planning.field_notes import hint_of_keys, notes_of_maps
 from driftline.core.planning.field_plan import (
@@ -39,7 +38,6 @@ from driftline.core.planning.routes import (
     Settings,
     facet_of,
 )
-from driftline.core.planning.row_key import ORDERS_COLUMN, ORDERS_KIND, RowKey
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, merge_all
 from driftline.core.schema.definition import CHANGE, UNAVAILABLE
 from driftline.core.schema.naming import is_metadata, struct_by_key
@@ -62,6 +60,8 @@ from driftline.core.schema.types import (
     with_child,
     with_value,
 )
+from driftline.core.settings.fields import Contract
+from driftline.core.settings.row_key import ORDERS_COLUMN, ORDERS_KIND, RowKey
 from driftline.core.support import gc_paused
 
 

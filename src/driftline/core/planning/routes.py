@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import Change, RewriteColumn
-from driftline.core.planning.contract import Contract
-from driftline.core.planning.dialect import Dialect
-from driftline.core.planning.row_key import RowKey
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile
 from driftline.core.schema.naming import MARK, MAX_KEY
 from driftline.core.schema.types import Map, Path, Place, Primitive, Schema, Struct, Type, dotted, peel, wrap
+from driftline.core.settings.csv import Dialect
+from driftline.core.settings.fields import Contract
+from driftline.core.settings.row_key import RowKey
 from driftline.core.support import pickled_by_fields
 from driftline.errors import DataError
 

@@ -21,7 +21,6 @@ from driftline.core.changes import (
 )
 from driftline.core.planning.plan import plan
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import check_epoch
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.definition import ROW_KEY, Definition
 from driftline.core.schema.naming import MARK, QUARANTINE, data_key, is_metadata, marked_key, table_parts
@@ -39,13 +38,14 @@ from driftline.core.schema.types import (
     Struct,
     dotted,
 )
+from driftline.core.settings.properties import PREFIX, from_properties, with_reading
+from driftline.core.settings.row_key import check_epoch
 from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import AlterableTable
 from driftline.formats.retry import Retry
 from driftline.operations.alter.parse import AlterRequest
 from driftline.operations.key_change import KeyChange
 from driftline.runtime.shown import Shown
-from driftline.settings import PREFIX, from_properties, with_reading
 
 
 def notes(

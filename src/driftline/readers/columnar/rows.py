@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from driftline.convert import Lost
 from driftline.convert.row_text import row_texts
-from driftline.core.planning.contract import excluded_paths
 from driftline.core.planning.metadata import asks_for_place
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.types import Path, Place, Schema, Struct, dotted
+from driftline.core.settings.fields import excluded_paths
 from driftline.keys.presence import PRESENCE, presence_of_rows
 from driftline.observe.arrow import ArrowObserver, shape_of
 from driftline.observe.observation import REASONS, MalformedRecord, Observation, merge_observations

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from driftline.core.planning.dialect import JSON_SIGNS, Signs
+from driftline.core.settings.csv import JSON_SIGNS, Signs
 from driftline.observe.csv_types import as_json
 from driftline.readers.csv.cut import CsvRecord, Piece, bounds, count_lines, doubled, records
 

@@ -11,10 +11,10 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from driftline.convert.written_dates import dates_of
-from driftline.core.planning.contract import Contract, toml_line
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.date_pattern import DatePattern, hint_text
 from driftline.core.schema.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, Struct
+from driftline.core.settings.fields import Contract, toml_line
 from driftline.observe.csv_types import declared_of
 from driftline.observe.offsets import instant_line
 

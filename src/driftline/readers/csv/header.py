@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from driftline.core.planning.dialect import JSON_SIGNS, POINT, Dialect, Signs
+from driftline.core.settings.csv import JSON_SIGNS, POINT, Dialect, Signs
 
 Cells: TypeAlias = Sequence[bytes]
 

@@ -18,7 +18,6 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
 from driftline.convert.leaf_readings import VOID
-from driftline.core.planning.dialect import Dialect, Signs
 from driftline.core.planning.policies.by_kind import KEY
 from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import (
@@ -32,6 +31,7 @@ from driftline.core.schema.types import (
     Field,
     Struct,
 )
+from driftline.core.settings.csv import Dialect, Signs
 from driftline.errors import DataError
 from driftline.observe.csv_types import (
     ALL,

@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 
 import msgspec
 
-from driftline.core.planning.dialect import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs
+from driftline.core.settings.csv import JSON_SIGNS, NO, NONE, POINT, YES, Dialect, Signs
 from driftline.errors import DataError
 from driftline.readers.csv.cut import BACKSLASH, COMMA, CsvRecord, Marks, is_escaped, records
 from driftline.readers.csv.dated import date_hints

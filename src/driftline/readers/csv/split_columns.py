@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from driftline.convert.leaf_readings import OVERFLOW
 from driftline.convert.written_dates import dates_of
-from driftline.core.planning.dialect import Signs
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import STRING, Field, Primitive, Struct
+from driftline.core.settings.csv import Signs
 from driftline.observe.csv_types import values_of
 from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.csv.dated import Patterns

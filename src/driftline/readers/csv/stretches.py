@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, count, islice, pairwise
 from typing import NamedTuple
 
-from driftline.core.planning.dialect import Dialect
+from driftline.core.settings.csv import Dialect
 from driftline.errors import DataError
 from driftline.observe.text_files import BOM, is_unpacked, lines_between, opened
 from driftline.readers.csv.cut import LONGEST, CsvRecord, Piece, TooLongError, count_lines, pieces, records

@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import Raw, json
 
-from driftline.core.planning.row_key import PLACEHOLDER
 from driftline.core.schema.definition import CHANGE
 from driftline.core.schema.types import Path
+from driftline.core.settings.row_key import PLACEHOLDER
 from driftline.core.values import raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes import connect_schema

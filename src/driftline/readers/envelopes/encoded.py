@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from shlex import quote
 from typing import NamedTuple
 
-from driftline.core.planning.contract import spelled_path
-from driftline.core.planning.row_key import RowKey
 from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.definition import CHANGE
 from driftline.core.schema.types import STRING, Path
+from driftline.core.settings.fields import spelled_path
+from driftline.core.settings.row_key import RowKey
 
 _ENVELOPES = ("debezium", "debezium-unwrapped", "auto")
 _DATED = re.compile(r"(?:^|[_-])(?:date|day|born|birth|birthday|dob)(?:$|[_-])|date$", re.IGNORECASE)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw, json
 
-from driftline.core.planning.row_key import NO_POSITION
+from driftline.core.settings.row_key import NO_POSITION
 from driftline.core.values import raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.readers.envelopes import connect_schema

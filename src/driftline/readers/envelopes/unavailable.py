@@ -15,7 +15,7 @@ from uuid import UUID
 
 from msgspec import Raw, json
 
-from driftline.core.planning.row_key import placeholder_bytes
+from driftline.core.settings.row_key import placeholder_bytes
 from driftline.core.values import raw_members
 from driftline.readers.envelopes.change import EnvelopeTerms, NotReadable
 

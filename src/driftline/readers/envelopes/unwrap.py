@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from msgspec import Raw
 
-from driftline.core.planning.row_key import RowKey
 from driftline.core.schema.definition import POSITION
+from driftline.core.settings.row_key import RowKey
 from driftline.core.support import gc_paused
 from driftline.core.values import RefusedText, raw_members
 from driftline.observe.decoder import REFUSED

@@ -8,8 +8,8 @@ from sqlglot import exp, parse_one
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
-from driftline.core.planning.condition import Condition, IsNull, Junction, Literal, Negation, OneOf
 from driftline.core.schema.types import Path
+from driftline.core.settings.condition import Condition, IsNull, Junction, Literal, Negation, OneOf
 
 _FAR = 1000  # digits that a number may have before or behind its point
 _GRAMMAR = "=, !=, IN, IS NULL, AND, OR, NOT and brackets are"

@@ -8,23 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict
 
-from driftline.core.planning.contract import (
-    MAPS,
-    NEW_FIELDS,
-    Contract,
-    OfPaths,
-    contract,
-    parse_path,
-    parse_paths,
-    spelled_path,
-)
 from driftline.core.planning.conversions import EPOCH_DIGITS
-from driftline.core.planning.creation import Creation
-from driftline.core.planning.dialect import Dialect
 from driftline.core.planning.metadata import parse_metadata
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.routes import Settings
-from driftline.core.planning.row_key import ENVELOPES, RECONCILE, RowKey, parse_condition
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import (
     CHANGE,
@@ -39,6 +26,19 @@ from driftline.core.schema.definition import (
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.text import parse_size, parse_span
 from driftline.core.schema.types import List, Map, Path, Primitive
+from driftline.core.settings.creation import Creation
+from driftline.core.settings.csv import Dialect
+from driftline.core.settings.fields import (
+    MAPS,
+    NEW_FIELDS,
+    Contract,
+    OfPaths,
+    contract,
+    parse_path,
+    parse_paths,
+    spelled_path,
+)
+from driftline.core.settings.row_key import ENVELOPES, RECONCILE, RowKey, parse_condition
 from driftline.errors import UsageError
 
 PREFIX = "driftline."

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from driftline.core.planning.condition import MESSAGE_KEY, Condition, Junction, OneOf, asks_for_null, paths_of
-from driftline.core.planning.contract import parse_paths, spelled_path
 from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.definition import (
     ARRIVAL,
@@ -26,6 +24,8 @@ from driftline.core.schema.definition import (
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.text import parse_span
 from driftline.core.schema.types import BOOLEAN, STRING, Field, Map, Path
+from driftline.core.settings.condition import MESSAGE_KEY, Condition, Junction, OneOf, asks_for_null, paths_of
+from driftline.core.settings.fields import parse_paths, spelled_path
 from driftline.errors import DataError, UsageError
 
 ORDER_KIND = "order"
@@ -215,7 +215,7 @@ def placeholder_bytes(text: str) -> bytes:
 
 def parse_condition(text: str) -> Condition:
     """Read what `delete_when` says. Raises ValueError."""
-    from driftline.core.planning.condition_sql import condition_of  # late: sqlglot is slow to import
+    from driftline.core.settings.condition_sql import condition_of
 
     return condition_of(text)
 
