@@ -20,8 +20,8 @@ from events import write
 from ingest import plain_spark
 
 from driftline import Lake
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
 from driftline.observe.json_files import Split, blocks
 from driftline.readers.json.splits import SplitReader

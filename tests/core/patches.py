@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from driftline.core.planning.rest import is_type_key, steps
+from driftline.core.planning.own_columns import is_type_key, steps
 from driftline.keys.settle import KeyCounts
 
 Event = dict[str, Any]

@@ -10,7 +10,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any, TypeAlias
 
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import (
     BOOLEAN,

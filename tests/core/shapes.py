@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.naming import mark, marked_key
 from driftline.core.schema.types import (

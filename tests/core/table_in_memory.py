@@ -14,9 +14,9 @@ from driftline.convert import Converter, arrow_schema
 from driftline.convert.promoter import Promoter
 from driftline.convert.rest_records import Selection, parts_of
 from driftline.core.changes import AddColumn, apply
-from driftline.core.planning.plan import plan
-from driftline.core.planning.rest import REST, keys_of, rest_column, steps
-from driftline.core.planning.routes import Plan, Settings, by_name
+from driftline.core.planning.own_columns import REST, keys_of, rest_column, steps
+from driftline.core.planning.plan import Plan, Settings, by_name
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import List, Map, Schema, Struct, Type
 from driftline.core.values import parse
 from driftline.observe.arrow import ArrowObserver

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_files import ObservedSplits, Share
 from driftline.readers.json.splits import SplitReader

@@ -35,7 +35,7 @@ from driftline.core.changes import (
     stages,
 )
 from driftline.core.changes.evolve import evolved as evolved_with
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.naming import caseless, mark, marked_key
 from driftline.core.schema.types import (

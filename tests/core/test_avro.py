@@ -18,8 +18,8 @@ import pytest
 from fastavro import _write_py
 
 from driftline.convert import Converter
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect

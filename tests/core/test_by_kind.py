@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from core.shapes import show
 from core.test_accept import take
-from driftline.core.planning.plan import lacking
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import lacking
 from driftline.core.planning.policies.by_kind import ROLES
 from driftline.core.planning.policies.policy import FieldState
-from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import Facet, Profile
 from driftline.core.schema.types import LONG, STRING, Field, Place, Schema, Struct
 from driftline.core.settings.fields import OfPaths, contract

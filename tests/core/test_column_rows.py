@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from driftline.convert import Converter
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings, lean
+from driftline.core.planning.plan import Settings, lean
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import INT, LONG, STRING, Field, Schema, Struct
 from driftline.observe.expect import expect
 from driftline.readers import shares

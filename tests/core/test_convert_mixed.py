@@ -16,8 +16,8 @@ from core.test_convert_sound import plain
 from driftline.convert import Converter, arrow_type
 from driftline.convert.python_values import record_columns
 from driftline.convert.row_text import row_texts
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import LONG, STRING, VARIANT, Field, List, Map, Schema, Struct, Type
 from driftline.core.settings.fields import contract
 from driftline.observe.arrow import ArrowObserver

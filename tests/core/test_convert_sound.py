@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from core.test_observe_sound import SCHEMAS, batches, observed
 from driftline.convert import Converter, arrow_schema, arrow_type
 from driftline.convert.usual import limited, usual_struct, valueless_keys
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import (
     BINARY,

@@ -14,8 +14,8 @@ from pyspark.sql.types import VariantVal
 from driftline.convert import Converter
 from driftline.convert.declared import Declared
 from driftline.convert.variants import variants
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import VARIANT, Field, List, Schema, Struct
 from driftline.core.settings.fields import OfPaths, contract, without_excluded
 from driftline.core.values import parse

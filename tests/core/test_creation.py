@@ -6,7 +6,7 @@ import pytest
 
 from core.shapes import drift
 from driftline.core.changelog.entries import Version, partition_text, sort_text
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.definition import Definition
 from driftline.core.settings.creation import Creation
 from driftline.core.settings.properties import as_properties, creation, from_properties

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Primitive, decimal
 from driftline.core.settings.csv import NONE, Dialect

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, decimal
 from driftline.core.settings.csv import Dialect
 from driftline.errors import DataError

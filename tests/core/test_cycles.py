@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from driftline.core.planning.plan import plan
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.types import LONG, Place, Schema
 from driftline.core.support import gc_paused

@@ -12,8 +12,8 @@ import pytest
 
 from driftline.convert import Converter
 from driftline.convert.declared import Declared, entries_of
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
 from driftline.errors import UsageError
 from driftline.observe.arrow import ArrowObserver

@@ -11,8 +11,8 @@ import pytest
 
 from core.tasks import run
 from driftline.convert import Converter
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Conflict, Settings, lean
+from driftline.core.planning.plan import Conflict, Settings, lean
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.types import INT, LONG, STRING, Field, Map, Schema, Struct
 from driftline.core.settings.properties import as_properties, from_properties

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from core.table_in_memory import by_whole_columns
 from driftline.convert import Converter
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import LONG, Field, Primitive, Schema, Struct
 from driftline.core.settings.fields import OfPaths, contract, without_excluded
 from driftline.core.values import parse, parse_values

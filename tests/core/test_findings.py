@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
-from driftline.core.planning.routes import Conflict
+from driftline.core.planning.plan import Conflict
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, Place, Struct

@@ -16,7 +16,7 @@ import typer.main
 
 from driftline.cli.commands import app
 from driftline.core.changes import SetProperties
-from driftline.core.planning.plan import plan
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import EPOCH_PROPERTY, Definition

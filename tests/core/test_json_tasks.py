@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from core.tasks import observe_splits, run
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import Contract

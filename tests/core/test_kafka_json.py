@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Place
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver

@@ -10,7 +10,7 @@ import pytest
 
 from core.test_kafka_json import batch
 from driftline.convert import arrow_schema
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.condition_sql import condition_of

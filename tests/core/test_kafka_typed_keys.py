@@ -12,7 +12,7 @@ import pytest
 from core.tasks import run
 from core.test_kafka_typed import avro, of_kafka, record
 from driftline.convert import Converter
-from driftline.core.planning.plan import plan
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
 from driftline.core.settings.properties import from_properties
 from driftline.keys.slices import DELETE_FLAG

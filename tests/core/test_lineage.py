@@ -21,7 +21,7 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 
 from core.shapes import batch, schema
 from driftline.core.changelog.token import BatchIsInError
-from driftline.core.planning.plan import plan
+from driftline.core.planning.planner import plan
 from driftline.errors import DataError
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, Tally

@@ -10,8 +10,8 @@ import pytest
 from core.shapes import batch, drift, schema
 from driftline.convert import Converter
 from driftline.core.planning.maps import as_map, entries_of
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings, lost_names
+from driftline.core.planning.plan import Settings, lost_names
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import contract, parse_path
 from driftline.core.settings.properties import flattened

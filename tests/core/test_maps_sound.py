@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from core.test_convert_sound import plain
 from driftline.convert import Converter
 from driftline.core.columns.folding import resolution
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RECORD, Facet, MapOf
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.text import parse_type

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from driftline.core.planning.metadata import own_column, with_own
-from driftline.core.planning.plan import plan
+from driftline.core.planning.own_columns import own_column, with_own
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.sources.kafka import METADATA_COLUMN

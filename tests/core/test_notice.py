@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from core.shapes import batch, schema
-from driftline.core.planning.plan import plan
+from driftline.core.planning.planner import plan
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, Tally
 from driftline.report.notice import Notice

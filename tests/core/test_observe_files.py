@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.tasks import observe_splits
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Place
 from driftline.core.settings.fields import OfPaths, contract
 from driftline.core.values import TruncatedText

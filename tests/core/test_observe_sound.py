@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.core.planning.plan import plan
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.planning.policies import POLICIES
-from driftline.core.planning.routes import Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.naming import mark
 from driftline.core.schema.schema_json import to_json

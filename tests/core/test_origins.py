@@ -6,7 +6,7 @@ import pytest
 
 from core.shapes import drift
 from driftline.core.planning.column_origins import origins
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import dotted
 
 

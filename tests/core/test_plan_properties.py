@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from core.shapes import changes, show
 from driftline.core.changes import AddColumn, RelaxColumn, WidenColumn
 from driftline.core.planning.conversions import widens_in_place
-from driftline.core.planning.plan import plan
+from driftline.core.planning.plan import FieldRoute, Plan, RecordRoute
+from driftline.core.planning.planner import plan
 from driftline.core.planning.policies import preserve
-from driftline.core.planning.routes import FieldRoute, Plan, RecordRoute
 from driftline.core.planning.shape import (
     NUMBER_TEXT,
     RECORD,

@@ -14,8 +14,8 @@ from driftline.convert.kernels import convert
 from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, apply
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Schema, Struct
 from driftline.observe.arrow import ArrowObserver

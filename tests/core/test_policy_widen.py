@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import batch, changes, conflicts, drift, same, show
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import OfPaths, contract
 

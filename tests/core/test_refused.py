@@ -10,7 +10,7 @@ import pytest
 
 from driftline.convert.declared import Declared
 from driftline.convert.row_text import row_texts
-from driftline.core.planning.routes import Conflict
+from driftline.core.planning.plan import Conflict
 from driftline.core.planning.shape import RECORD, Facet
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, Path, Struct
 from driftline.observe.refused import first_conflicts, having

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Conflict, Conversion, Settings
+from driftline.core.planning.plan import Conflict, Conversion, Settings
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import Facet, RecordShape
 from driftline.core.schema.naming import mark
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Place, Schema, Struct

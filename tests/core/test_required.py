@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from core.shapes import batch, changes, conflicts, schema
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Default, Schema, Struct
 from driftline.core.settings.fields import contract
 

@@ -21,9 +21,9 @@ from driftline.core.changelog.rest_since import MOST, PREFIX, first_seen, since
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed
 from driftline.core.planning.limits import leaf_columns
-from driftline.core.planning.plan import plan
-from driftline.core.planning.rest import REST, rest_column, type_key
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.own_columns import REST, rest_column, type_key
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.schema_json import to_json, type_text
 from driftline.core.schema.types import (
     DATE,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from driftline.core.planning.rest import REST, element, step, steps
+from driftline.core.planning.own_columns import REST, element, step, steps
 from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import LONG, STRING, Field, List, Map, Struct
 from driftline.verify.json_texts import parse

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftline.convert import usual
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Schema
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches

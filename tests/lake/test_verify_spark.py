@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.shapes import schema
-from driftline.core.planning.rest import REST
+from driftline.core.planning.own_columns import REST
 from driftline.core.schema.types import Field, Schema, Struct
 from driftline.verify import Mismatch, Stored, Verdict, frames, verify
 

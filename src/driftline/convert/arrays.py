@@ -44,7 +44,7 @@ from driftline.convert.values import (
     scattered,
     variants_of,
 )
-from driftline.core.planning.routes import ColumnRoute, FieldRoute
+from driftline.core.planning.plan import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, Facet, MapOf
 from driftline.core.schema.types import (
     DOUBLE,

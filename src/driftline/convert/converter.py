@@ -21,8 +21,8 @@ from driftline.convert.objects import JsonRecords
 from driftline.convert.rest import Collector
 from driftline.convert.types import DEEPEST, arrow_schema
 from driftline.convert.values import Records
-from driftline.core.planning.rest import rest_column
-from driftline.core.planning.routes import RecordRoute, Settings
+from driftline.core.planning.own_columns import rest_column
+from driftline.core.planning.plan import RecordRoute, Settings
 from driftline.core.schema.types import VARIANT, List, Path, Schema, Struct, Type
 from driftline.core.settings.fields import Contract, excluded_paths
 from driftline.core.support import gc_paused, pickled
@@ -92,7 +92,7 @@ def _cut_array(array: pa.Array, type_: Type, contract: Contract) -> tuple[pa.Arr
 class Converter:
     """Fills the columns of ``struct`` from records, by the ``route`` of a plan.
 
-    >>> from driftline.core.planning.plan import plan
+    >>> from driftline.core.planning.planner import plan
     >>> from driftline.core.schema.types import Schema
     """
 

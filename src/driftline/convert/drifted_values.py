@@ -10,7 +10,7 @@ import pyarrow as pa
 from driftline.convert.fill import columns_of
 from driftline.convert.rest import Collector
 from driftline.convert.values import Numbers, Records, overlaid
-from driftline.core.planning.routes import RecordRoute
+from driftline.core.planning.plan import RecordRoute
 from driftline.core.planning.shape import RECORD, Facet
 from driftline.core.schema.types import Path, Struct
 

@@ -17,7 +17,7 @@ from driftline.convert.defaults import default_of
 from driftline.convert.rest import Collector
 from driftline.convert.types import arrow_type, field_of, in_lists
 from driftline.convert.values import Dims, Numbers, Records, Values
-from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
+from driftline.core.planning.plan import ColumnRoute, FieldRoute, RecordRoute
 from driftline.core.planning.shape import RECORD, MapOf
 from driftline.core.schema.types import (
     LONG,

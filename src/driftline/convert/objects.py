@@ -28,7 +28,7 @@ from driftline.convert.values import (
     variants_of,
 )
 from driftline.core.planning.maps import is_word
-from driftline.core.planning.routes import ColumnRoute, FieldRoute
+from driftline.core.planning.plan import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, MapOf
 from driftline.core.schema.types import BINARY, BOOLEAN, LONG, STRING, VARIANT, Primitive, Type
 from driftline.core.settings.fields import Contract

@@ -15,8 +15,8 @@ from driftline.convert.defaults import without_defaults
 from driftline.convert.rest_records import Chosen, Selection, parts_of, typed_batches
 from driftline.convert.types import arrow_type
 from driftline.core.changes import Change
-from driftline.core.planning.rest import REST, TYPE_KEY
-from driftline.core.planning.routes import Plan, RecordRoute, Settings, by_name, lean
+from driftline.core.planning.own_columns import REST, TYPE_KEY
+from driftline.core.planning.plan import Plan, RecordRoute, Settings, by_name, lean
 from driftline.core.schema.types import Path, Schema, Struct, dotted
 from driftline.errors import DataError
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from driftline.convert.lists import Shredded, Tree
 from driftline.convert.types import arrow_type
 from driftline.convert.values import Maps, Numbers, NumberText, Values
-from driftline.core.planning.rest import REST, element, step, type_key
+from driftline.core.planning.own_columns import REST, element, step, type_key
 from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import Type
 from driftline.core.settings.fields import Contract

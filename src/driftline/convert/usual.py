@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from driftline.convert.json_values import TEXT
 from driftline.core.planning.conversions import NARROW, fits
-from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
+from driftline.core.planning.plan import ColumnRoute, FieldRoute, RecordRoute
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.types import (
     BOOLEAN,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from driftline.core.planning.routes import ColumnRoute, FieldRoute
+from driftline.core.planning.plan import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import Base
 from driftline.core.schema.types import Primitive, Type
 from driftline.core.settings.fields import Contract

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from driftline.core.changelog.token import Token
 from driftline.core.changes.apply import refits
-from driftline.core.planning.metadata import with_own
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.own_columns import with_own
+from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.definition import WITH_VECTORS, Definition
 from driftline.core.schema.types import Path, Schema, Struct, mark_unwritable
 from driftline.core.settings.creation import Creation, check_declared

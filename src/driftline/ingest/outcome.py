@@ -9,8 +9,8 @@ from dataclasses import replace
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from driftline.core.planning.rest import spelled_field
-from driftline.core.planning.routes import Plan
+from driftline.core.planning.own_columns import spelled_field
+from driftline.core.planning.plan import Plan
 from driftline.core.settings.properties import newly_kept
 from driftline.core.settings.row_key import late_hint
 from driftline.errors import DriftlineError

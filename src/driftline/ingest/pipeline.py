@@ -19,8 +19,8 @@ from driftline.core.changelog.rest_since import first_seen
 from driftline.core.changelog.token import BatchIsInError, Token
 from driftline.core.changelog.truncated import by_batch, place_of
 from driftline.core.changes import AddColumn
-from driftline.core.planning.rest import rest_column
-from driftline.core.planning.routes import Plan, same_rows
+from driftline.core.planning.own_columns import rest_column
+from driftline.core.planning.plan import Plan, same_rows
 from driftline.core.schema.types import Path
 from driftline.core.settings.fields import excluded_paths, without_excluded
 from driftline.core.settings.properties import as_properties, creation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Schema
 from driftline.core.support import LruCache

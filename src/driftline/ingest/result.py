@@ -8,8 +8,8 @@ from typing import NotRequired, TypedDict
 
 from driftline.core.changelog.entries import Version, partition_text, sort_text
 from driftline.core.changes import Change, ChangeJson, to_dict
-from driftline.core.planning.rest import field_of
-from driftline.core.planning.routes import Conflict, Conversion, Plan, RecordRoute, lost_names
+from driftline.core.planning.own_columns import field_of
+from driftline.core.planning.plan import Conflict, Conversion, Plan, RecordRoute, lost_names
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema, dotted

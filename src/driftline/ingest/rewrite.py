@@ -16,7 +16,7 @@ from driftline.convert import Converter
 from driftline.convert.defaults import without_defaults
 from driftline.convert.spark import from_spark
 from driftline.core.changes import RewriteColumn
-from driftline.core.planning.routes import Conflict, Plan, Settings, by_name, facet_of
+from driftline.core.planning.plan import Conflict, Plan, Settings, by_name, facet_of
 from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, dotted, peel
 from driftline.errors import DataError
 from driftline.observe.refused import having

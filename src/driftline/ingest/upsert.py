@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from driftline.convert.types import arrow_schema
 from driftline.core.changelog.record import MOVED
-from driftline.core.planning.metadata import own_column
+from driftline.core.planning.own_columns import own_column
 from driftline.core.planning.patchable import variant_in
 from driftline.core.schema.definition import ORDER_PROPERTY
 from driftline.core.schema.text import counted

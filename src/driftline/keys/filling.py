@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from msgspec import json
 
-from driftline.core.planning.rest import TYPE_KEY, rest_column, step, steps
+from driftline.core.planning.own_columns import TYPE_KEY, rest_column, step, steps
 from driftline.core.schema.types import Struct
 from driftline.core.settings.row_key import ORDER_KIND, ORDERS_KIND
 from driftline.keys.merge import NOTHING, ROW, PatchedField

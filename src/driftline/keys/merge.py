@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from driftline.core.planning.rest import step, steps
+from driftline.core.planning.own_columns import step, steps
 
 # Of a field: null (0), a value that is no object (1), or an object's fields.
 Presence: TypeAlias = "int | Mapping[str, Presence]"

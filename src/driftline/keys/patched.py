@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw, json
 
-from driftline.core.planning.rest import TYPE_KEY, is_type_key, steps
+from driftline.core.planning.own_columns import TYPE_KEY, is_type_key, steps
 from driftline.core.schema.naming import data_key, is_metadata
 from driftline.core.schema.types import Field, List, Map, Struct, Type, peel
 from driftline.core.values import raw_members

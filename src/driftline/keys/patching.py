@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import json
 
-from driftline.core.planning.rest import is_type_key, rest_column, steps
+from driftline.core.planning.own_columns import is_type_key, rest_column, steps
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Path, Struct
 from driftline.core.settings.row_key import ORDER_KIND, ORDERS_KIND

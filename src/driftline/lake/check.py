@@ -14,8 +14,7 @@ from pyspark.errors import PySparkException
 
 from driftline.capture.listing import entry_of
 from driftline.core.changelog.token import PREFIX as CAPTURE
-from driftline.core.planning.metadata import own_column
-from driftline.core.planning.rest import rest_column
+from driftline.core.planning.own_columns import own_column, rest_column
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted
 from driftline.core.settings.fields import epoch_units, excluded_paths

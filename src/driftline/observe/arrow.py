@@ -14,7 +14,7 @@ from driftline.convert.declared import entries_of
 from driftline.convert.kernels import convert, converts
 from driftline.convert.leaf_readings import OVERFLOW, VOID
 from driftline.convert.lists import flattened
-from driftline.core.planning.routes import facet_of
+from driftline.core.planning.plan import facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.types import (
     DOUBLE,

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from driftline.core.planning.maps import is_word
-from driftline.core.planning.objects import MAP, words_apart
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.maps import MAP, is_word, words_apart
+from driftline.core.planning.plan import Settings
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.naming import by_key
 from driftline.core.schema.types import (

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec import DecodeError, json
 
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.routes import Conflict, Settings
+from driftline.core.planning.plan import Conflict, Settings
 from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.types import Path, Place, dotted
 from driftline.core.settings.fields import excluded_paths

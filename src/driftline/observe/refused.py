@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from driftline.convert.declared import entries_of
 from driftline.convert.kernels import convert
-from driftline.core.planning.routes import Conflict, facet_of
+from driftline.core.planning.plan import Conflict, facet_of
 from driftline.core.schema.types import List, Map, Path, Primitive, Struct, Type, peel
 
 Flags: TypeAlias = NDArray[np.bool_]

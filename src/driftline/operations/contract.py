@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from driftline.core.planning.metadata import with_own
+from driftline.core.planning.own_columns import with_own
 from driftline.core.schema.naming import MARK, is_metadata, marked_key
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.types import Field, List, Map, Path, Schema, Struct, Type, children, dotted

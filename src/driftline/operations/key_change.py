@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from driftline.core.planning.metadata import own_column
+from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.definition import ARRIVAL, KEY_PROPERTY, ORDER_PROPERTY, ROW_KEY, Definition
 from driftline.core.schema.types import Struct
 from driftline.core.settings.fields import spelled_path

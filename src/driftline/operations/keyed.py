@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from driftline.core.columns.folding import TEMPORARY, FieldSite, Resolution
-from driftline.core.planning.metadata import own_column
+from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.definition import KEY_PROPERTY, Definition
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.types import Path, Primitive, Schema

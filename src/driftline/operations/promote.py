@@ -22,9 +22,9 @@ from driftline.convert.spark import from_spark
 from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, Change, ChangeJson, diff, to_dict
 from driftline.core.planning.limits import without_limits
-from driftline.core.planning.plan import plan
-from driftline.core.planning.rest import REST, keys_of, rest_column, spelled_field, steps
-from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.own_columns import REST, keys_of, rest_column, spelled_field, steps
+from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.planner import plan
 from driftline.core.schema.naming import Names
 from driftline.core.schema.types import Field, Path, Schema, Struct, all_optional, dotted
 from driftline.core.settings.fields import excluded_paths

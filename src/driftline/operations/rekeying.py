@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from driftline.convert.spark import from_spark
 from driftline.core.changes import AddColumn, ColumnChange, DropColumn, Reason
 from driftline.core.planning.conversions import NUMBERS
-from driftline.core.planning.metadata import own_column
+from driftline.core.planning.own_columns import own_column
 from driftline.core.planning.policies.by_kind import MOMENTS, order_kind
 from driftline.core.schema.definition import DELETES_PROPERTY, KEY_PROPERTY, SOFT, Definition
 from driftline.core.schema.naming import Names

@@ -18,7 +18,7 @@ from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, diff
 from driftline.core.columns.folding import Resolution, resolution
 from driftline.core.planning.conversions import NUMBERS
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.text import counted

@@ -13,7 +13,7 @@ from driftline.core.changelog.entries import Entry, Version, Versions, key_text,
 from driftline.core.changelog.restoring import Restoration, restoration
 from driftline.core.changelog.truncated import without_batch
 from driftline.core.changes import ColumnChange, TableChangeJson, details, diff, in_words, reportable
-from driftline.core.planning.metadata import own_column
+from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.definition import KEY_PROPERTY, Definition, forgets_deletes
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, dotted

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from driftline.convert.types import arrow_field, arrow_type
-from driftline.core.planning.metadata import PLACE, SOURCE_KIND, own_column
+from driftline.core.planning.own_columns import PLACE, SOURCE_KIND, own_column
 from driftline.core.schema.types import Field, Struct, name_text
 from driftline.readers.rejects import Origin
 

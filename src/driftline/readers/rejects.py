@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from driftline.core.planning.routes import Conflict
+from driftline.core.planning.plan import Conflict
 from driftline.core.schema.types import Place, dotted, name_text
 
 # The columns in which a source gives what is not accepted;

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.routes import Conflict, Settings
+from driftline.core.planning.plan import Conflict, Settings
 from driftline.observe.expect import ExpectedField
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from driftline.core.changes import in_words, reportable
-from driftline.core.planning.routes import misfit
+from driftline.core.planning.plan import misfit
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import dotted
 from driftline.report.lines import LISTED, Hanging, clean, sample, short

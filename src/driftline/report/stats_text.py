@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from driftline.core.columns.statistics import SeenIn, Value, to_minute
-from driftline.core.planning.rest import field_of
+from driftline.core.planning.own_columns import field_of
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.text import noun
 from driftline.core.schema.types import dotted

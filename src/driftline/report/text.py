@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.text import Text
 
 from driftline.core.changes import AddColumn, Change, RelaxColumn, RewriteColumn, WidenColumn
-from driftline.core.planning.rest import field_of
+from driftline.core.planning.own_columns import field_of
 from driftline.core.schema.naming import safe, unsafe
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Place, dotted, leaves

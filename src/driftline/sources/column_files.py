@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.convert import Converter
-from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.plan import Plan, Settings
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.row_key import RowKey
 from driftline.observe.observation import Observation, merge_observations

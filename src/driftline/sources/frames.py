@@ -14,7 +14,7 @@ from driftline.convert import Converter
 from driftline.convert.declared import Declared
 from driftline.convert.leaf_readings import VOID
 from driftline.convert.row_text import row_texts
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, decimal, dotted
 from driftline.errors import UsageError
 from driftline.observe.json_lines import Why

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.plan import Plan, Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.fields import spelled_path

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.convert.types import arrow_field
-from driftline.core.planning.metadata import own_column
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.own_columns import own_column
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.core.settings.row_key import RowKey

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.convert import Converter
-from driftline.core.planning.metadata import PLACE, asks_for_place
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.own_columns import PLACE, asks_for_place
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Place, Schema, Struct
 from driftline.core.settings.row_key import RowKey
 from driftline.core.support import gc_paused

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from driftline.convert import Converter
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.routes import Conflict, Plan, Settings, lean
+from driftline.core.planning.plan import Conflict, Plan, Settings, lean
 from driftline.core.schema.types import Place, Schema, Struct
 from driftline.observe.expect import expect
 from driftline.observe.observation import Observation, merge_observations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
-from driftline.core.planning.routes import Plan, Settings
+from driftline.core.planning.plan import Plan, Settings
 from driftline.core.schema.types import Schema, Struct
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from driftline.core.columns.rest_fields import Fields
 from driftline.core.columns.statistics import SeenIn, SeenInJson
-from driftline.core.planning.rest import is_type_key, rest_column, spelled_field, steps
+from driftline.core.planning.own_columns import is_type_key, rest_column, spelled_field, steps
 from driftline.core.schema.types import Schema
 from driftline.sql.quoting import name
 

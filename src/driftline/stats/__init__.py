@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from driftline.core.changelog.rest_since import since
-from driftline.core.planning.rest import rest_column
+from driftline.core.planning.own_columns import rest_column
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from driftline.core.planning.rest import rest_column
+from driftline.core.planning.own_columns import rest_column
 from driftline.core.schema.naming import MARK, QUARANTINE
 from driftline.core.schema.types import Schema
 from driftline.core.settings.properties import from_properties

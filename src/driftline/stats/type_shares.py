@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from driftline.core.columns.siblings import drifted_fields
+from driftline.core.planning.plan import facet_of
 from driftline.core.planning.policies.preserve import takes
-from driftline.core.planning.routes import facet_of
 from driftline.core.schema.types import Field, Map, Path, Primitive, Schema, Struct, peel
 
 

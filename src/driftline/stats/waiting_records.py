@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from driftline.core.planning.routes import NO_COLUMN, NOWHERE
+from driftline.core.planning.plan import NO_COLUMN, NOWHERE
 from driftline.quarantine.pending import Pending
 from driftline.runtime.spark_conf import SMALL, configured
 from driftline.sql.quoting import literal

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from driftline.core.planning.rest import rest_column
+from driftline.core.planning.own_columns import rest_column
 from driftline.core.schema.naming import MARK, data_key
 from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
 from driftline.verify.source_values import is_nothing

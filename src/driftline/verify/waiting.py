@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from driftline.core.planning.rest import is_type_key, steps, type_key
+from driftline.core.planning.own_columns import is_type_key, steps, type_key
 from driftline.core.schema.schema_json import type_of
 from driftline.core.schema.types import STRING, Map, Primitive, Struct, Type, peel
 from driftline.verify.holds import holds

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from driftline.core.columns.statistics import SeenIn
-from driftline.core.planning.rest import keys_of, spelled_field, steps
+from driftline.core.planning.own_columns import keys_of, spelled_field, steps
 
 PREFIX = "driftline.rest-since."
 MOST = 200  # paths of a table

@@ -17,8 +17,8 @@ from driftline.core.columns.siblings import (
     spelled,
     unit_at,
 )
+from driftline.core.planning.plan import Settings, facet_of
 from driftline.core.planning.policies.by_kind import ROLES
-from driftline.core.planning.routes import Settings, facet_of
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.naming import MARK, Names, caseless, mark, marked_key, nearest, safe, suffix
 from driftline.core.schema.types import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.conversions import fits, widest
-from driftline.core.planning.objects import words_apart
+from driftline.core.planning.maps import words_apart
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.naming import MARK, Names, caseless, data_key, is_metadata, safe
 from driftline.core.schema.types import (

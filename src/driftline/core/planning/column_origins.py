@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from driftline.core.planning.rest import rest_column
-from driftline.core.planning.routes import ColumnRoute, FieldRoute, RecordRoute
+from driftline.core.planning.own_columns import rest_column
+from driftline.core.planning.plan import ColumnRoute, FieldRoute, RecordRoute
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.types import Map, Path, Schema
 

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from driftline.core.changes import AddColumn, Change
-from driftline.core.planning.routes import ColumnRoute, Plan, Settings
+from driftline.core.planning.plan import ColumnRoute, Plan, Settings
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import (

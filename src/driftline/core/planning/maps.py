@@ -8,13 +8,19 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 
-from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, RecordShape
+from driftline.core.planning.plan import ColumnRoute, FieldRoute, RecordRoute, facet_of
+from driftline.core.planning.policies import preserve
+from driftline.core.planning.policies.policy import Policy
+from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
+from driftline.core.schema.naming import by_key, data_key, is_metadata
 from driftline.core.schema.types import (
     BOOLEAN,
     DOUBLE,
     FLOAT,
     INT,
     LONG,
+    STRING,
+    VARIANT,
     Field,
     Map,
     Place,
@@ -23,6 +29,7 @@ from driftline.core.schema.types import (
     Type,
     peel,
 )
+from driftline.core.settings.fields import Contract
 
 
 class KeyForm(Enum):
@@ -243,3 +250,246 @@ def _kind(facet: Facet) -> Kind:
     if base == BOOLEAN:
         return "boolean", facet.dim
     return "number" if base in _NUMBERS or base.name == "decimal" else "text", facet.dim
+
+
+MAP = MapOf(STRING)
+
+
+class FixedKeys(Enum):
+    """The keys of a field's structs that get no more columns, because a map beside them has these keys."""
+
+    none = "none"
+    data = "all but words"
+    all = "all"
+
+    def holds(self, key: str) -> bool:
+        """True if the map has this key."""
+        return self is FixedKeys.all or (self is FixedKeys.data and not is_word(key))
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """A field's ``shape`` with its objects as maps or structs. ``verdict``: the reason for a new map;
+    ``fixed_keys``: keys that get no more columns in the field's structs; ``apart``: the map has no words.
+    """
+
+    shape: FieldShape
+    verdict: MapVerdict | None = None
+    fixed_keys: FixedKeys = FixedKeys.none
+
+    @property
+    def apart(self) -> bool:
+        return self.fixed_keys is FixedKeys.data
+
+
+def objects_of(
+    shape: FieldShape, types: Sequence[Type], contract: Contract, policy: Policy, mark: str
+) -> Objects:
+    """Decide what the objects of a field with columns of these ``types`` are. ``mark``: the prefix
+    of docs.
+    """
+    records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
+    structs = _structs(types)
+    # Typed values that waited beside objects are declared as maps, which a column of theirs
+    # will be; a VARIANT column takes both as they are.
+    typed_map = any(f.base == MAP and profile.typed for f, profile in shape.facets.items())
+    declared = records and typed_map and VARIANT not in types
+    has_map = declared or any(facet_of(type_).base == MAP for type_ in types)
+    folded = [profile for facet, profile in shape.facets.items() if facet.base == MAP and not profile.typed]
+    if has_map:
+        verdict = None
+    elif folded:
+        verdict = _of_folded(folded, records.values())
+    else:
+        verdict = _verdict(records.values(), structs, contract, policy, mark)
+    if not has_map and verdict is None:
+        return Objects(shape)
+    words_in_struct = words_apart(types, contract, mark) if verdict is None else verdict.apart
+    fixed_keys = FixedKeys.data if words_in_struct else FixedKeys.all if structs else FixedKeys.none
+    return Objects(_divided(shape, types, fixed_keys, mark, contract.epoch_unit or "ms"), verdict, fixed_keys)
+
+
+def _divided(
+    shape: FieldShape, types: Sequence[Type], fixed_keys: FixedKeys, mark: str, unit: str
+) -> FieldShape:
+    """Divide each object among the map and the structs in the columns."""
+    records = {f: s for f, s in shape.facets.items() if _is_object(f, s)}
+    words_in_struct, structs = fixed_keys is FixedKeys.data, _structs(types)
+    out = replace(shape, facets={f: s for f, s in shape.facets.items() if f not in records})
+    deepest = max((c.dim for type_ in types if (c := facet_of(type_)).base == RECORD), default=-1)
+    for facet, profile in records.items():
+        in_map, words = _split(profile, words_in_struct, fixed_keys)
+        if in_map.fields or not words_in_struct:
+            out.add(
+                Facet(facet.dim, MAP), replace(profile, record=None, value=values_of(in_map, profile.place))
+            )
+        if words_in_struct or deepest >= facet.dim:
+            record = _within(in_map, _together(structs), mark, unit)
+            out.add(facet, replace(profile, record=RecordShape(record.fields | words)))
+    return out
+
+
+def _split(
+    profile: Profile, words_in_struct: bool, fixed_keys: FixedKeys
+) -> tuple[RecordShape, dict[str, FieldShape]]:
+    """Split an object into the part in the map and its other fields."""
+    assert profile.record is not None
+    in_map = profile.record.having(lambda key: not words_in_struct or fixed_keys.holds(key))
+    return in_map, {k: shape for k, shape in profile.record.fields.items() if k not in in_map.fields}
+
+
+def folded(shape: RecordShape) -> RecordShape:
+    """Fold each object of a shape into its map, apart from its words, where a part of the batch has dropped
+    its keys.
+    """
+    return RecordShape({key: _folded(field) for key, field in shape.fields.items()})
+
+
+def _folded(field: FieldShape) -> FieldShape:
+    if all(profile.record is None and profile.value is None for profile in field.facets.values()):
+        return field
+    out = replace(field, facets={})
+    for facet, profile in field.facets.items():
+        record = None if profile.record is None else folded(profile.record)
+        out.add(
+            facet,
+            replace(profile, record=record, value=None if profile.value is None else _folded(profile.value)),
+        )
+    maps = {f: s for f, s in out.facets.items() if f.base == MAP and not s.typed}
+    records = {f: s for f, s in out.facets.items() if maps and _is_object(f, s)}
+    words_in_struct = _of_folded(maps.values(), records.values()).apart
+    for facet, profile in records.items():
+        assert profile.record is not None
+        del out.facets[facet]
+        in_map = profile.record.having(lambda key: not (words_in_struct and is_word(key)))
+        if in_map.fields:
+            out.add(
+                Facet(facet.dim, MAP), replace(profile, record=None, value=values_of(in_map, profile.place))
+            )
+        if words_in_struct:
+            out.add(facet, replace(profile, record=profile.record.having(is_word)))
+    return out
+
+
+def words_apart(types: Sequence[Type], contract: Contract, mark: str) -> bool:
+    """True if the field has its words in a struct and its other keys in a map beside it.
+
+    The words' values then differ in kind from those that made the map. Otherwise the struct is one that
+    turned out to be a map, and the map has all keys.
+    """
+    structs = _structs(types)
+    maps = [base for type_ in types if isinstance(base := peel(type_)[1], Map)]
+    if not structs or not maps or contract.hint is not None:
+        return False
+    return other_words(_entries_of_columns(structs, mark), kinds_in(maps[0].value))
+
+
+def fixed_contract(contract: Contract, fixed_keys: FixedKeys, keys: Iterable[str]) -> Contract:
+    """Keep objects structs below the ``keys`` that get no more columns."""
+    fixed_fields = {key: contract.of(key).without_maps() for key in keys if fixed_keys.holds(key)}
+    return replace(contract, fields={**contract.fields, **fixed_fields})
+
+
+def fixed_route(route: RecordRoute, fixed_keys: FixedKeys = FixedKeys.all) -> RecordRoute:
+    """The route of a struct with fixed keys: a value that has no column there is in the map."""
+    return RecordRoute(tuple(_fixed_field(f) if fixed_keys.holds(f.key) else f for f in route.fields))
+
+
+def _fixed_field(field: FieldRoute) -> FieldRoute:
+    columns = tuple(_fixed_column(column) for column in field.columns)
+    return replace(field, columns=columns, elsewhere=True)
+
+
+def _fixed_column(column: ColumnRoute) -> ColumnRoute:
+    return replace(
+        column,
+        record=None if column.record is None else fixed_route(column.record),
+        value=None if column.value is None else _fixed_field(column.value),
+    )
+
+
+def _is_object(facet: Facet, profile: Profile) -> bool:
+    return facet.base == RECORD and not profile.typed and profile.record is not None
+
+
+def _verdict(
+    records: Iterable[Profile], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
+) -> MapVerdict | None:
+    """The reason the objects become a map by themselves, if they do."""
+    decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
+    if decided or contract.needed or not policy.keeps_all:
+        return None
+    entries = entries_of(profile.record for profile in records if profile.record is not None)
+    for key, entry in _entries_of_columns(structs, mark).items():
+        entries[key] = entries.get(key, ObjectEntry()) | entry
+    return as_map(entries)
+
+
+def _of_folded(maps: Iterable[Profile], records: Iterable[Profile]) -> MapVerdict:
+    """The reason objects are a map whose many keys were not kept. ``records``: the objects that were."""
+    entries = entries_of(profile.record for profile in records if profile.record is not None)
+    folded = entries_of(RecordShape({"": profile.value}) for profile in maps if profile.value is not None)
+    kinds = folded.get("", ObjectEntry()).kinds
+    return MapVerdict("its many keys are data", apart=len(kinds) == 1 and other_words(entries, kinds))
+
+
+def _entries_of_columns(structs: Iterable[Struct], mark: str) -> dict[str, ObjectEntry]:
+    entries: dict[str, ObjectEntry] = {}
+    for struct in structs:
+        columns = Struct(tuple(f for f in struct.fields if not is_metadata(f.doc)))
+        for key, entry in entries_of_struct(
+            columns, {f.name: data_key(f, mark) for f in columns.fields}
+        ).items():
+            entries[key] = entries.get(key, ObjectEntry()) | entry
+    return entries
+
+
+def _structs(types: Iterable[Type]) -> list[Struct]:
+    """The structs among the types, lists removed."""
+    return [base for type_ in types if isinstance(base := peel(type_)[1], Struct)]
+
+
+def _together(structs: Sequence[Struct]) -> Struct:
+    return Struct(tuple(f for struct in structs for f in struct.fields))
+
+
+def _within(record: RecordShape, struct: Struct, mark: str, unit: str) -> RecordShape:
+    """The part of a record that the columns of a struct take unchanged."""
+    columns = by_key(struct.fields, mark)
+    return RecordShape(
+        {
+            key: _fitting(shape, [c.type for c in columns[key]], mark, unit)
+            for key, shape in record.fields.items()
+            if key in columns
+        }
+    )
+
+
+def _fitting(shape: FieldShape, types: Sequence[Type], mark: str, unit: str) -> FieldShape:
+    """The part of a field that its columns take unchanged."""
+    facets = [facet_of(type_) for type_ in types]
+    out = replace(shape, facets={})
+    for facet, profile in shape.facets.items():
+        if isinstance(facet.base, Primitive):
+            if any(preserve.accepts(column, facet, profile, unit) for column in facets):
+                out.add(facet, profile)
+        elif profile.record is not None:
+            record = _fitting_record(facet.dim, profile.record, types, mark, unit)
+            if record is not None:
+                out.add(facet, replace(profile, record=record))
+    return out
+
+
+def _fitting_record(
+    dim: int, record: RecordShape, types: Sequence[Type], mark: str, unit: str
+) -> RecordShape | None:
+    """The part of the records inside ``dim`` lists that the structs among the types, or else the
+    maps, take.
+    """
+    facets = [facet_of(type_) for type_ in types]
+    if any(c.base == RECORD and c.dim >= dim for c in facets):
+        return _within(record, _together(_structs(types)), mark, unit)
+    if any(c.base == MAP and c.dim >= dim for c in facets):
+        values = [base.value for type_ in types if isinstance(base := peel(type_)[1], Map)]
+        return RecordShape({key: _fitting(v, values, mark, unit) for key, v in record.fields.items()})
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from driftline.core.planning.routes import Conflict, facet_of
+from driftline.core.planning.plan import Conflict, facet_of
 from driftline.core.planning.shape import Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.naming import by_key
 from driftline.core.schema.types import VARIANT, List, Map, Path, Struct, Type, peel

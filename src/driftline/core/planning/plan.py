@@ -1,564 +1,349 @@
-"""`plan`: a schema and a shape in, the changes and the routes out. Pure; the heart of the product.
-
-The fields of a record are planned together, because they share names: decide each, name the new columns, then
-go into each. The records inside them are planned by the same function.
-"""
+"""Plans: the changes to a table, and the routes by which each column is filled."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from driftline.core.changes import AddColumn, Change, Reason, RelaxColumn, RewriteColumn, apply
-from driftline.core.planning.decide import decide_field
-from driftline.core.planning.field_notes import hint_of_keys, notes_of_maps
-from driftline.core.planning.field_plan import (
-    Context,
-    FieldDecision,
-    NewColumn,
-    Target,
-    declared,
-    in_order,
-    named_columns,
-)
-from driftline.core.planning.findings import NOTHING, Findings, gathered
-from driftline.core.planning.limits import Exceeding, beyond_limits, in_rest
-from driftline.core.planning.metadata import source_column, with_own
-from driftline.core.planning.objects import FixedKeys, fixed_contract, fixed_route
-from driftline.core.planning.patchable import not_mergeable
-from driftline.core.planning.policies import policy_of
-from driftline.core.planning.policies.by_kind import KEY, ORDER
-from driftline.core.planning.rest import REST
-from driftline.core.planning.routes import (
-    ColumnRoute,
-    Conflict,
-    FieldRoute,
-    Plan,
-    RecordRoute,
-    Settings,
-    facet_of,
-)
-from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, merge_all
-from driftline.core.schema.definition import CHANGE, UNAVAILABLE
-from driftline.core.schema.naming import is_metadata, struct_by_key
-from driftline.core.schema.types import (
-    Field,
-    List,
-    Map,
-    Path,
-    Place,
-    Primitive,
-    Schema,
-    Struct,
-    Type,
-    children,
-    hollow,
-    inside,
-    peel,
-    value_of,
-    with_base,
-    with_child,
-    with_value,
-)
+from driftline.core.changes import Change, RewriteColumn
+from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile
+from driftline.core.schema.naming import MARK, MAX_KEY
+from driftline.core.schema.types import Map, Path, Place, Primitive, Schema, Struct, Type, dotted, peel, wrap
+from driftline.core.settings.csv import Dialect
 from driftline.core.settings.fields import Contract
-from driftline.core.settings.row_key import ORDERS_COLUMN, ORDERS_KIND, RowKey
-from driftline.core.support import gc_paused
+from driftline.core.settings.row_key import RowKey
+from driftline.core.support import pickled_by_fields
+from driftline.errors import DataError
 
-
-@gc_paused()
-def plan(
-    schema: Schema,
-    shape: RecordShape,
-    settings: Settings | None = None,
-    not_rewritten: frozenset[Path] = frozenset(),
-) -> Plan:
-    """Plan the changes to ``schema`` for a batch of ``shape``, and the route of each field.
-
-    ``not_rewritten``: columns that are not rewritten, though the settings allow it. The plan's ``conflicts``
-    are what a policy refuses. A field that exceeds ``max_columns`` or ``max_fields`` is refused too, or goes
-    to the rest.
-
-    >>> from driftline.core.planning.shape import Facet, FieldShape, Profile
-    >>> from driftline.core.schema.types import Place
-    >>> from driftline.core.schema.types import LONG
-    >>> size = FieldShape(Place(), {Facet(0, LONG): Profile(Place(), "4")})
-    >>> str(plan(Schema(), RecordShape({"size": size})).schema.struct)
-    'struct<size: long>'
-    """
-    settings = settings or Settings()
-    refused: Exceeding = {}
-    while True:
-        planned, last = _planned(shape, Context(settings, schema, refused, not_rewritten))
-        exceeding = beyond_limits(planned, last, settings)
-        if exceeding.keys() <= refused.keys():
-            planned = with_own(planned, [REST]) if planned.route.has_rest else planned
-            if settings.metadata and shape.fields:
-                planned = with_own(planned, [source_column(settings.metadata)])
-            row_key = settings.row_key if shape.fields else None
-            return planned if row_key is None else with_own(planned, _of_rows(row_key, shape))
-        refused = exceeding | refused
-
-
-def _of_rows(row_key: RowKey, shape: RecordShape) -> list[Field]:
-    """The columns of the table's own that its rows have from this batch on."""
-    columns = row_key.columns
-    change = shape.fields.get(CHANGE)
-    if row_key.keeps_fields and change is not None:
-        records = [profile.record for profile in change.facets.values() if profile.record is not None]
-        if any(UNAVAILABLE[-1] in record.fields for record in records):
-            columns |= {ORDERS_KIND: ORDERS_COLUMN}
-    return list(columns.values())
-
-
-def _planned(shape: RecordShape, context: Context) -> tuple[Plan, Mapping[Path, Facet]]:
-    """The plan, and the type of each field that arrived last."""
-    schema = context.schema
-    record = _plan_record(_Scope(schema.struct), shape, context.settings.contract, context)
-    findings = record.findings
-    changes = tuple(_lifted(findings.changes, schema, record.struct))
-    after = apply(schema, changes)
-    planned = Plan(
-        schema,
-        after,
-        changes,
-        record.route,
-        findings.converted,
-        tuple(sorted(set(findings.untyped))),
-        (*notes_of_maps(dict(findings.new_maps)), *findings.hints),
-        (*findings.conflicts, *_of_whole_records(after, shape, context.settings)),
-    )
-    return planned, dict(findings.last)
-
-
-def _of_whole_records(after: Schema, shape: RecordShape, settings: Settings) -> Iterator[Conflict]:
-    """The refusals of records that no row can be made of, or that cannot be merged into theirs."""
-    yield from lacking(shape, settings.contract)
-    if settings.row_key is not None and settings.row_key.patch:
-        yield from not_mergeable(after.struct, shape, settings.mark)
-
-
-def _lifted(changes: Iterable[Change], before: Schema, after: Struct) -> Iterable[Change]:
-    """Turn rewrites of list elements and map values into rewrites of the columns around them, which become
-    optional.
-    """
-    planned = Schema(after)
-    rewritten = {_column(change.path, before) for change in changes if isinstance(change, RewriteColumn)}
-    for change in changes:
-        if isinstance(change, RewriteColumn):
-            path = _column(change.path, before)
-            column = planned.find(path)
-            assert column is not None
-            yield replace(change, path=path, type=column.type)
-        elif not (isinstance(change, RelaxColumn) and _column(change.path, before) in rewritten):
-            yield change
-
-
-def _column(path: Path, schema: Schema) -> Path:
-    """The field of the struct that holds what is at the path."""
-    while (parent := schema.find(path[:-1])) is not None and not isinstance(parent.type, Struct):
-        path = path[:-1]
-    return path
-
-
-def lacking(shape: RecordShape, contract: Contract, parent: Path = ()) -> Iterator[Conflict]:
-    """The refusals of records that lack a key or an order. ``parent``: the path of the records.
-
-    A value of a wrong type is refused by its policy, except where a record should stand.
-    """
-    if not shape.fields:
-        return
-    for key, child in contract.fields.items():
-        if not child.needed:
-            continue
-        path, role = (*parent, key), _role(child)
-        field = shape.fields.get(key) or FieldShape(Place(), absent=True, missing=True)
-        if field.missing or field.empty_lists or field.empty_record or not field.facets:
-            # A field that has values somewhere has its place there.
-            place = field.place if not field.facets else Place()
-            yield Conflict(path, f"the {role}", None, f"{role}: no value", "", place, nan=True)
-        if child.role:
-            continue
-        for facet, profile in field.facets.items():
-            if facet == Facet(0, RECORD) and profile.record is not None:
-                yield from lacking(profile.record, child, path)
-            else:
-                yield Conflict(
-                    path, f"the {role}", facet, f"{role}: no object", profile.sample, profile.place
-                )
-
-
-def _role(contract: Contract) -> str:
-    """The role of the field, or of those below it."""
-    if contract.role:
-        return contract.role
-    return KEY if KEY in map(_role, contract.fields.values()) else ORDER
+NO_COLUMN = "none"  # in place of the table's type
+NOWHERE = "where the table has no such column"
 
 
 @dataclass(frozen=True, slots=True)
-class _Filled:
-    """A column of a field in the data, and its route."""
+class Settings:
+    """A table's settings, as the planner and the observer need them.
 
-    decision: FieldDecision
-    field: FieldRoute
-    column: ColumnRoute
+    ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: the prefix of an evolved column's doc.
+    ``max_columns``: leaf columns of a table; ``max_fields``: fields of one struct in the record, None: any
+    number; ``max_key``: characters of a key that gets a column. ``beyond``: values beyond these limits go to
+    the "rest", to "quarantine", or "fail". ``keep_empty_names``: values of the empty key go to the rest, not
+    away. ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the
+    `widen` policy may write columns anew. ``max_record_bytes``: of a record's text. ``contract``: the
+    settings of paths. ``csv``: the dialect. ``hive``: folders in paths, `day=2026-01-01/`, are columns.
+    ``records``: in files of JSON, the path of the list of records in each document, none if it is one.
+    ``sheet``: of workbooks, empty for the only one. ``as_text``: types that the table's format lacks, whose
+    values become text. ``row_key``: how rows are known, None where each record is a row. ``metadata``: the
+    fields of the column `_source`.
+    """
+
+    dates: str = "on"
+    mark: str = MARK
+    max_columns: int = 10_000
+    max_fields: int | None = None
+    max_key: int = MAX_KEY
+    beyond: str = "quarantine"
+    keep_empty_names: bool = False
+    on_conflict: str = "quarantine"
+    allow_rewrite: bool = False
+    max_record_bytes: int = 128 * 2**20
+    contract: Contract = field(default_factory=Contract)
+    csv: Dialect = field(default_factory=Dialect)
+    hive: bool = True
+    records: Path = ()
+    sheet: str = ""
+    as_text: frozenset[Primitive] = frozenset()
+    row_key: RowKey | None = None
+    metadata: tuple[str, ...] = ()
+
+
+@pickled_by_fields
+@dataclass(frozen=True, slots=True)
+class ColumnRoute:
+    """The route of one column: the facets of its field that fill it, and the routes inside it.
+
+    ``unit``: the epoch unit of the field, None where it was not set.
+    """
+
+    name: str
+    type: Type
+    takes: tuple[Facet, ...]
+    record: RecordRoute | None = None
+    value: FieldRoute | None = None
+    unit: str | None = None
 
     @property
-    def always(self) -> bool:
-        """True if the column holds every value of the field."""
-        shape, facet = self.field.shape, self.column.facet
-        return (
-            shape.empty_lists <= facet.dim
-            and not (shape.empty_record and isinstance(facet.base, Primitive))
-            and all(f in self.column.takes and self.decision.accepts(facet, f) for f in shape.facets)
-            and not self.field.to_rest
-        )
-
-    @property
-    def in_every_record(self) -> bool:
-        """True if every record has a value of the field."""
-        shape = self.field.shape
-        return bool(shape.facets or shape.empty_lists or shape.empty_record) and not shape.missing
+    def facet(self) -> Facet:
+        """The column's type as a facet."""
+        return facet_of(self.type)
 
 
-def _relaxed(
-    column: Field,
-    path: Path,
-    data_path: Path,
-    filled: _Filled | None,
-    contract: Contract,
-    identifiers: Collection[int],
-) -> tuple[Field, Findings]:
-    """Make a required column optional if some record has neither a value for it nor its default.
+@pickled_by_fields
+@dataclass(frozen=True, slots=True)
+class FieldRoute:
+    """A field of the data, its observed facets, and the columns it goes to.
 
-    Identifier fields and the structs around them stay required, and so does a column whose ``contract``
-    forbids the change: such records are refused. ``filled`` None: the data has no such field.
+    ``elsewhere``: a map beside the struct around this field holds all its values, even those no column here
+    takes. For a map's values, ``left_out`` are the excluded keys; ``no_words``: words are in a struct beside
+    it. ``to_rest``: types whose values go to the rest where no column here takes them.
     """
-    if not column.required or _has_value(column, filled):
-        return column, NOTHING
-    place = filled.field.shape.place if filled else Place()
-    if any(f.id in identifiers for _, f in Schema(Struct((column,))).walk()):
-        why = "an identifier field has no value"
-    else:
-        why = policy_of(contract.policy).keeps_required(absent=filled is None or filled.field.shape.absent)
-    if why:
-        conflict = Conflict(data_path, facet_of(column.type).spelled(), None, why, "", place)
-        return column, Findings(conflicts=(conflict,))
-    reason = Reason("relax", "a record has no value for it", path, "", place if filled else None)
-    return replace(column, required=False), Findings((RelaxColumn(path, column.type, reason),))
-
-
-def _has_value(column: Field, filled: _Filled | None) -> bool:
-    """True if every record has a value that the column holds, or no key at all and so the default."""
-    default = column.write_default is not None
-    if filled is None:
-        return default
-    return (default or filled.in_every_record) and filled.always
-
-
-def _opened(type_: Type, path: Path, place: Place) -> tuple[Type, Findings]:
-    """Make a list's elements or a map's values optional where nulls arrive, or values that do not fit."""
-    if not isinstance(type_, List | Map):
-        return type_, NOTHING
-    child = children(type_)[-1]
-    child_path = (*path, child.name)
-    findings = NOTHING
-    if child.required:
-        why = "a list or map of the data may hold null, or what does not fit"
-        findings = Findings(
-            (RelaxColumn(child_path, child.type, Reason("relax", why, child_path, "", place)),)
-        )
-    child_type, child_findings = (
-        _opened(child.type, child_path, place) if isinstance(type_, List) else (child.type, NOTHING)
-    )
-    return with_child(type_, child.name, replace(child, type=child_type, required=False)), gathered(
-        [findings, child_findings]
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """A struct of the table, and the record of the data that fills it.
-
-    ``data_path`` differs from ``schema_path`` below a sibling or a renamed column;
-    ``is_new``: this batch makes the struct itself.
-    """
-
-    struct: Struct
-    schema_path: Path = ()
-    data_path: Path = ()
-    is_new: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _PlannedRecord:
-    """A record planned: its struct, and the routes that fill it."""
-
-    struct: Struct
-    route: RecordRoute
-    findings: Findings = NOTHING
-
-
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A decided field of a record: its columns, and drafts of the new ones."""
 
     key: str
-    known: Sequence[Field]
-    drafts: Sequence[NewColumn]
-    decision: FieldDecision
+    shape: FieldShape
+    columns: tuple[ColumnRoute, ...]
+    elsewhere: bool = False
+    left_out: frozenset[str] = frozenset()
+    no_words: bool = False
+    to_rest: frozenset[Facet] = frozenset()
+
+    @property
+    def has_rest(self) -> bool:
+        """True if a value here, at any depth, goes to the rest."""
+        return bool(self.to_rest) or any(
+            (column.record is not None and column.record.has_rest)
+            or (column.value is not None and column.value.has_rest)
+            for column in self.columns
+        )
+
+    @property
+    def waiting_maps(self) -> frozenset[int]:
+        """The dimensions of the maps that no column takes."""
+        taken = {facet for column in self.columns for facet in column.takes}
+        # A map that is planned for by its values alone may have no column for its dimension.
+        facets = self.to_rest | self.shape.facets.keys()
+        return frozenset(facet.dim for facet in facets - taken if isinstance(facet.base, MapOf))
+
+    def rest_paths(self, path: Path) -> Iterator[Path]:
+        """The paths of fields here and below whose values go to the rest; ``path``: this field's."""
+        if self.to_rest:
+            yield path
+        for column in self.columns:
+            inside = (*path, *("element",) * column.facet.dim)
+            for child in column.record.fields if column.record is not None else ():
+                yield from child.rest_paths((*inside, child.key))
+            if column.value is not None:
+                yield from column.value.rest_paths((*inside, "value"))
+
+    def has_columns(self, path: Path) -> bool:
+        """True if the field at a path below has a column; steps into lists are named ``element``."""
+        path = tuple(step for step in path if step != "element")
+        if not path or not self.columns:
+            return bool(self.columns)
+        fields = [
+            f for c in self.columns if c.record is not None for f in c.record.fields if f.key == path[0]
+        ]
+        fields += [column.value for column in self.columns if column.value is not None]
+        return any(field.has_columns(path[1:]) for field in fields)
+
+
+@pickled_by_fields
+@dataclass(frozen=True, slots=True)
+class RecordRoute:
+    fields: tuple[FieldRoute, ...] = ()
+
+    @property
+    def has_rest(self) -> bool:
+        """True if a value of such a record, at any depth, goes to the rest."""
+        return any(field.has_rest for field in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
-    """A column to be filled; ``is_new``: this batch makes it."""
+class Conversion:
+    """A type that went into a wider column that existed before."""
 
-    type: Type
     path: Path
-    is_new: bool
+    source: Type
+    target: Type
+    sample: str
+    place: Place
+
+
+def misfit(path: str, incoming_type: str, table_type: str) -> str:
+    """A value that does not fit, and where it does not, in words.
+
+    >>> misfit("n", "string", "long"), misfit("n", "string", NO_COLUMN)
+    ('n: string into long', 'n: string where the table has no such column')
+    """
+    into = NOWHERE if table_type == NO_COLUMN else f"into {table_type}"
+    return f"{path}: {incoming_type} {into}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Routed:
-    """A routed field. ``columns``: those filled, with their types; ``dropped``: names of new ones that would
-    hold nothing.
+class Conflict:
+    """A refusal: values of ``facet`` at ``path``, a path of the data.
+
+    ``inexact``: only those not exact in this column, by the epoch ``unit``. ``facet`` None: records without a
+    value there; with ``nan``, NaN is none. ``limit``: the table has no room for them.
     """
 
-    decision: FieldDecision
-    route: FieldRoute
-    columns: Sequence[Field]
-    dropped: frozenset[str] = frozenset()
-    findings: Findings = NOTHING
+    path: Path
+    table_type: str
+    facet: Facet | None
+    why: str
+    sample: str = ""
+    place: Place = field(default_factory=Place)
+    inexact: Facet | None = None
+    unit: str | None = None
+    limit: bool = False
+    nan: bool = False
+
+    @property
+    def incoming_type(self) -> str:
+        """The refused type, as people write it."""
+        return "nothing" if self.facet is None else self.facet.spelled()
+
+    @property
+    def in_words(self) -> str:
+        """The path, the refused type and the table's."""
+        return misfit(dotted(self.path), self.incoming_type, self.table_type)
+
+    def __str__(self) -> str:
+        return f"{dotted(self.path)}: {self.why}"
 
 
-def _plan_record(scope: _Scope, shape: RecordShape, contract: Contract, context: Context) -> _PlannedRecord:
-    """Plan a record of this shape, at every depth."""
-    columns_by_key = struct_by_key(scope.struct, context.settings.mark)
-    decided = [
-        _decide(scope, key, columns_by_key.get(key, []), field_shape, contract, context)
-        for key, field_shape in in_order(shape, contract, empty_names=context.settings.keep_empty_names)
-    ]
-    drafts = [draft for field in decided for draft in field.drafts]
-    named = named_columns(scope.struct, drafts, context.settings.mark)
-    routed = list(_routed(scope, decided, named, context))
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A batch's effect on a table: ``changes`` lead from ``before`` to ``schema``, and ``route`` fills it.
 
-    added = _added(named, drafts, routed)
-    columns = _columns(scope, added, routed)
-    optional, nulls = _without_values(scope, shape, columns, routed, contract, context)
-    columns |= optional
-    changes = (AddColumn(scope.schema_path, columns[c.name], d.reason, scope.is_new) for c, d in added)
-    findings = [
-        Findings(tuple(changes)),  # a column is listed before what is inside it
-        *(field.decision.findings for field in decided),
-        *(field.findings for field in routed),
-        nulls,
-        hint_of_keys(scope.data_path, shape, contract) if added else NOTHING,
-    ]
-    route = RecordRoute(tuple(field.route for field in routed))
-    return _PlannedRecord(Struct(tuple(columns.values())), route, gathered(findings))
-
-
-def _added(
-    named: Sequence[Field], drafts: Sequence[NewColumn], routed: Sequence[_Routed]
-) -> list[tuple[Field, NewColumn]]:
-    """The new columns that hold something, in the order of their values in the data."""
-    dropped = frozenset[str]().union(*(field.dropped for field in routed))
-    added = [(c, d) for c, d in zip(named, drafts, strict=True) if c.name not in dropped]
-    return sorted(added, key=lambda item: item[1].reason.place or Place())
-
-
-def _columns(
-    scope: _Scope, added: Sequence[tuple[Field, NewColumn]], routed: Sequence[_Routed]
-) -> dict[str, Field]:
-    """The struct's columns by name, new ones last, with their present types."""
-    columns = {c.name: c for c in (*scope.struct.fields, *(c for c, _ in added))}
-    return columns | {c.name: c for field in routed for c in field.columns}
-
-
-def _decide(
-    scope: _Scope,
-    key: str,
-    columns: Sequence[Field],
-    shape: FieldShape,
-    record_contract: Contract,
-    context: Context,
-) -> _Field:
-    """Decide one field of a record, and draft its new columns, declared ones first."""
-    data_path, contract = (*scope.data_path, key), record_contract.of(key)
-    drafts = declared(key, columns, contract, data_path)
-    is_unknown = not columns and not drafts and (record_contract.declares_fields or not scope.is_new)
-    target = Target(
-        (*(c.type for c in columns), *(d.stub for d in drafts)),
-        (*((*scope.schema_path, c.name) for c in columns), *((*scope.schema_path, key) for _ in drafts)),
-        data_path,
-        scope.is_new,
-        may_wait=is_unknown and bool(context.schema.struct.fields),
-        must_wait=len(key) > context.settings.max_key and not (columns or drafts),
-        never=not key and context.settings.keep_empty_names,
-    )
-    decision = decide_field(target, shape, contract, context)
-    drafts += [
-        NewColumn(key, stub, reason, stub == decision.original, shape.comment)
-        for stub, reason in decision.new
-    ]
-    return _Field(key, columns, drafts, decision)
-
-
-def _routed(
-    scope: _Scope, decided: Sequence[_Field], named: Sequence[Field], context: Context
-) -> Iterator[_Routed]:
-    """Route the fields to their columns. ``named``: the new columns of all fields, in order."""
-    new_columns = iter(named)
-    for field in decided:
-        new = [next(new_columns) for _ in field.drafts]
-        yield _route_field(scope, field, new, context)
-
-
-def _route_field(scope: _Scope, field: _Field, new: Sequence[Field], context: Context) -> _Routed:
-    decision = field.decision
-    columns = [*field.known, *new]
-    types = [*decision.types, *(stub for stub, _ in decision.new)]
-    targets = [
-        _Column(type_, (*scope.schema_path, column.name), scope.is_new or i >= len(field.known))
-        for i, (column, type_) in enumerate(zip(columns, types, strict=True))
-    ]
-    routes, findings = _route_columns(decision, targets, (*scope.data_path, field.key), context)
-    # The fields of a hollow one are still to come, or have no room.
-    pairs = [*zip(columns, routes, strict=True)]
-    filled = [(c, route) for c, route in pairs if not hollow(route.type)]
-    without = [(c, route) for c, route in pairs if hollow(route.type)]
-    to_rest, column_routes = in_rest([route for _, route in filled], [route for _, route in without])
-    to_rest |= decision.to_rest
-    return _Routed(
-        replace(decision, to_rest=to_rest) if to_rest != decision.to_rest else decision,
-        FieldRoute(field.key, decision.shape, column_routes, to_rest=to_rest),
-        [replace(column, type=route.type) for column, route in filled],
-        frozenset(column.name for column, _ in without if column in new),
-        findings,
-    )
-
-
-def _without_values(
-    scope: _Scope,
-    shape: RecordShape,
-    columns: dict[str, Field],
-    routed: Sequence[_Routed],
-    contract: Contract,
-    context: Context,
-) -> tuple[dict[str, Field], Findings]:
-    """The columns that become optional because some record has no value for them, and the refusals of such
-    records.
+    ``conflicts``: what is not accepted. A plan that has any cannot be carried out; its ``schema`` shows which
+    records can be accepted.
     """
-    if scope.is_new or not (scope.schema_path or shape.fields):
-        return {}, NOTHING
-    filled = {
-        column.name: _Filled(field.decision, field.route, column)
-        for field in routed
-        for column in field.route.columns
+
+    before: Schema
+    schema: Schema
+    changes: tuple[Change, ...]
+    route: RecordRoute
+    converted: tuple[Conversion, ...]
+    untyped: tuple[Path, ...]
+    hints: tuple[str, ...]
+    conflicts: tuple[Conflict, ...] = ()
+
+    @property
+    def rewrites(self) -> list[RewriteColumn]:
+        """The changes that need the table's rows to be rewritten."""
+        return [change for change in self.changes if isinstance(change, RewriteColumn)]
+
+
+def facet_of(type_: Type) -> Facet:
+    """A column's type as a facet."""
+    dim, base = peel(type_)
+    match base:
+        case Struct():
+            return Facet(dim, RECORD)
+        case Map(key=Primitive() as key):
+            return Facet(dim, MapOf(key))
+        case Primitive():
+            return Facet(dim, base)
+        case _:
+            raise DataError(f"a map with keys of type {base} cannot be filled")
+
+
+def stub_of(facet: Facet) -> Type:
+    """The facet as a type, left empty where it will be filled."""
+    match facet.base:
+        case Primitive() as inner:
+            return wrap(inner, facet.dim)
+        case MapOf(key):
+            return wrap(Map(key, Primitive("unknown")), facet.dim)
+        case _:
+            return wrap(Struct(), facet.dim)
+
+
+def by_name(old: Struct, new: Struct) -> RecordRoute:
+    """The route that takes each column of a struct into the one of the same name."""
+    fields = []
+    for f in old.fields:
+        column = new.get(f.name)
+        assert column is not None, f.name
+        shape = FieldShape(Place(), {facet_of(f.type): Profile(Place(), typed=True)})
+        fields.append(FieldRoute(f.name, shape, (_into(f.name, f.type, column.type),)))
+    return RecordRoute(tuple(fields))
+
+
+def _into(column: str, old: Type, new: Type) -> ColumnRoute:
+    record = value = None
+    match peel(old)[1], peel(new)[1]:
+        case Struct() as was, Struct() as becomes:
+            record = by_name(was, becomes)
+        case Map() as was, Map() as becomes:
+            shape = FieldShape(Place(), {facet_of(was.value): Profile(Place(), typed=True)})
+            value = FieldRoute("value", shape, (_into("value", was.value, becomes.value),))
+    return ColumnRoute(column, new, (facet_of(old),), record, value)
+
+
+def lean(route: RecordRoute) -> RecordRoute:
+    """The route without the shapes below its facets, which the routes below repeat: small enough to
+    be sent.
+    """
+    return RecordRoute(tuple(_lean_field(f) for f in route.fields))
+
+
+def _lean_field(field: FieldRoute) -> FieldRoute:
+    facets = {
+        facet: replace(profile, record=None, value=None) for facet, profile in field.shape.facets.items()
     }
-    optional, findings = {}, []
-    for column in scope.struct.fields:
-        if not column.required or is_metadata(column.doc):
-            continue
-        by = filled.get(column.name)
-        key = by.field.key if by else column.name
-        optional[column.name], column_findings = _relaxed(
-            columns[column.name],
-            (*scope.schema_path, column.name),
-            (*scope.data_path, key),
-            by,
-            contract.of(key),
-            context.schema.identifiers,
+    columns = (
+        replace(
+            c,
+            record=None if c.record is None else lean(c.record),
+            value=None if c.value is None else _lean_field(c.value),
         )
-        findings.append(column_findings)
-    return optional, gathered(findings)
+        for c in field.columns
+    )
+    return replace(field, shape=replace(field.shape, facets=facets), columns=tuple(columns))
 
 
-def _route_columns(
-    decision: FieldDecision, columns: Sequence[_Column], data_path: Path, context: Context
-) -> tuple[list[ColumnRoute], Findings]:
-    """The route of each column of a field, or of a map's values."""
-    values, value_findings = _route_values(decision, columns, data_path, context)
-    facets = [facet_of(column.type) for column in columns]
-    widest = max((f.dim for f in facets if f.base == RECORD), default=0)  # record column, in dimensions
-    routes, findings = [], [value_findings]
-    for i, column in enumerate(columns):
-        takes = tuple(
-            facet
-            for facet in decision.shape.facets
-            if decision.takes(facets[i], facet)
-            and (facets[i].base != RECORD or facets[i].dim in (widest, facet.dim))
-        )
-        route, column_findings = _route_column(decision, column, takes, data_path, context)
-        if i in values:
-            value = values[i]
-            route = replace(route, type=with_value(route.type, value.columns[0].type), value=value)
-        routes.append(route)
-        findings.append(column_findings)
-    return routes, gathered(findings)
+def same_rows(route: RecordRoute, guess: RecordRoute) -> bool:
+    """True if the ``guess`` makes, in the same columns, the same rows as ``route``. It may provide
+    for more.
+    """
+    guessed = {f.key: f for f in guess.fields}
+    return all(f.key in guessed and _same_field(f, guessed[f.key]) for f in route.fields)
 
 
-def _route_values(
-    decision: FieldDecision, columns: Sequence[_Column], data_path: Path, context: Context
-) -> tuple[dict[int, FieldRoute], Findings]:
-    """The routes of the values in map columns, by the columns' places."""
-    facets = [facet_of(column.type) for column in columns]
-    routes: dict[int, FieldRoute] = {}
-    findings = []
-    for base, value in decision.values.items():
-        places = [i for i, facet in enumerate(facets) if facet.base == base]
-        if not places:  # all such maps go to the rest
-            continue
-        value_columns = [_value_column(columns[i]) for i in places]
-        filled, value_findings = _route_columns(value, value_columns, (*data_path, "value"), context)
-        findings.append(value_findings)
-        left_out = decision.contract.inside(max(facets[i].dim for i in places)).excluded_keys
-        for i, route in zip(places, filled, strict=True):
-            routes[i] = FieldRoute(
-                "value",
-                value.shape,
-                (route,),
-                left_out=left_out,
-                no_words=decision.fixed_keys is FixedKeys.data,
-                to_rest=value.to_rest,
-            )
-    return routes, gathered(findings)
-
-
-def _value_column(column: _Column) -> _Column:
-    """The values of a map column, as a column of their own."""
-    return replace(column, type=value_of(column.type), path=(*inside(column.path, column.type), "value"))
-
-
-def _route_column(
-    decision: FieldDecision, column: _Column, takes: tuple[Facet, ...], data_path: Path, context: Context
-) -> tuple[ColumnRoute, Findings]:
-    """The route of one column, with everything in its records."""
-    type_, shape, unit = column.type, decision.shape, decision.contract.epoch_unit
-    findings = [NOTHING]
-    many = shape.empty_lists or any(f.dim or isinstance(f.base, MapOf) for f in takes)
-    if many and not column.is_new:
-        type_, findings_inside = _opened(type_, column.path, shape.place)
-        findings.append(findings_inside)
-    if facet_of(type_).base != RECORD or not (takes or shape.empty_record or hollow(type_)):
-        return ColumnRoute(column.path[-1], type_, takes, unit=unit), gathered(findings)
-    record = _plan_inside(decision, replace(column, type=type_), takes, data_path, context)
-    # No map takes structs of typed sources.
-    typed = any(shape.facets[facet].typed for facet in takes)
-    route = record.route if typed else fixed_route(record.route, decision.fixed_keys)
-    filled = with_base(type_, record.struct)
-    return ColumnRoute(column.path[-1], filled, takes, route, unit=unit), gathered(
-        [*findings, record.findings]
+def _same_field(field: FieldRoute, guess: FieldRoute) -> bool:
+    facets, guessed = frozenset(field.shape.facets), {c.name: c for c in guess.columns}
+    if not field.to_rest <= guess.to_rest:
+        return False
+    return len(field.columns) == len(guessed) and all(
+        c.name in guessed and _same_column(c, guessed[c.name], facets) for c in field.columns
     )
 
 
-def _plan_inside(
-    decision: FieldDecision, column: _Column, takes: tuple[Facet, ...], data_path: Path, context: Context
-) -> _PlannedRecord:
-    """Plan the records in a column."""
-    facets = decision.shape.facets
-    shape = merge_all(record for f in takes if (record := facets[f].record) is not None)
-    dim, struct = peel(column.type)
-    assert isinstance(struct, Struct)
-    contract = fixed_contract(decision.contract.inside(dim), decision.fixed_keys, shape.fields)
-    scope = _Scope(struct, inside(column.path, column.type), inside(data_path, column.type), column.is_new)
-    return _plan_record(scope, shape, contract, context)
+def _same_column(column: ColumnRoute, guess: ColumnRoute, facets: frozenset[Facet]) -> bool:
+    """Compare two columns. ``facets``: the field's observed types."""
+    if (column.type, column.unit) != (guess.type, guess.unit):
+        return False
+    if frozenset(column.takes) != facets.intersection(guess.takes):
+        return False
+    record, value = column.record, column.value
+    return (record is None or (guess.record is not None and same_rows(record, guess.record))) and (
+        value is None or (guess.value is not None and _same_field(value, guess.value))
+    )
+
+
+def lost_names(route: RecordRoute, names: Mapping[Path, int]) -> Counter[Path]:
+    """Count the records with the empty key, by path; maps keep that key, so it is not counted there.
+
+    ``names``: counts as observed, before all maps were known: their paths contain the maps' keys.
+    """
+    lost: Counter[Path] = Counter()
+    for path, count in names.items():
+        keys = _without_keys(route, path)
+        if keys is not None:
+            lost[keys] += count
+    return lost
+
+
+def _without_keys(route: RecordRoute, path: Path) -> Path | None:
+    """The path with ``value`` in place of the keys of maps; None where it leads to a map."""
+    steps: list[str] = []
+    records: list[RecordRoute] = [route]
+    maps: list[FieldRoute] = []
+    for step in path:
+        steps.append("value" if maps else step)
+        fields = maps or [f for record in records for f in record.fields if f.key == step]
+        columns = [column for f in fields for column in f.columns]
+        records = [column.record for column in columns if column.record is not None]
+        maps = [column.value for column in columns if column.value is not None]
+    return None if maps else tuple(steps)

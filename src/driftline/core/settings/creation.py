@@ -16,7 +16,7 @@ from driftline.core.changes import (
 )
 from driftline.core.changes.evolve import VERSION
 from driftline.core.changes.text import LayoutReader, PartsOf
-from driftline.core.planning.routes import FieldRoute, RecordRoute, Settings, facet_of
+from driftline.core.planning.plan import FieldRoute, RecordRoute, Settings, facet_of
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.naming import by_key, caseless, data_key
 from driftline.core.schema.schema_json import type_name

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict
 
 from driftline.core.planning.conversions import EPOCH_DIGITS
-from driftline.core.planning.metadata import parse_metadata
+from driftline.core.planning.own_columns import parse_metadata
+from driftline.core.planning.plan import Settings
 from driftline.core.planning.policies import POLICIES
-from driftline.core.planning.routes import Settings
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import (
     CHANGE,

@@ -19,8 +19,8 @@ from driftline.core.changes import (
     diff,
     evolved,
 )
-from driftline.core.planning.plan import plan
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
+from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.definition import ROW_KEY, Definition
 from driftline.core.schema.naming import MARK, QUARANTINE, data_key, is_metadata, marked_key, table_parts

@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from typing import NamedTuple, Protocol, TypeAlias
 
 from driftline.convert import Converter
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.observe.expect import ExpectedField
 from driftline.observe.observation import Observation
 from driftline.readers.columnar.rows import (

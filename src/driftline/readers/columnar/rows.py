@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from driftline.convert import Lost
 from driftline.convert.row_text import row_texts
-from driftline.core.planning.metadata import asks_for_place
+from driftline.core.planning.own_columns import asks_for_place
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.types import Path, Place, Schema, Struct, dotted
 from driftline.core.settings.fields import excluded_paths

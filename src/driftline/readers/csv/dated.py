@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from driftline.convert.written_dates import dates_of
-from driftline.core.planning.routes import Settings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.date_pattern import DatePattern, hint_text
 from driftline.core.schema.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, Struct
 from driftline.core.settings.fields import Contract, toml_line

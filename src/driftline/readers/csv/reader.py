@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
 from driftline.convert.leaf_readings import VOID
+from driftline.core.planning.plan import Settings
 from driftline.core.planning.policies.by_kind import KEY
-from driftline.core.planning.routes import Settings
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,

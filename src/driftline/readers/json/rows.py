@@ -35,9 +35,9 @@ from driftline.convert.usual import (
     valueless_keys,
 )
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.metadata import asks_for_place
-from driftline.core.planning.objects import folded
-from driftline.core.planning.routes import Plan, Settings, lean
+from driftline.core.planning.maps import folded
+from driftline.core.planning.own_columns import asks_for_place
+from driftline.core.planning.plan import Plan, Settings, lean
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Struct
 from driftline.core.support import gc_paused, pickled

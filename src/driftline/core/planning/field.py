@@ -5,27 +5,32 @@ The values of a map are decided like a field, by the same function; the fields o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 
 from driftline.core.changes import Change, Reason, RewriteColumn, WidenColumn
-from driftline.core.planning.field_notes import notes_of
-from driftline.core.planning.field_plan import Context, FieldDecision, Target, without
-from driftline.core.planning.findings import Findings, gathered
-from driftline.core.planning.maps import MapVerdict, as_map, entries_of
-from driftline.core.planning.objects import MAP, objects_of
+from driftline.core.planning.conversions import join
+from driftline.core.planning.maps import MAP, FixedKeys, MapVerdict, as_map, entries_of, objects_of
+from driftline.core.planning.plan import NO_COLUMN, Conflict, Conversion, Settings, facet_of, stub_of
 from driftline.core.planning.policies import policy_of, preserve, strict
 from driftline.core.planning.policies.by_kind import ROLES, ByKind
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Policy, Refusal, Retyped
-from driftline.core.planning.routes import NO_COLUMN, Conflict, facet_of, stub_of
 from driftline.core.planning.shape import NUMBER_TEXT, RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
+from driftline.core.schema.naming import Names, mark, safe, suffix
+from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import (
     STRING,
     VARIANT,
+    Field,
     Map,
     Path,
+    Place,
     Primitive,
+    Schema,
+    Struct,
     Type,
+    dotted,
     hollow,
     inside,
     value_of,
@@ -33,7 +38,284 @@ from driftline.core.schema.types import (
     with_value,
     wrap,
 )
-from driftline.core.settings.fields import Contract
+from driftline.core.settings.fields import Contract, toml_line
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The findings of one planning step.
+
+    ``changes`` to the schema, a column before its contents; ``conflicts``: what policies refuse; ``untyped``:
+    fields without a type so far; ``new_maps``: objects that become maps, and why; ``last``: for each field
+    the last type to arrive that had room.
+    """
+
+    changes: tuple[Change, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    converted: tuple[Conversion, ...] = ()
+    untyped: tuple[Path, ...] = ()
+    hints: tuple[str, ...] = ()
+    new_maps: tuple[tuple[Path, MapVerdict], ...] = ()
+    last: tuple[tuple[Path, Facet], ...] = ()
+
+
+NOTHING = Findings()
+_KINDS = tuple(f.name for f in fields(Findings))
+
+
+def gathered(findings: Iterable[Findings]) -> Findings:
+    """Concatenate findings in order."""
+    parts = [part for part in findings if part is not NOTHING]
+    if len(parts) < 2:
+        return parts[0] if parts else NOTHING
+    return Findings(*(tuple(chain.from_iterable(getattr(part, kind) for part in parts)) for kind in _KINDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The context of a whole plan. ``refused``: types of fields that get no new column, and why;
+    ``not_rewritten``: columns that must not be rewritten.
+    """
+
+    settings: Settings
+    schema: Schema
+    refused: Mapping[tuple[Path, Facet], str] = field(default_factory=dict)
+    not_rewritten: frozenset[Path] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The destination of a field's or a map's values: columns of ``types``, at ``paths`` of the schema.
+
+    ``data_path``: the values' path in the data; ``is_new``: the struct or map is created by this batch;
+    ``may_wait``: the table lacks the field, so it waits in the rest where new fields are held; ``must_wait``:
+    its key is too long for a column's doc; ``never``: its key is empty, so it waits whatever the policy.
+    """
+
+    types: tuple[Type, ...]
+    paths: tuple[Path, ...]
+    data_path: Path
+    is_new: bool = False
+    may_wait: bool = False
+    must_wait: bool = False
+    never: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDecision:
+    """A decided field, or a map's decided values: the ``types`` of the existing columns, and the new ones.
+
+    ``original``: the type of the new column that takes the field's own name. ``values``: of its maps.
+    ``fixed_keys``: the keys of its structs that get no more columns. ``to_rest``: types whose values go to
+    the rest.
+    """
+
+    types: tuple[Type, ...]
+    shape: FieldShape
+    contract: Contract
+    policy: Policy
+    new: tuple[tuple[Type, Reason], ...] = ()
+    original: Type | None = None
+    values: Mapping[MapOf, FieldDecision] = field(default_factory=dict)
+    fixed_keys: FixedKeys = FixedKeys.none
+    to_rest: frozenset[Facet] = frozenset()
+    findings: Findings = NOTHING
+
+    @property
+    def unit(self) -> str:
+        """The unit of its epoch times; ``ms`` by default."""
+        return self.contract.epoch_unit or "ms"
+
+    @property
+    def facets(self) -> list[Facet]:
+        """The existing columns, as facets."""
+        return [facet_of(type_) for type_ in self.types]
+
+    def takes(self, column: Facet, facet: Facet) -> bool:
+        """True if values of the facet are routed to the column."""
+        return self.policy.takes(column, facet, self.shape.facets[facet])
+
+    def accepts(self, column: Facet, facet: Facet) -> bool:
+        """True if the column takes every value of the facet exactly."""
+        return self.policy.accepts(column, facet, self.shape.facets[facet], self.unit)
+
+    def sending(self, facets: frozenset[Facet], *, inexact: frozenset[Facet] = frozenset()) -> FieldDecision:
+        """Send the values of these types to the rest; of ``inexact`` types only those that do not fit."""
+        if not facets and not inexact:
+            return self
+        return replace(self, shape=without(self.shape, facets), to_rest=self.to_rest | facets | inexact)
+
+
+def without(shape: FieldShape, facets: frozenset[Facet]) -> FieldShape:
+    """The shape without these types."""
+    if not facets:
+        return shape
+    return replace(shape, facets={f: profile for f, profile in shape.facets.items() if f not in facets})
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumn:
+    """A column to be made: its type without anything nested, and its cause. ``natural``: it has the field's
+    own name; ``comment``: its doc.
+    """
+
+    key: str
+    stub: Type
+    reason: Reason
+    natural: bool
+    comment: str = ""
+
+
+def in_order(
+    shape: RecordShape, contract: Contract, *, empty_names: bool = False
+) -> list[tuple[str, FieldShape]]:
+    """The observed fields in the order of the data, then the declared ones.
+
+    ``empty_names``: that of the empty key too.
+    """
+    fields = shape.kept(empty_names=empty_names)
+    shapes = dict(sorted(fields.items(), key=lambda f: (f[1].place, f[0])))
+    for key, child in contract.fields.items():
+        if child.hint is not None and not child.excluded:
+            shapes.setdefault(key, FieldShape(Place(), absent=True, missing=True))
+    return list(shapes.items())
+
+
+def declared(key: str, columns: Sequence[Field], contract: Contract, data_path: Path) -> list[NewColumn]:
+    """The column that a hint declares, unless the field has it."""
+    hint = contract.hint
+    if hint is None or facet_of(hint) in [facet_of(c.type) for c in columns]:
+        return []
+    why = "declared by a hint"
+    if columns:
+        older = ", ".join(c.name for c in columns)
+        why += f"; older values stay in {older}, until driftline resolve makes one column"
+    return [NewColumn(key, hint, Reason("hint", why, data_path), not columns)]
+
+
+def named_columns(struct: Struct, drafts: Sequence[NewColumn], prefix: str) -> list[Field]:
+    """The new columns of a struct, in the order of the drafts.
+
+    Names are given to natural columns first, in code point order (seed rules 4, 5). ``prefix``: of the mark
+    in their docs.
+    """
+    if not drafts:
+        return []
+    names = Names.of(struct)
+    columns: dict[int, Field] = {}
+    evolved = []
+    for i, draft in sorted(enumerate(drafts), key=lambda item: item[1].key):
+        name = safe(draft.key)
+        if draft.natural and names.free(name):
+            names.take(name)
+            lines = ("" if name == draft.key else mark(draft.key, prefix), draft.comment)
+            columns[i] = Field(name, draft.stub, doc="\n".join(filter(None, lines)) or None)
+        else:
+            evolved.append((draft.key, suffix(draft.stub), i))
+    for key, ending, i in sorted(evolved, key=lambda item: item[:2]):
+        columns[i] = Field(names.take(safe(key), ending), drafts[i].stub, doc=mark(key, prefix))
+    return [columns[i] for i in range(len(drafts))]
+
+
+_ONE_OR_MANY = {Facet(0, RECORD), Facet(1, RECORD)}
+
+
+def notes_of(field: FieldDecision, columns: Sequence[Facet], data_path: Path) -> Findings:
+    """The notes of one field. ``columns``: those it had before."""
+    all_columns = [*columns, *(facet_of(t) for t, _ in field.new)]
+    converted = _converted(field, columns, all_columns, data_path) if columns else ()
+    if field.to_rest or any(c.base == VARIANT and not c.dim for c in all_columns):
+        return Findings(converted=converted) if converted else NOTHING  # it holds whatever it is
+    untyped = (data_path,) if _is_untyped(field, columns, all_columns) else ()
+    hints: tuple[str, ...] = ()
+    if set(all_columns) >= _ONE_OR_MANY and not set(columns) >= _ONE_OR_MANY:
+        why = f"{dotted(data_path)} is an object or a list of objects: so it would become one"
+        hints = (toml_line("hints", data_path, "list<record>", why),)
+    if not (converted or untyped or hints):
+        return NOTHING
+    return Findings(converted=converted, untyped=untyped, hints=hints)
+
+
+def hint_of_keys(data_path: Path, shape: RecordShape, contract: Contract) -> Findings:
+    """Point out a growing struct whose keys look like data."""
+    if not data_path or contract.maps != "hint":
+        return NOTHING
+    verdict, type_ = as_map(entries_of([shape])), _map_type(shape)
+    if verdict is None or verdict.apart or type_ is None:
+        return NOTHING
+    why = f"makes {dotted(data_path)} a map, {verdict}"
+    return Findings(hints=(toml_line("hints", data_path, type_, why),))
+
+
+def _converted(
+    field: FieldDecision, columns: Sequence[Facet], all_columns: Sequence[Facet], data_path: Path
+) -> tuple[Conversion, ...]:
+    """The types without a column of their own that some column takes exactly."""
+    out = []
+    for facet, profile in field.shape.facets.items():
+        if facet not in all_columns:
+            column = next((c for c in columns if field.accepts(c, facet)), None)
+            if column is not None:
+                out.append(
+                    Conversion(data_path, stub_of(facet), stub_of(column), profile.sample, profile.place)
+                )
+    return tuple(out)
+
+
+def _is_untyped(field: FieldDecision, columns: Sequence[Facet], all_columns: Sequence[Facet]) -> bool:
+    """True if the field held only values of no known type: null, ``[]`` or ``{}``."""
+    shape = field.shape
+    nothing = not shape.facets and not columns
+    listless = shape.empty_lists > max((c.dim for c in all_columns), default=0)
+    recordless = shape.empty_record and not any(
+        isinstance(c.base, MapOf) or c.base == RECORD for c in all_columns
+    )
+    return nothing or listless or recordless
+
+
+_ALIKE = 3  # paths that differ in one step, from which on one line reports them
+
+
+def notes_of_maps(maps: Mapping[Path, MapVerdict]) -> list[str]:
+    """For each object that became a map, the setting that would keep it a struct, and the reason; outermost
+    first.
+
+    Paths that differ only in their last but one step share one.
+
+    >>> verdict = MapVerdict("its keys look like data", ("0", "1"))
+    >>> notes_of_maps({("h", name, "values"): verdict for name in "abc"})
+    ['maps.h = "off"  # keeps structs: h.*.values are maps (3 paths), its keys look like data: 0, 1']
+    """
+    groups: dict[tuple[Path, str], list[Path]] = {}
+    for path in maps:
+        groups.setdefault((path[:-2], path[-1]), []).append(path)
+    notes: dict[Path, list[str]] = {}
+    for (parent, last), paths in groups.items():
+        if len(paths) >= _ALIKE and parent:
+            pattern = f"{dotted((*parent, '*', last))} are maps ({len(paths)} paths)"
+            notes.setdefault(parent, []).append(f"keeps structs: {pattern}, {maps[paths[0]]}")
+        else:
+            notes |= {path: [_note(maps[path])] for path in paths}
+    outermost_first = sorted(notes, key=len)
+    return [toml_line("maps", path, "off", "; ".join(notes[path])) for path in outermost_first]
+
+
+def _note(verdict: MapVerdict) -> str:
+    became = "a struct of words and a map of its other keys" if verdict.apart else "a map"
+    return f"keeps a struct: it is {became}, {verdict}"
+
+
+def _map_type(shape: RecordShape) -> str | None:
+    """The map type that records of this shape could have; None where no one type holds all values."""
+    facets = {facet for field in shape.fields.values() for facet in field.facets}
+    if facets and all(not isinstance(f.base, Primitive) for f in facets) and len(facets) == 1:
+        (facet,) = facets
+        return f"map<string, {facet.spelled()}>"
+    bases = [f.base for f in facets if isinstance(f.base, Primitive)]
+    common = join(bases)
+    if common is None or len(bases) < len(facets):
+        return None
+    return f"map<string, {type_name(wrap(common, max(f.dim for f in facets)))}>"
 
 
 def normalised(
