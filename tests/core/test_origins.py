@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import drift
-from driftline.core.planning.column_origins import origins
+from driftline.core.columns.siblings import origins
 from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import dotted
 

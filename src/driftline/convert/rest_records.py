@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from driftline.convert.types import arrow_schema
-from driftline.core.columns.rest_fields import Fields
-from driftline.core.columns.siblings import families
+from driftline.core.columns.siblings import Fields, families
 from driftline.core.planning.own_columns import is_type_key, keys_of, steps, type_key
 from driftline.core.schema.schema_json import type_of
 from driftline.core.schema.types import STRING, Field, List, Map, Path, Primitive, Struct, Type, peel

@@ -24,7 +24,7 @@ from openlineage.client.generated.base import DatasetFacet, RunFacet
 
 from driftline import __version__
 from driftline.core.changes import apply
-from driftline.core.planning.column_origins import ColumnOrigin, origins
+from driftline.core.columns.siblings import ColumnOrigin, origins
 from driftline.core.planning.plan import FieldRoute, RecordRoute
 from driftline.core.schema.schema_json import outline, type_name
 from driftline.core.schema.types import Field, Schema, children, dotted

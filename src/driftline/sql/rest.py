@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
-from driftline.core.columns.rest_fields import Fields
+from driftline.core.columns.siblings import Fields
 from driftline.core.columns.statistics import SeenIn, SeenInJson
 from driftline.core.planning.own_columns import is_type_key, rest_column, spelled_field, steps
 from driftline.core.schema.types import Schema

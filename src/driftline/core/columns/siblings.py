@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from driftline.core.planning.conversions import fits, widest
 from driftline.core.planning.maps import words_apart
+from driftline.core.planning.own_columns import rest_column
+from driftline.core.planning.plan import ColumnRoute, FieldRoute, RecordRoute
+from driftline.core.planning.shape import Facet
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.naming import MARK, Names, caseless, data_key, is_metadata, safe
 from driftline.core.schema.types import (
@@ -299,3 +303,100 @@ def most_exact(columns: Sequence[Field], to: Type) -> Iterator[Field]:
         return (late, spelled(column.type) != spelled(to), -wider, dim)
 
     yield from sorted(columns, key=rank)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOrigin:
+    """The leaf column at ``column`` has the values of these types from the field at ``path``. ``exact``: they
+    have its own type, so nothing is converted.
+    """
+
+    column: Path
+    path: Path
+    types: tuple[Facet, ...]
+    exact: bool
+
+
+def origins(route: RecordRoute, schema: Schema) -> Iterator[ColumnOrigin]:
+    """The origins of all columns of ``schema`` that the route fills.
+
+    Paths go through lists by ``element``, through maps by ``key`` and ``value``. The keys of objects that are
+    maps have no path of their own: they come from the object's.
+    """
+    yield from _of_record(route, (), ())
+    column = rest_column(schema.struct)
+    if column is not None:
+        for field in route.fields:
+            for path in field.rest_paths((field.key,)):
+                yield ColumnOrigin((column.name, "value"), path, (), exact=False)
+
+
+def _of_record(route: RecordRoute, column: Path, path: Path) -> Iterator[ColumnOrigin]:
+    for field in route.fields:
+        yield from _of_field(field, column, (*path, field.key))
+
+
+def _of_field(field: FieldRoute, column: Path, path: Path) -> Iterator[ColumnOrigin]:
+    for route in field.columns:
+        if route.takes:
+            yield from _of_column(route, (*column, route.name), path)
+
+
+def _of_column(column: ColumnRoute, schema_path: Path, path: Path) -> Iterator[ColumnOrigin]:
+    inside, data_path = (
+        (*schema_path, *("element",) * column.facet.dim),
+        (*path, *("element",) * column.facet.dim),
+    )
+    exact = column.takes == (column.facet,) and column.unit is None
+    if column.value is not None:
+        yield ColumnOrigin((*inside, "key"), data_path, column.takes, exact)
+        yield from _of_field(column.value, inside, (*data_path, "value"))
+    elif column.record is not None:
+        yield from _of_record(column.record, inside, data_path)
+    elif not isinstance(column.type, Map):
+        yield ColumnOrigin(inside, path, column.takes, exact)
+
+
+class Fields:
+    """The fields of a table's record, or inside one of its fields, by their keys in the data.
+
+    ``types``: of the columns; ``mark``: the prefix of docs of evolved ones.
+
+    >>> from driftline.core.schema.naming import MARK
+    >>> from driftline.core.schema.types import LONG, STRING, Field
+    >>> by_day = Field("by_day", Map(STRING, Struct((Field("n", LONG),))))
+    >>> Fields([Struct((by_day,))], MARK).path(("by_day", "2024-01-01", "tags", 3))
+    ('by_day', 'value', 'tags', 'element')
+    """
+
+    def __init__(self, types: Sequence[Type], mark: str) -> None:
+        self._types, self._mark = [peel(type_)[1] for type_ in types], mark
+
+    def path(self, location: Sequence[str | int]) -> Path:
+        """The path of a field: elements of lists as ``element``, keys of the table's maps as ``value``."""
+        keys_of_maps = self.keys_of_maps(location)
+        steps = zip(location, keys_of_maps, strict=True)
+        return tuple("element" if isinstance(s, int) else "value" if is_key else s for s, is_key in steps)
+
+    def keys_of_maps(self, location: Iterable[str | int]) -> list[bool]:
+        """For each step of a path, true if it is a key of one of the table's maps."""
+        fields, out = self, []
+        for step in location:
+            out.append(isinstance(step, str) and fields._value is not None and step not in fields._named)
+            if isinstance(step, str):
+                fields = fields._named.get(step) or fields._value or _NONE
+        return out
+
+    @cached_property
+    def _named(self) -> dict[str, Fields]:
+        structs = [type_ for type_ in self._types if isinstance(type_, Struct)]
+        fields = families(structs, self._mark)
+        return {group.key: Fields([column.type for column in group.columns], self._mark) for group in fields}
+
+    @cached_property
+    def _value(self) -> Fields | None:
+        values = [type_.value for type_ in self._types if isinstance(type_, Map)]
+        return Fields(values, self._mark) if values else None
+
+
+_NONE = Fields((), "")
