@@ -10,7 +10,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from core.shapes import schema
-from driftline.core.changelog.restoring import restoration
 from driftline.core.changes import (
     AddColumn,
     AddPartitionField,
@@ -35,6 +34,7 @@ from driftline.core.changes import (
     stages,
 )
 from driftline.core.changes.evolve import evolved as evolved_with
+from driftline.core.history.restoring import restoration
 from driftline.core.planning.plan import Settings
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.naming import caseless, mark, marked_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import drift
-from driftline.core.changelog.entries import Version, partition_text, sort_text
+from driftline.core.history.entries import Version, partition_text, sort_text
 from driftline.core.planning.plan import Settings
 from driftline.core.schema.definition import Definition
 from driftline.core.settings.creation import Creation

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftline.core.changelog.restoring import restoration
 from driftline.core.changes import Refused, evolved
+from driftline.core.history.restoring import restoration
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import (
     BOOLEAN,

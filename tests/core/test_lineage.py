@@ -20,7 +20,7 @@ from openlineage.client.serde import Serde
 from openlineage.client.transport.file import FileConfig, FileTransport
 
 from core.shapes import batch, schema
-from driftline.core.changelog.token import BatchIsInError
+from driftline.core.history.batch_properties import BatchIsInError
 from driftline.core.planning.planner import plan
 from driftline.errors import DataError
 from driftline.ingest.result import Result, result

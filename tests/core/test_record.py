@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.shapes import schema
-from driftline.core.changelog import record
-from driftline.core.changelog.entries import Version, entries
 from driftline.core.changes import AddColumn, Reason, RelaxColumn
+from driftline.core.history import entries as record
+from driftline.core.history.entries import Version, entries
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.types import LONG, STRING, Field, Place
 
@@ -25,13 +25,13 @@ def test_a_batch_tells_its_rules() -> None:
     kept = record.of_batch(
         "b1", [added("size_string", "sibling"), relaxed, added("x", "sibling", within=True)]
     )
-    told = record.read(kept, {})
+    told = record.read_record(kept, {})
     assert told == record.ChangeRecord(
         "batch",
         batch="b1",
         rules=(record.Rule("s.size_string", "sibling", "s.size", "file.json:7"), record.Rule("a", "relax")),
     )
-    assert "a sample" not in kept[record.PROPERTY], "samples are data"
+    assert "a sample" not in kept[record.CHANGE_RECORD], "samples are data"
     assert record.of_batch("b1", []) == {}
 
 
@@ -39,8 +39,8 @@ def test_a_batch_tells_its_rules() -> None:
 def test_it_is_bounded(names: list[str], rule: str) -> None:
     changes = [added(name, rule) for name in names] + [added("last", "common-denominator")]
     (text,) = record.of_batch("b1", changes).values()
-    assert len(text) <= record.LIMIT
-    told = record.read({record.PROPERTY: text}, {})
+    assert len(text) <= record.RECORD_LIMIT
+    told = record.read_record({record.CHANGE_RECORD: text}, {})
     assert told is not None and len(told.rules) + told.left_out == len(changes)
     if rule == "first-sight":
         assert told.rules[0].rule == "common-denominator", "what is plain is left out first"
@@ -48,22 +48,24 @@ def test_it_is_bounded(names: list[str], rule: str) -> None:
 
 def test_statements_are_cut() -> None:
     (text,) = record.of_statements("x" * 100_000).values()
-    assert len(text) < record.LIMIT
+    assert len(text) < record.RECORD_LIMIT
 
 
 def test_who_made_a_version() -> None:
     one, two = record.of_statements("ALTER …"), record.of_statements("ALTER …")
     assert one != two, "the same statement again is another change"
-    assert record.read(two, one).by == "alter"  # type: ignore[union-attr]
-    assert record.read(one, one) is None, "somebody else's, who leaves the property as it is"
-    assert record.read({record.BATCH: "b2"}, {record.BATCH: "b1"}) == record.ChangeRecord("batch", batch="b2")
-    assert record.read({record.BATCH: "b1"}, {record.BATCH: "b1"}) is None
-    assert record.read({}, {record.BATCH: "b1"}) is None
+    assert record.read_record(two, one).by == "alter"  # type: ignore[union-attr]
+    assert record.read_record(one, one) is None, "somebody else's, who leaves the property as it is"
+    assert record.read_record({record.BATCH: "b2"}, {record.BATCH: "b1"}) == record.ChangeRecord(
+        "batch", batch="b2"
+    )
+    assert record.read_record({record.BATCH: "b1"}, {record.BATCH: "b1"}) is None
+    assert record.read_record({}, {record.BATCH: "b1"}) is None
 
 
 def test_a_record_that_is_broken() -> None:
     for text in ("", "{", "[]", '"x"', '{"by": 1, "rules": 3}', json.dumps({"by": "x", "rules": [[1] * 9]})):
-        assert record.read({record.PROPERTY: text}, {}) is None
+        assert record.read_record({record.CHANGE_RECORD: text}, {}) is None
 
 
 def version(text: str, id_: int, at: int, told: record.ChangeRecord | None = None) -> Version:

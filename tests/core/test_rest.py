@@ -17,9 +17,9 @@ from core.table_in_memory import TableInMemory
 from driftline.convert import Converter, arrow_schema
 from driftline.convert.promoter import Plans, Promoter
 from driftline.convert.rest_records import Chosen, Selection, parts_of
-from driftline.core.changelog.rest_since import MOST, PREFIX, first_seen, since
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed
+from driftline.core.history.batch_properties import MOST, REST_SINCE, first_seen, rest_since
 from driftline.core.planning.limits import leaf_columns
 from driftline.core.planning.own_columns import REST, rest_column, type_key
 from driftline.core.planning.plan import Settings
@@ -332,13 +332,13 @@ def test_an_empty_key_in_what_waited_whole_stays() -> None:
 def test_since_when_a_path_waits_is_noted_once() -> None:
     first = first_seen({}, ["new", "items.element.`a.b`"], "b1", begins=True)
     later = first | first_seen(first, ["new", "m.value.v"], "b2", begins=False)
-    assert [getattr(since(later, path), "batch", None) for path in ("new", "m.value.v", "nowhere")] == [
+    assert [getattr(rest_since(later, path), "batch", None) for path in ("new", "m.value.v", "nowhere")] == [
         "b1", "b2", None,
     ]  # fmt: skip
-    assert since(later, "items.`a.b`") == since(later, "items.element.`a.b`") is not None
+    assert rest_since(later, "items.`a.b`") == rest_since(later, "items.element.`a.b`") is not None
     assert first_seen({}, ["new"], "b1", begins=False) == {}, "what waits was brought by nobody knows whom"
     assert len(first_seen({}, [f"p{n}" for n in range(10_000)], "b1", begins=True)) == MOST
-    assert since({PREFIX + "new": "yesterday"}, "new") is None
+    assert rest_since({REST_SINCE + "new": "yesterday"}, "new") is None
 
 
 def test_keys_of_a_map_are_one_field_to_promote() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.core.changelog.record import BATCH, MOVED, OTHERS
-from driftline.core.changelog.retention import (
+from driftline.core.history.entries import BATCH, MOVED, OTHERS
+from driftline.core.history.retention import (
     BEHIND,
     DELETES_BRANCH,
     FEW,

@@ -2,7 +2,6 @@
 
 import pytest
 
-from driftline.core.changelog.record import EXPIRED
 from driftline.core.columns.statistics import (
     RECORDS,
     CommittedBatch,
@@ -12,6 +11,7 @@ from driftline.core.columns.statistics import (
     Numbers,
     SeenIn,
 )
+from driftline.core.history.entries import EXPIRED
 from driftline.core.schema.naming import mark
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import (

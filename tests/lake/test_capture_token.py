@@ -12,7 +12,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from driftline.core.changelog.token import BatchIsInError, Token
+from driftline.core.history.batch_properties import BatchIsInError, Token
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.table import IcebergTable

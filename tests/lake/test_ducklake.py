@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import driftline.ingest.pipeline as road
-from driftline.core.changelog.token import BatchIsInError, Token
+from driftline.core.history.batch_properties import BatchIsInError, Token
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.catalog import CatalogDatabase

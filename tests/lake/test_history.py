@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from driftline.core.changelog import last_changes, record
+from driftline.core.history import entries
 from driftline.errors import UsageError
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
@@ -146,12 +146,12 @@ def test_a_table_of_an_older_release(
     table: Table, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It told of the last change only."""
-    lake.sql(f"alter table {table.format.full_name} unset tblproperties ('{last_changes.PROPERTY}')")
+    lake.sql(f"alter table {table.format.full_name} unset tblproperties ('{entries.LAST_CHANGES}')")
     with monkeypatch.context() as patch:
-        patch.setattr(last_changes, "noted", lambda told, *_: dict(told))
+        patch.setattr(entries, "noted", lambda told, *_: dict(told))
         lake.alter(f"ALTER TABLE {table.name} ADD COLUMN a int")
         lake.alter(f"ALTER TABLE {table.name} ADD COLUMN b int")
-    assert record.PROPERTY in table.state().properties
+    assert entries.CHANGE_RECORD in table.state().properties
     assert [e["by"] for e in told(table)] == ["batch", "alter", "alter"]
     lake.alter(f"ALTER TABLE {table.name} ADD COLUMN c int")
     lake.alter(f"ALTER TABLE {table.name} ADD COLUMN d int")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from driftline.core.changelog.token import Token
+from driftline.core.history.batch_properties import Token
 from driftline.errors import UsageError
 from driftline.ingest import pipeline
 from driftline.lake import Lake, Table

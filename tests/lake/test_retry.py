@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.core.changelog.token import BatchIsInError, Token
+from driftline.core.history.batch_properties import BatchIsInError, Token
 from driftline.errors import DataError
 from driftline.formats import retry
 from driftline.formats.base import CommitConflict

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from driftline.convert import arrow_schema
-from driftline.core.changelog.record import MOVED
 from driftline.core.changes import AddColumn
+from driftline.core.history.entries import MOVED
 from driftline.core.schema.types import LONG, Field, Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, Moved

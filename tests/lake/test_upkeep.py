@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
-from driftline.core.changelog import last_changes, record
-from driftline.core.changelog.last_changes import Ids, Step
-from driftline.core.changelog.retention import BEHIND, MAX_AGE, MIN_SNAPSHOTS
+from driftline.core.history import entries
+from driftline.core.history.entries import Ids, Step
+from driftline.core.history.retention import BEHIND, MAX_AGE, MIN_SNAPSHOTS
 from driftline.formats.iceberg import upkeep
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.formats.iceberg.upkeep import Dispensable, dispensable
@@ -40,7 +40,7 @@ def metadata(*operations: str, schemas: int = 1, **more: Any) -> dict[str, Any]:
             "schema-id": 0,
             "summary": {
                 "operation": operation.lower(),
-                **({record.BATCH: f"b{i}"} if operation.islower() else {}),
+                **({entries.BATCH: f"b{i}"} if operation.islower() else {}),
             },
         }
         for i, operation in enumerate(operations, 1)
@@ -60,7 +60,7 @@ def remembered(*steps: tuple[int, int]) -> dict[str, str]:
     properties: dict[str, str] = {}
     for before, after in steps:
         step = Step(Ids(before, 0, 0), Ids(after, 0, 0), None)
-        properties |= last_changes.noted(record.of_statements("x"), step, properties, properties)
+        properties |= entries.with_change(entries.of_statements("x"), step, properties, properties)
     return properties
 
 
@@ -172,7 +172,7 @@ def test_a_table_with_gaps_is_a_table(
     lake.alter(f"ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{MAX_AGE}')")
     with monkeypatch.context() as patch:
         patch.setattr(
-            "driftline.core.changelog.retention._thinned",
+            "driftline.core.history.retention._thinned",
             lambda branch, least, *_: {s["snapshot-id"] for s in branch[least::3]},
         )
         batches(table, 1, 19)
@@ -343,7 +343,7 @@ def test_history_and_undo_go_on(
 ) -> None:
     monkeypatch.setattr(upkeep, "SCHEMAS", 3)
     monkeypatch.setattr(upkeep, "FEW", 2)
-    monkeypatch.setattr("driftline.core.changelog.retention.FEW", 2)
+    monkeypatch.setattr("driftline.core.history.retention.FEW", 2)
     lake.alter(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.metadata.previous-versions-max' = '1')")
     for i in range(8):
         table.ingest([{"id": i, f"c{i}": "v"}])

@@ -18,7 +18,7 @@ from pyarrow.fs import LocalFileSystem
 
 from driftline.capture.lease import Lease
 from driftline.capture.mirror import Mirror, moved
-from driftline.core.changelog.token import Captured
+from driftline.core.history.batch_properties import Captured
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.runtime.deleting import Bounds, delete_file
 from driftline.runtime.disk import replace_file, sync

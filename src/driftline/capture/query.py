@@ -20,7 +20,7 @@ from driftline.capture.checkpoint import Checkpoint, broken
 from driftline.capture.kafka import lag
 from driftline.capture.lost_offsets import LostOffsets, LostOffsetsJson
 from driftline.capture.resuming import Resumption
-from driftline.core.changelog.token import BatchIsInError, Captured, Token
+from driftline.core.history.batch_properties import BatchIsInError, Captured, Token
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable
 from driftline.formats.retry import WAITING, Progress

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.listing import ListedFile
-from driftline.core.changelog.token import Captured, check_table, other_checkpoint
+from driftline.core.history.batch_properties import Captured, check_table, other_checkpoint
 from driftline.core.schema.text import counted
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State

@@ -9,7 +9,7 @@ from shlex import quote
 import typer
 
 from driftline.cli.scope import Invocation
-from driftline.core.changelog import rest_since
+from driftline.core.history.batch_properties import rest_paths
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.types import dotted
 from driftline.core.settings.properties import SETTINGS
@@ -61,7 +61,7 @@ def waiting(context: typer.Context, incomplete: str) -> Iterator[str]:
     """
     with suppress(DriftlineError):
         table = _scope(context).offline(context.params.get("table") or "")
-        paths = () if table is None else rest_since.paths(table.load().properties)
+        paths = () if table is None else rest_paths(table.load().properties)
         yield from (quote(path) for path in paths if path.startswith(incomplete))
 
 

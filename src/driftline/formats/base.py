@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.core.changelog.entries import Snapshot, Versions
     from driftline.core.changes import NullCount
     from driftline.core.changes.text import PartsOf
     from driftline.core.columns.statistics import TableStatistics
+    from driftline.core.history.entries import Snapshot, Versions
     from driftline.core.schema.definition import Laid
     from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys, SoughtKeys

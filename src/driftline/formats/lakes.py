@@ -13,8 +13,8 @@ from driftline.formats.base import CatalogTable, State
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.core.changelog.entries import Versions
     from driftline.core.columns.statistics import TableStatistics
+    from driftline.core.history.entries import Versions
 
 
 class OfflineTable(Protocol):

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from driftline.core.changelog.token import Token
 from driftline.core.changes.apply import refits
+from driftline.core.history.batch_properties import Token
 from driftline.core.planning.own_columns import with_own
 from driftline.core.planning.plan import Plan, Settings
 from driftline.core.planning.planner import plan

@@ -14,11 +14,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.convert import LOST, Lost
-from driftline.core.changelog.record import of_batch
-from driftline.core.changelog.rest_since import first_seen
-from driftline.core.changelog.token import BatchIsInError, Token
-from driftline.core.changelog.truncated import by_batch, place_of
 from driftline.core.changes import AddColumn
+from driftline.core.history.batch_properties import BatchIsInError, Token, by_batch, first_seen, place_of
+from driftline.core.history.entries import of_batch
 from driftline.core.planning.own_columns import rest_column
 from driftline.core.planning.plan import Plan, same_rows
 from driftline.core.schema.types import Path

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NotRequired, TypedDict
 
-from driftline.core.changelog.entries import Version, partition_text, sort_text
 from driftline.core.changes import Change, ChangeJson, to_dict
+from driftline.core.history.entries import Version, partition_text, sort_text
 from driftline.core.planning.own_columns import field_of
 from driftline.core.planning.plan import Conflict, Conversion, Plan, RecordRoute, lost_names
 from driftline.core.schema.definition import Definition

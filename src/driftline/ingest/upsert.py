@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.convert.types import arrow_schema
-from driftline.core.changelog.record import MOVED
+from driftline.core.history.entries import MOVED
 from driftline.core.planning.own_columns import own_column
 from driftline.core.planning.patchable import variant_in
 from driftline.core.schema.definition import ORDER_PROPERTY

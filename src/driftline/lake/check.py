@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.capture.listing import entry_of
-from driftline.core.changelog.token import PREFIX as CAPTURE
+from driftline.core.history.batch_properties import PREFIX as CAPTURE
 from driftline.core.planning.own_columns import own_column, rest_column
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import Struct, dotted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypedDict
 
-from driftline.core.changelog.entries import Entry, EntryJson, Versions, entries
 from driftline.core.changes import ColumnChange, TableChangeJson, details, diff
+from driftline.core.history.entries import Entry, EntryJson, Versions, entries
 from driftline.core.schema.types import Schema
 from driftline.errors import UsageError
 from driftline.runtime.shown import Shown

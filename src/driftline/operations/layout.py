@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
-from driftline.core.changelog.entries import Version, partition_text, sort_text
+from driftline.core.history.entries import Version, partition_text, sort_text
 from driftline.core.schema.definition import Definition, PartitionField
 from driftline.runtime.shown import Shown
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from driftline.convert.promoter import Plans, Promoter
 from driftline.convert.rest_records import Chosen, Selection, parts_of, typed_batches
 from driftline.convert.spark import from_spark
-from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, Change, ChangeJson, diff, to_dict
+from driftline.core.history.entries import of_promote
 from driftline.core.planning.limits import without_limits
 from driftline.core.planning.own_columns import REST, keys_of, rest_column, spelled_field, steps
 from driftline.core.planning.plan import Plan, Settings
@@ -154,7 +154,7 @@ def _promote(
                 raise Moved("what others have put into the rest meanwhile needs other columns")
 
         _write(rewrite, planned, replace(request, settings=free), check)
-        rewrite.transaction.set(record.of_promote(" ".join(_counted(selected))))
+        rewrite.transaction.set(of_promote(" ".join(_counted(selected))))
         retry.progress("committing")
     return Promoted(table.name, False, _counted(selected), planned.changes, rewrite.transaction.snapshot)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from pyspark.sql import functions as F
 
-from driftline.core.changelog.token import BatchIsInError
+from driftline.core.history.batch_properties import BatchIsInError
 from driftline.errors import UsageError, no_table
 from driftline.formats.base import CatalogTable
 from driftline.formats.retry import Retry

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from pyspark.sql import functions as F
 
-from driftline.core.changelog import record
 from driftline.core.changes import AddColumn, diff
 from driftline.core.columns.folding import Resolution, resolution
+from driftline.core.history.entries import of_resolve
 from driftline.core.planning.conversions import NUMBERS
 from driftline.core.planning.plan import Settings
 from driftline.core.schema.date_pattern import parse_hint
@@ -214,7 +214,7 @@ class _Request:
         return {
             f"{PREFIX}hints.{path}": self.to,
             f"{RESOLVED}{path}": _AND.join(types),
-            **record.of_resolve(text),
+            **of_resolve(text),
         }
 
     def rest(

@@ -8,11 +8,18 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from driftline.core.changelog import record
-from driftline.core.changelog.entries import Entry, Version, Versions, key_text, partition_text, sort_text
-from driftline.core.changelog.restoring import Restoration, restoration
-from driftline.core.changelog.truncated import without_batch
 from driftline.core.changes import ColumnChange, TableChangeJson, details, diff, in_words, reportable
+from driftline.core.history.batch_properties import without_batch
+from driftline.core.history.entries import (
+    Entry,
+    Version,
+    Versions,
+    key_text,
+    of_undo,
+    partition_text,
+    sort_text,
+)
+from driftline.core.history.restoring import Restoration, restoration
 from driftline.core.planning.own_columns import own_column
 from driftline.core.schema.definition import KEY_PROPERTY, Definition, forgets_deletes
 from driftline.core.schema.text import counted
@@ -134,7 +141,7 @@ def _undo(table: CatalogTable, to: int | None, counter: _Counter, *, yes: bool) 
         check_remembered(table, now, plan.after)
     else:
         check_definition(table.name, now, plan.after)
-    draft = alteration.restore(plan.after, record.of_undo(change))
+    draft = alteration.restore(plan.after, of_undo(change))
     check_restored(table.name, now, plan.after, counter.rows, draft)
     if forgets_deletes(plan.after.properties, now.properties):
         plan = replace(plan, stays=(*plan.stays, "deletes that were remembered before stay forgotten"))
@@ -200,7 +207,7 @@ def _without(
             "pass --yes (yes=True in Python) to do it; ingest its source again to reverse that",
         )
     properties = without_batch(plan.after.properties, batch.id)
-    draft = alteration.revert(batch, replace(plan.after, properties=properties), record.of_undo(change))
+    draft = alteration.revert(batch, replace(plan.after, properties=properties), of_undo(change))
     draft.commit()
     after = draft.definition
     changes, layout = diff(now.schema, after.schema), tuple(_layout(now, after))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftline.core.changelog.token import Token
+from driftline.core.history.batch_properties import Token
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.retry import Retry
 from driftline.formats.rewriting import rewriting

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from driftline.core.changelog.token import Token
+from driftline.core.history.batch_properties import Token
 from driftline.formats.base import State
 
 REPLAY = "replay"  # the column of the quarantine

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from driftline.core.changelog.token import Token
 from driftline.core.changes import AddColumn
+from driftline.core.history.batch_properties import Token
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
 from driftline.formats.base import CatalogTable, State, Transaction

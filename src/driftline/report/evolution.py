@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from driftline.core.changelog.entries import Entry, key_text, partition_text, sort_text
 from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
+from driftline.core.history.entries import Entry, key_text, partition_text, sort_text
 from driftline.core.schema.text import counted, noun
 from driftline.core.schema.types import leaves
 from driftline.report.lines import LISTED, Hanging, clean, from_folder

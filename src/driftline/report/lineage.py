@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.changelog.token import BatchIsInError
+from driftline.core.history.batch_properties import BatchIsInError
 from driftline.ingest.result import Result
 from driftline.report.dataset_names import DatasetName
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from driftline.core.changelog.rest_since import since
+from driftline.core.history.batch_properties import rest_since
 from driftline.core.planning.own_columns import rest_column
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import type_name
@@ -66,7 +66,7 @@ def stats(
     if rest_column(state.schema.struct) is not None:
         progress("looking into the rest")
         inputs.rest = tuple(
-            replace(entry, first=since(state.properties, entry.path))
+            replace(entry, first=rest_since(state.properties, entry.path))
             for entry in rest(table.read_readable(), state.schema, mark)
         )
     return build(table.name, state.schema, mark, fields, inputs)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from driftline.core.changelog.record import Rule
 from driftline.core.changes import AddColumn, ColumnChange, in_words, reportable
 from driftline.core.columns.statistics import Numbers, SeenIn
+from driftline.core.history.entries import Rule
 from driftline.core.schema.naming import is_metadata, marked_key
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Field, Primitive, Schema, Struct, children, dotted, leaves

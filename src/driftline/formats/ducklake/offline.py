@@ -10,8 +10,8 @@ from driftline.formats.ducklake.table_statistics import table_statistics
 from driftline.formats.ducklake.versions import versions_of
 
 if TYPE_CHECKING:
-    from driftline.core.changelog.entries import Versions
     from driftline.core.columns.statistics import TableStatistics
+    from driftline.core.history.entries import Versions
     from driftline.core.schema.types import Schema
     from driftline.formats.base import State
     from driftline.formats.ducklake.catalog import CatalogDatabase

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from pyroaring import BitMap64
 
-from driftline.core.changelog.record import BATCH, MOVED
+from driftline.core.history.entries import BATCH, MOVED
 from driftline.core.schema.text import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import LastBatch, UnknownError

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from driftline.core.changelog.entries import Snapshot, Versions
+from driftline.core.history.entries import Snapshot, Versions
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.text import quoted
 from driftline.core.schema.types import UUID, Primitive, Schema

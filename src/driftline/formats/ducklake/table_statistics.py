@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.changelog.record import BATCH, MOVED
 from driftline.core.columns.statistics import (
     RECORDS,
     TREND,
@@ -25,6 +24,7 @@ from driftline.core.columns.statistics import (
     Value,
     shown,
 )
+from driftline.core.history.entries import BATCH, MOVED
 from driftline.core.schema.text import quoted
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import no_table

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from driftline.core.changelog import record
-from driftline.core.changelog.entries import Version, Versions
+from driftline.core.history.entries import Version, Versions, read_record
 from driftline.core.schema.definition import Definition
 from driftline.errors import no_table
 from driftline.formats.ducklake.catalog_layout import CatalogLayout, layout
@@ -59,6 +58,6 @@ def versions_of(connection: Connection, name: str) -> Versions:
         end = dated[i + 1][0] - 1 if i + 1 < len(dated) else newest
         properties = dict(state_of(connection, table, end).properties)
         definition_ = replace(definition_, schema=replace(state.schema, id=version), properties=properties)
-        out.append(Version(time, definition_, begin, record.read(dict(state.properties), before)))
+        out.append(Version(time, definition_, begin, read_record(dict(state.properties), before)))
     schemas = {v.definition.schema.id: v.definition.schema for v in out}
     return Versions(tuple(out), schemas, is_complete)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.changelog import last_changes
-from driftline.core.changelog.retention import DELETES_BRANCH
 from driftline.core.changes import ColumnChange, NullCount, SetIdentifiers, diff, stages
 from driftline.core.changes.evolve import VERSION
+from driftline.core.history.entries import LAST_CHANGES, is_noted, with_change
+from driftline.core.history.retention import DELETES_BRANCH
 from driftline.core.schema.definition import (
     TIMES,
     Definition,
@@ -303,7 +303,7 @@ class IcebergAlteration:
         before = self.before.properties
         step_ = step(self._java.operations().current(), transaction.table().operations().current())
         update = transaction.updateProperties()
-        for key, value in {**properties, **last_changes.noted(record, step_, before, properties)}.items():
+        for key, value in {**properties, **with_change(record, step_, before, properties)}.items():
             if before.get(key) != value:
                 update.set(key, value)
         for key in before.keys() - properties.keys():
@@ -356,8 +356,8 @@ class IcebergDraft:
             definition(self.table.jvm, now.operations().current()),
             self.definition.properties,
         )
-        new = self._before.properties.get(last_changes.PROPERTY) != properties.get(last_changes.PROPERTY)
-        return present == self.definition or (new and last_changes.is_among(present.properties, properties))
+        new = self._before.properties.get(LAST_CHANGES) != properties.get(LAST_CHANGES)
+        return present == self.definition or (new and is_noted(present.properties, properties))
 
 
 def _by_ids_of(drafted: Definition, after: Definition) -> Definition:

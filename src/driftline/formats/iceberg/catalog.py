@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
 from driftline.config import DURABILITY
-from driftline.core.changelog.record import LEDGER
+from driftline.core.history.entries import LEDGER
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.formats.iceberg import store
 from driftline.formats.iceberg.committing import SyncedCommit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from driftline.core.changelog.last_changes import Ids, Step
+from driftline.core.history.entries import Ids, Step
 from driftline.core.schema.definition import VOID, Definition, PartitionField, SortField, Transform
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Schema

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from driftline.core.changelog.retention import DELETES_BRANCH
+from driftline.core.history.retention import DELETES_BRANCH
 from driftline.core.schema.types import UNKNOWN, Schema
 from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.key_files import KeyFiles, may_have

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.changelog.retention import rolled_back
+from driftline.core.history.retention import rolled_back
 from driftline.errors import SetupError
 from driftline.formats.base import REMEMBERED
 from driftline.formats.iceberg.gateway import java_class, java_errors, metadata_json, short

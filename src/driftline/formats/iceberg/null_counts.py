@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from driftline.core.changelog import last_changes
-from driftline.core.changelog.retention import DELETES_BRANCH
 from driftline.core.changes import NullCount
+from driftline.core.history import entries as last_changes
+from driftline.core.history.retention import DELETES_BRANCH
 from driftline.core.schema.schema_json import from_json
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class _Schemas:
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._ids = {s["schema-id"]: _ids(s) for s in metadata["schemas"]}
         self._by_snapshot = {s["snapshot-id"]: s.get("schema-id") for s in metadata.get("snapshots", ())}
-        changes = last_changes.read(metadata.get("properties", {}))
+        changes = last_changes.last_changes(metadata.get("properties", {}))
         self._since = last_changes.written_with(changes, metadata["current-schema-id"])[::-1]
 
     def lacks(self, column: int, files: FileNulls) -> bool:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from driftline.core.changelog.entries import Versions
 from driftline.core.columns.statistics import TableStatistics
+from driftline.core.history.entries import Versions
 from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark
 from driftline.formats.base import State

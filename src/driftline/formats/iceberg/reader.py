@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, UnsupportedOperationException
 
-from driftline.core.changelog.record import LEDGER
+from driftline.core.history.entries import LEDGER
 from driftline.errors import SetupError, UsageError, no_table
 from driftline.formats.iceberg.alterable import AlterableIcebergTable
 from driftline.formats.iceberg.gateway import short

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.changelog.entries import Snapshot
-from driftline.core.changelog.record import BATCH, MOVED
-from driftline.core.changelog.retention import DELETES_BRANCH
 from driftline.core.changes.defaults import defaults_of
 from driftline.core.changes.evolve import VERSION
+from driftline.core.history.entries import BATCH, MOVED, Snapshot
+from driftline.core.history.retention import DELETES_BRANCH
 from driftline.core.schema.definition import Definition, Laid
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError, SetupError
@@ -48,8 +47,8 @@ from driftline.sql.quoting import name as quoted
 from driftline.write.positions import ROW_ID
 
 if TYPE_CHECKING:
-    from driftline.core.changelog.entries import Versions
     from driftline.core.columns.statistics import TableStatistics
+    from driftline.core.history.entries import Versions
     from driftline.core.schema.definition import PartitionField
 
 _WITH_ROW_IDS = 3  # the format version

@@ -12,8 +12,6 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from driftline.core.changelog import last_changes
-from driftline.core.changelog.record import BATCH, EXPIRED, MOVED
 from driftline.core.columns.statistics import (
     TREND,
     CommittedBatch,
@@ -23,6 +21,8 @@ from driftline.core.columns.statistics import (
     Numbers,
     TableStatistics,
 )
+from driftline.core.history import entries
+from driftline.core.history.entries import BATCH, EXPIRED, MOVED
 from driftline.core.schema.definition import WITH_VECTORS
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Primitive, Schema
@@ -110,8 +110,8 @@ def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
     more are missing, somebody else has removed them.
     """
     properties = metadata.get("properties", {})
-    changes = last_changes.read(properties)
-    schemas = list(reversed(last_changes.written_with(changes, metadata["current-schema-id"])))
+    changes = entries.last_changes(properties)
+    schemas = list(reversed(entries.written_with(changes, metadata["current-schema-id"])))
     missing = int(metadata.get("last-sequence-number", 0)) - sum(1 for _ in snapshots(metadata))
     return Forgotten(schemas, 0 <= missing <= int(properties.get(EXPIRED, 0)))
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.core.changelog import last_changes, record
-from driftline.core.changelog.record import LEDGER
 from driftline.core.changes import Change
 from driftline.core.changes.apply import refits
+from driftline.core.history.entries import CHANGE_RECORD, LEDGER, OTHERS, with_change
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
@@ -188,7 +187,7 @@ class IcebergTransaction:
         if self._deletes is not None and self._deletes.file is not None:
             summary = {**summary, REMEMBERED: self._deletes.file}
         if self._delta is not None and self._delta.takes_others:
-            summary = {**summary, record.OTHERS: "true"}
+            summary = {**summary, OTHERS: "true"}
         self._summary = self._snapshot_properties(summary)
         if files or self._delta:
             self._append_files()
@@ -364,7 +363,7 @@ class IcebergTransaction:
         """Set table properties; the record of a change joins the others that the table remembers."""
         if properties:
             self._told |= properties
-            properties_ = {key: value for key, value in properties.items() if key != record.PROPERTY}
+            properties_ = {key: value for key, value in properties.items() if key != CHANGE_RECORD}
             properties_ |= self._noted(properties) | ({LEDGER: self._ledger} if self._ledger else {})
             self._properties |= properties_
             update = self._java.updateProperties()
@@ -383,11 +382,11 @@ class IcebergTransaction:
         self._ledger = write_ledger(self._java.table(), entries)
 
     def _noted(self, properties: Mapping[str, str]) -> dict[str, str]:
-        if record.PROPERTY not in properties:
+        if CHANGE_RECORD not in properties:
             return {}
         before = {} if self.base is None else self.base.properties
         step_ = step(self._java.startMetadata(), self._java.table().operations().current())
-        return last_changes.noted(properties, step_, before, {**before, **properties})
+        return with_change(properties, step_, before, {**before, **properties})
 
     def include(self, _: IcebergTransaction) -> bool:
         """False: Iceberg has no commit over two tables."""

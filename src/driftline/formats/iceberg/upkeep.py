@@ -1,7 +1,7 @@
 """Upkeep of a table's metadata: the snapshots of batches long past go, and schemas that nothing refers to.
 
 Each commit writes all of a table's metadata anew, so a table that is fed every minute would become slower
-with each batch. `core/changelog/retention.py` decides which snapshots go. No data file becomes unreachable by
+with each batch. `core/history/retention.py` decides which snapshots go. No data file becomes unreachable by
 it, and none is ever deleted here.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from driftline.core.changelog import last_changes, retention
-from driftline.core.changelog.record import EXPIRED
-from driftline.core.changelog.retention import BEHIND, FEW, MIN_SNAPSHOTS
+from driftline.core.history import entries, retention
+from driftline.core.history.entries import EXPIRED
+from driftline.core.history.retention import BEHIND, FEW, MIN_SNAPSHOTS
 from driftline.core.schema.schema_json import from_json
 from driftline.formats.iceberg.committing import SyncedCommit, check_unchanged, without_foreign_log
 from driftline.formats.iceberg.gateway import items, metadata_json
@@ -79,7 +79,7 @@ def _schemas(metadata: Mapping[str, Any], gone: frozenset[int]) -> tuple[int, ..
         return ()
     needed = {metadata["current-schema-id"]}
     needed |= {s.get("schema-id") for s in metadata.get("snapshots", ()) if s["snapshot-id"] not in gone}
-    for change in last_changes.read(metadata.get("properties", {}))[-allowed:]:
+    for change in entries.last_changes(metadata.get("properties", {}))[-allowed:]:
         needed |= {ids.schema for ids in (change.step.before, change.step.after) if ids is not None}
     worth = max(FEW, allowed // 2)
     if sum(s["schema-id"] not in needed for s in metadata["schemas"]) < worth:

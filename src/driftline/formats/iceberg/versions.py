@@ -9,9 +9,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias
 
-from driftline.core.changelog import last_changes, record
-from driftline.core.changelog.entries import Version, Versions
-from driftline.core.changelog.last_changes import Ids
+from driftline.core.history import entries
+from driftline.core.history.entries import CHANGE_RECORD, Ids, Version, Versions
 from driftline.core.schema.definition import Definition, known_by
 from driftline.core.schema.schema_json import from_json
 from driftline.core.schema.types import Schema
@@ -86,7 +85,7 @@ def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
     out: list[Version] = []
     ids, properties = ids_of_json(oldest), _properties(oldest)
 
-    def add(ids: Ids, change: last_changes.Change | None = None) -> None:
+    def add(ids: Ids, change: entries.PastChange | None = None) -> None:
         """Append the version with these ids, which the ``change`` led to."""
         definition = parts.definition(ids, oldest, properties)
         arguments = (
@@ -94,7 +93,7 @@ def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
         )
         out.append(Version(*arguments))
 
-    for change in reversed(last_changes.read(properties)):
+    for change in reversed(entries.last_changes(properties)):
         step = change.step
         if step.after != ids:
             add(ids)
@@ -116,7 +115,7 @@ def _remembered(oldest: Metadata, parts: _Parts) -> tuple[list[Version], bool]:
 def _version(metadata: Metadata, before: Mapping[str, str]) -> Version:
     """A version of the table. ``before``: the properties of the version right before it."""
     properties = _properties(metadata)
-    made_by = last_changes.who(properties, before)
+    made_by = entries.author_of(properties, before)
     return Version(metadata["last-updated-ms"], of_json(metadata), current_snapshot(metadata), made_by)
 
 
@@ -199,6 +198,6 @@ def _mark(metadata: Metadata | None) -> tuple[object, ...]:
         max(s["schema-id"] for s in metadata["schemas"]),
         len(metadata["partition-specs"]),
         len(metadata["sort-orders"]),
-        properties.get(last_changes.PROPERTY),
-        properties.get(record.PROPERTY),
+        properties.get(entries.LAST_CHANGES),
+        properties.get(CHANGE_RECORD),
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from driftline.core.changelog import record
 from driftline.core.changes import (
     AddColumn,
     ColumnChange,
@@ -19,6 +18,7 @@ from driftline.core.changes import (
     diff,
     evolved,
 )
+from driftline.core.history.entries import of_statements
 from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
@@ -218,7 +218,7 @@ def _alter(table: AlterableTable, request: AlterRequest, *, upgrade: bool) -> Al
         check_definition(table.name, before, after)
     if after == before:
         return Altered(table.name, (), schema=before.schema.id, format_version=before.format_version)
-    recorded, warnings = record.of_statements(request.text), list[str]()
+    recorded, warnings = of_statements(request.text), list[str]()
     if key.looks_at_rows:
         _only_settings(table.name, before, after)
         from driftline.operations.rekeying import rekey

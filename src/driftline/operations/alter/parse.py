@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from driftline.core.changelog.record import in_short
 from driftline.core.changes import Refused
 from driftline.core.changes.defaults import default_json
 from driftline.core.changes.text import LayoutReader
@@ -39,6 +38,7 @@ from driftline.core.changes.values import (
     UnsetProperties,
     WidenColumn,
 )
+from driftline.core.history.entries import in_short
 from driftline.core.schema.text import TokenKind, TypeReader, pointed
 from driftline.core.schema.types import Field, Path, dotted
 from driftline.errors import DataError, DriftlineError, UsageError

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
-from driftline.core.changelog.record import BATCH, MOVED, OTHERS
+from driftline.core.history.entries import BATCH, MOVED, OTHERS
 
 KEEP = 100  # snapshots of the main branch, by default
 SLOT = 10 * 60_000  # milliseconds, of which one snapshot stays

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from driftline.core.columns.statistics import SeenIn
+from driftline.core.planning.own_columns import keys_of, spelled_field, steps
+from driftline.core.schema.definition import TRUNCATED_PROPERTY
 from driftline.errors import DataError
 
 PREFIX = "driftline.capture."
@@ -137,3 +142,71 @@ def other_checkpoint(capture: str, name: str, last: Captured) -> DataError:
         hint="use that checkpoint; if it is lost, go on with what the table does not have: --resume-from table; "
         "or give the capture another name to ingest everything again",
     )
+
+
+def place_of(properties: Mapping[str, str]) -> tuple[int, str]:
+    """The epoch and the position of the last truncate; an empty one if the table knows of none."""
+    epoch, position = json.loads(properties.get(TRUNCATED_PROPERTY, "{}")).get("place", (0, ""))
+    return epoch, position
+
+
+def by_batch(properties: Mapping[str, str], place: tuple[int, str], batch: str) -> dict[str, str]:
+    """The property after a ``batch`` with a truncate at this place; ``properties``: those before it."""
+    value = {"place": place, "batch": batch, "before": place_of(properties)}
+    return {TRUNCATED_PROPERTY: json.dumps(value)}
+
+
+def without_batch(properties: Mapping[str, str], batch: str) -> dict[str, str]:
+    """The properties without the truncate of a ``batch`` that is taken back.
+
+    >>> first = by_batch({}, (0, "0042"), "a")
+    >>> place_of(without_batch(by_batch(first, (1, "0007"), "b"), "b"))
+    (0, '0042')
+    >>> without_batch(first, "a"), without_batch(first, "b") == first
+    ({}, True)
+    """
+    last = json.loads(properties.get(TRUNCATED_PROPERTY, "{}"))
+    if last.get("batch") != batch:
+        return dict(properties)
+    others = {key: value for key, value in properties.items() if key != TRUNCATED_PROPERTY}
+    if not last["before"][1]:
+        return others
+    return {**others, TRUNCATED_PROPERTY: json.dumps({"place": last["before"]})}
+
+
+REST_SINCE = "driftline.rest-since."
+MOST = 200  # paths of a table
+_LONGEST = 500  # characters of a path
+_SEEN = re.compile(r"(\d{1,15}) (\S+)")
+
+
+def first_seen(
+    properties: Mapping[str, str], rest_paths: Iterable[str], batch: str, *, begins: bool
+) -> dict[str, str]:
+    """The properties that a batch sets for the ``paths`` whose first values it sends to the rest.
+
+    ``begins``: the table had no rest before. Otherwise nothing is set, because an earlier batch may have sent
+    values there.
+    """
+    before = sum(key.startswith(REST_SINCE) for key in properties)
+    if not (begins or before):
+        return {}
+    keys = dict.fromkeys(_rest_key(path) for path in rest_paths if len(path) <= _LONGEST)
+    new = [key for key in keys if key not in properties]
+    noted = f"{time.time_ns() // 1_000_000} {batch}"
+    return dict.fromkeys(new[: max(0, MOST - before)], noted)
+
+
+def rest_since(properties: Mapping[str, str], path: str) -> SeenIn | None:
+    """The batch that brought the first value at a path of fields; None if unknown."""
+    match = _SEEN.fullmatch(properties.get(_rest_key(path), ""))
+    return SeenIn(int(match[1]), match[2]) if match else None
+
+
+def rest_paths(properties: Mapping[str, str]) -> list[str]:
+    """The paths of fields whose first batch is known."""
+    return sorted(key.removeprefix(REST_SINCE) for key in properties if key.startswith(REST_SINCE))
+
+
+def _rest_key(path: str) -> str:
+    return REST_SINCE + spelled_field(keys_of(steps(path)))
