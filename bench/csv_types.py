@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import duckdb
 import pandas as pd
 
-from driftline.convert.leaf_readings import VOID
+from driftline.convert.declared import VOID
 from driftline.core.schema.types import STRING, Primitive
 from driftline.core.settings.properties import from_properties
 from driftline.errors import DataError

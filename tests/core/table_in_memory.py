@@ -11,8 +11,7 @@ import pyarrow as pa
 from core.held_values import record_of
 from core.random_steps import Change, Json, Promote, Step, Typed
 from driftline.convert import Converter, arrow_schema
-from driftline.convert.promoter import Promoter
-from driftline.convert.rest_records import Selection, parts_of
+from driftline.convert.promoter import Promoter, Selection, parts_of
 from driftline.core.changes import AddColumn, apply
 from driftline.core.planning.own_columns import REST, keys_of, rest_column, steps
 from driftline.core.planning.plan import Plan, Settings, by_name

@@ -15,7 +15,7 @@ from core.shapes import schema as written
 from core.test_convert_sound import plain
 from driftline.convert import Converter, arrow_type
 from driftline.convert.python_values import record_columns
-from driftline.convert.row_text import row_texts
+from driftline.convert.rest import row_texts
 from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import LONG, STRING, VARIANT, Field, List, Map, Schema, Struct, Type

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.convert.written_dates import dates_of
+from driftline.convert.kernels import dates_of
 from driftline.core.schema.date_pattern import DatePattern, hint_text, parse_hint
 from driftline.core.schema.types import DATE, TIMESTAMP_NTZ
 from driftline.core.settings.properties import as_properties, from_properties

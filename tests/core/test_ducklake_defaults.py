@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driftline.convert.defaults import default_of
+from driftline.convert.converter import default_of
 from driftline.core.changes import SetDefault, diff
 from driftline.core.changes.defaults import literal_of
 from driftline.core.schema.schema_json import to_json

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from driftline.convert.declared import Declared
-from driftline.convert.row_text import row_texts
+from driftline.convert.rest import row_texts
 from driftline.core.planning.plan import Conflict
 from driftline.core.planning.shape import RECORD, Facet
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, Path, Struct

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from core.random_steps import Change, Json, Promote, Typed
 from core.table_in_memory import TableInMemory
 from driftline.convert import Converter, arrow_schema
-from driftline.convert.promoter import Plans, Promoter
-from driftline.convert.rest_records import Chosen, Selection, parts_of
+from driftline.convert.promoter import Chosen, Plans, Promoter, Selection, parts_of
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import documented, renamed
 from driftline.core.history.batch_properties import MOST, REST_SINCE, first_seen, rest_since

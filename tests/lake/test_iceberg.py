@@ -233,9 +233,9 @@ def test_a_value_that_no_column_takes_fails_the_batch(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Should observing and converting ever disagree on a value, the batch fails rather than lose it."""
-    from driftline.convert import arrays, objects
+    from driftline.convert import arrow_values, json_values
 
-    for module in (arrays, objects):
+    for module in (arrow_values, json_values):
         monkeypatch.setattr(module, "takes_number", lambda *_: False)
     for field, record in (
         ("a", '{"a": 1}\n{"a": "x"}'),

@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.convert.kernels import convert, converts
+from driftline.convert.kernels import convert, converts, dates_of
 from driftline.convert.types import arrow_type
-from driftline.convert.written_dates import dates_of
 from driftline.core.columns.folding import resolution
 from driftline.core.planning.conversions import FITS, ROUTES_TOO, fits
 from driftline.core.schema.date_pattern import parse_hint

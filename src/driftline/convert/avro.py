@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 from fastavro import schemaless_reader
 from fastavro.read import LOGICAL_READERS
 
-from driftline.convert.declared import Leaves
+from driftline.convert.declared import VOID, LeafReading, Leaves, leaf_readings
 from driftline.convert.kernels import decimal_text
-from driftline.convert.leaf_readings import VOID, LeafReading, leaf_readings
 from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode, text_array
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import (

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from driftline.convert.leaf_readings import VOID
+from driftline.convert.declared import VOID
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import STRING, Field, List, Map, Primitive, Struct
 

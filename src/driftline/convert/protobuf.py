@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from driftline.convert.leaf_readings import OVERFLOW
+from driftline.convert.declared import OVERFLOW
 from driftline.convert.nodes import TEXT, LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode
 from driftline.core.schema.types import BINARY, BOOLEAN, DOUBLE, FLOAT, INT, LONG, STRING, TIMESTAMP, decimal
 

@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.convert.declared import readings
-from driftline.convert.leaf_readings import OVERFLOW, VOID
+from driftline.convert.declared import OVERFLOW, VOID, readings
 from driftline.core.schema.types import Field, List, Path, Struct, Type, dotted
 from driftline.errors import UsageError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from driftline.convert.defaults import initial_default
+from driftline.convert.converter import initial_default
 from driftline.core.schema.types import Field, Schema
 from driftline.keys.cache import KeyCache
 from driftline.keys.finder import KeyFinder

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from driftline.convert import Converter
-from driftline.convert.defaults import without_defaults
+from driftline.convert.converter import without_defaults
 from driftline.convert.spark import from_spark
 from driftline.core.changes import RewriteColumn
 from driftline.core.planning.plan import Conflict, Plan, Settings, by_name, facet_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftline.convert.defaults import initial_default
+from driftline.convert.converter import initial_default
 from driftline.convert.types import FIELD_ID, arrow_field, arrow_type
 from driftline.core.schema.types import VARIANT, Field, List, Map, Primitive, Struct, Type
 from driftline.errors import DataError

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from driftline.convert.declared import entries_of
+from driftline.convert.declared import OVERFLOW, VOID, entries_of
 from driftline.convert.kernels import convert, converts
-from driftline.convert.leaf_readings import OVERFLOW, VOID
-from driftline.convert.lists import flattened
+from driftline.convert.leaves import flattened
 from driftline.core.planning.plan import facet_of
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.types import (
@@ -42,7 +41,7 @@ class ArrowObserver:
     """Observes batches of columns against what a table has (``expected``).
 
     ``struct``: the declared types, by key; ``source``: the name of the file or DataFrame. A declared column
-    counts even if it holds only nulls, except one marked `driftline.convert.leaf_readings.OVERFLOW`.
+    counts even if it holds only nulls, except one marked `driftline.convert.declared.OVERFLOW`.
     ``empty_names``: a column without a name is one like others, and not dropped.
     """
 

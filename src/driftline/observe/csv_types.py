@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.convert.leaf_readings import VOID
+from driftline.convert.declared import VOID
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import (
     BOOLEAN,

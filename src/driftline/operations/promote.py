@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import pyarrow as pa
 
-from driftline.convert.promoter import Plans, Promoter
-from driftline.convert.rest_records import Chosen, Selection, parts_of, typed_batches
+from driftline.convert.promoter import Chosen, Plans, Promoter, Selection, parts_of, typed_batches
 from driftline.convert.spark import from_spark
 from driftline.core.changes import AddColumn, Change, ChangeJson, diff, to_dict
 from driftline.core.history.entries import of_promote

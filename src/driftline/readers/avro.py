@@ -17,10 +17,9 @@ from fastavro import block_reader, parse_schema, reader
 from fastavro.schema import SchemaParseException
 
 from driftline.convert.avro import columns_of, marked
-from driftline.convert.declared import Leaves
-from driftline.convert.leaf_readings import leaf_readings
+from driftline.convert.declared import Leaves, leaf_readings
 from driftline.convert.nodes import RecordNode
-from driftline.convert.row_text import row_texts
+from driftline.convert.rest import row_texts
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.faulty_values import checked

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from msgspec import json
 from numpy.typing import NDArray
 
-from driftline.convert.leaf_readings import VOID
+from driftline.convert.declared import VOID
 from driftline.convert.types import arrow_field, arrow_type
 from driftline.core.schema.types import BOOLEAN, DOUBLE, LONG, STRING, Field, Struct, Type, decimal
 from driftline.core.settings.condition import MESSAGE_KEY

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.convert import Converter
-from driftline.convert.declared import Declared
-from driftline.convert.leaf_readings import VOID
-from driftline.convert.row_text import row_texts
+from driftline.convert.declared import VOID, Declared
+from driftline.convert.rest import row_texts
 from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, decimal, dotted
 from driftline.errors import UsageError

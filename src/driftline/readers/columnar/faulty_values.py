@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from driftline.convert.declared import Declared
-from driftline.convert.row_text import row_texts
+from driftline.convert.rest import row_texts
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError
 from driftline.readers.columnar.rows import Rows

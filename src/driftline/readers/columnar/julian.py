@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from driftline.convert.declared import LeafReading, Read, leaf_readings
 from driftline.convert.kernels import nulls_of
-from driftline.convert.leaf_readings import LeafReading, Read, leaf_readings
 from driftline.core.schema.types import Path
 from driftline.errors import UsageError
 from driftline.runtime.calendars import julian_shifts

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from driftline.convert.row_text import row_texts
+from driftline.convert.rest import row_texts
 from driftline.core.schema.types import Struct
 from driftline.core.values import RefusedText
 from driftline.observe.json_lines import Why

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from driftline.convert.declared import Declared, entries_of
-from driftline.convert.leaf_readings import leaf_readings
+from driftline.convert.declared import Declared, entries_of, leaf_readings
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.faulty_values import read_checked

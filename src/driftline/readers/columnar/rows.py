@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from driftline.convert import Lost
-from driftline.convert.row_text import row_texts
+from driftline.convert.rest import row_texts
 from driftline.core.planning.own_columns import asks_for_place
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.types import Path, Place, Schema, Struct, dotted

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from driftline.convert.written_dates import dates_of
+from driftline.convert.kernels import dates_of
 from driftline.core.planning.plan import Settings
 from driftline.core.schema.date_pattern import DatePattern, hint_text
 from driftline.core.schema.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, Struct

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
-from driftline.convert.leaf_readings import VOID
+from driftline.convert.declared import VOID
 from driftline.core.planning.plan import Settings
 from driftline.core.planning.policies.by_kind import KEY
 from driftline.core.schema.types import (

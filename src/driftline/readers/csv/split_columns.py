@@ -15,8 +15,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.convert.leaf_readings import OVERFLOW
-from driftline.convert.written_dates import dates_of
+from driftline.convert.declared import OVERFLOW
+from driftline.convert.kernels import dates_of
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import STRING, Field, Primitive, Struct
 from driftline.core.settings.csv import Signs

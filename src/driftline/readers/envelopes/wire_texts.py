@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.convert.row_text import row_texts
+from driftline.convert.rest import row_texts
 from driftline.readers.decoders import Wire
 from driftline.readers.envelopes.avro_texts import AvroTexts
 from driftline.readers.wire import UnreadableError

@@ -16,34 +16,31 @@ from numpy.typing import NDArray
 from driftline.convert.declared import entries_of
 from driftline.convert.json_values import TEXT, takes_number, texts_as
 from driftline.convert.kernels import convert, converts, nulls_of
-from driftline.convert.lists import (
-    Shredded,
-    assemble,
-    flattened,
-    joined,
-    merged,
-    numbered,
-    place,
-    relist,
-    same_lists,
-    wrapped,
-)
-from driftline.convert.rest import element_at, json_text, lost_by_value, places_of
-from driftline.convert.row_text import json_values
-from driftline.convert.types import arrow_type
-from driftline.convert.values import (
+from driftline.convert.leaves import (
     Dims,
     Maps,
     Numbers,
     NumberText,
+    Shredded,
+    assemble,
     bases_of,
     dimension,
     first_of,
+    flattened,
     in_places,
+    joined,
+    merged,
+    numbered,
+    place,
     primitives_of,
+    relist,
+    same_lists,
     scattered,
     variants_of,
+    wrapped,
 )
+from driftline.convert.rest import element_at, json_text, json_values, lost_by_value, places_of
+from driftline.convert.types import arrow_type
 from driftline.core.planning.plan import ColumnRoute, FieldRoute
 from driftline.core.planning.shape import RECORD, Base, Facet, MapOf
 from driftline.core.schema.types import (
