@@ -12,7 +12,7 @@ from driftline.core.columns.statistics import SeenIn
 from driftline.core.schema.types import STRING, TIMESTAMP
 from driftline.report.page import page
 from driftline.report.stats_text import bar, percent, spark, stats
-from driftline.sql.rest import WaitingValues
+from driftline.sql.lost import WaitingValues
 from driftline.stats.model import DriftedField, TypeShare
 from stats_models import AT, HOSTILE, column, hostile, made, small, wide
 

@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import Select
 from driftline.core.columns.statistics import SeenIn
 from driftline.core.schema.types import LONG, STRING, Field, Struct
 from driftline.report.page import INDEX, page, pages
-from driftline.sql.rest import WaitingValues as Rest
+from driftline.sql.lost import WaitingValues as Rest
 from driftline.stats.lake import LakeStats
 from stats_models import AT, HOSTILE, column, hostile, made, small, wide
 

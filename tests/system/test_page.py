@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 
 import driftline
 from answering import Commands, Done
-from driftline.sql.rest import WaitingValues
+from driftline.sql.lost import WaitingValues
 from stats_models import HOSTILE, hostile, small, wide
 
 SECOND = 1000  # milliseconds

@@ -17,7 +17,7 @@ from driftline.errors import DriftlineError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
 from driftline.ingest.result import Result, result
-from driftline.sql.rest import waiting
+from driftline.sql.lost import waiting
 
 
 def outcome(

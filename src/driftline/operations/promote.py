@@ -40,8 +40,8 @@ from driftline.observe.walk import Walker
 from driftline.operations.explaining import explaining
 from driftline.operations.keyed import check_promoted
 from driftline.runtime.spark_conf import PLAIN, configured
+from driftline.sql.lost import waiting
 from driftline.sql.quoting import any_value, name
-from driftline.sql.rest import waiting
 from driftline.write.frame import converted, numbered
 
 if TYPE_CHECKING:

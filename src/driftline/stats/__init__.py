@@ -17,7 +17,7 @@ from driftline.core.schema.types import Schema
 from driftline.core.settings.properties import from_properties
 from driftline.errors import DataError, no_table
 from driftline.operations.history import history
-from driftline.sql.rest import waiting as rest
+from driftline.sql.lost import waiting as rest
 from driftline.stats.build import StatisticsInputs, build
 from driftline.stats.exact import exact as scan
 from driftline.stats.model import ColumnStatistics, DriftedField, Stats

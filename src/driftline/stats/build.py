@@ -13,7 +13,7 @@ from driftline.core.schema.naming import is_metadata, marked_key
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Field, Primitive, Schema, Struct, children, dotted, leaves
 from driftline.operations.history import History
-from driftline.sql.rest import WaitingValues as Rest
+from driftline.sql.lost import WaitingValues as Rest
 from driftline.stats.model import (
     ChangeText,
     ColumnStatistics,

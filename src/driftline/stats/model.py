@@ -19,8 +19,8 @@ from driftline.core.columns.statistics import (
 from driftline.core.schema.schema_json import outline
 from driftline.core.schema.types import Path, Type, children, dotted
 from driftline.runtime.shown import Shown
-from driftline.sql.rest import WaitingValues as Rest
-from driftline.sql.rest import WaitingValuesJson
+from driftline.sql.lost import WaitingValues as Rest
+from driftline.sql.lost import WaitingValuesJson
 
 
 def fits(text: str, pattern: str) -> bool:
