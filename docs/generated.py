@@ -18,7 +18,7 @@ from typer.cli import get_docs_for_click
 
 from driftline.cli import app
 from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS
-from driftline.runtime import failure, store_answers
+from driftline.runtime import failure, stores
 
 SOURCES = Path(__file__).parent.parent / "src/driftline"
 RULES = Path(__file__).parent.parent / "tests/rules"
@@ -129,7 +129,7 @@ def messages(modules: Mapping[str, ast.Module] | None = None) -> str:
     modules = modules or sources()
     rows = {row for name in modules for error, known in errors(modules, name) for row in shown(error, known)}
     rows |= {(re.sub(r"{\w+}", "…", words), hint or "", 1) for _, words, hint in failure._CAUSES}
-    rows |= {(f"…: {words}", hint or "", 3) for _, words, hint in store_answers._ANSWERS}
+    rows |= {(f"…: {words}", hint or "", 3) for _, words, hint in stores._ANSWERS}
     reasons = {words for name in modules for words in _reasons(modules, name)}
     lines = [
         "# Messages",

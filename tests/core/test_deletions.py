@@ -1,4 +1,4 @@
-"""Every deletion of a file goes through runtime/deleting.py, which knows its bounds: held by reading the code."""
+"""Every deletion of a file goes through runtime/disk.py, which knows its bounds: held by reading the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import house
-from driftline.runtime.deleting import NEW, Bounds, delete_file, delete_folder
+from driftline.runtime.disk import NEW, Bounds, delete_file, delete_folder
 
 PLACE = "runtime.deleting"
 DELETE = {

@@ -9,7 +9,7 @@ import pytest
 from driftline.errors import SetupError
 from driftline.runtime import stores
 from driftline.runtime.duckdb import alone, reach
-from driftline.runtime.hadoop import settings
+from driftline.runtime.file_io import settings
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from driftline.errors import UsageError
 from driftline.readers.avro import avro_readers
 from driftline.readers.columnar.julian import Zone, calendar_of, rebased_dates, rebased_moments
 from driftline.readers.columnar.parquet import parquet_readers
-from driftline.runtime.calendars import julian_shifts
+from driftline.runtime.spark_version import julian_shifts
 from driftline.verify.julian import day
 from driftline.verify.typed_files import read_columns
 

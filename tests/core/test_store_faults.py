@@ -8,7 +8,7 @@ from pyarrow.fs import LocalFileSystem
 
 from driftline.errors import DataError, SetupError
 from driftline.runtime import stores
-from driftline.runtime.store_answers import explained
+from driftline.runtime.stores import explained
 from servers.http_server import serving
 
 BODY = b'{"a": 1}\n'

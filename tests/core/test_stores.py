@@ -9,8 +9,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime import stores
-from driftline.runtime.store_answers import explained
-from driftline.runtime.stores import Uri, configure, filesystem, is_stored
+from driftline.runtime.stores import Uri, configure, explained, filesystem, is_stored
 from driftline.sources.buckets import listing
 
 

@@ -9,7 +9,7 @@ from urllib.request import Request
 import pytest
 
 from driftline.errors import SetupError, UsageError
-from driftline.runtime.store_answers import RedirectError, Redirects
+from driftline.runtime.stores import RedirectError, Redirects
 from driftline.sources import web
 from driftline.sources.files import expand
 from driftline.sources.pipes import spooled

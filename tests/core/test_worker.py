@@ -11,7 +11,7 @@ from zipimport import zipimporter
 
 import pytest
 
-from driftline.runtime.worker import lighten_worker
+from driftline.runtime.daemon import lighten_worker
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.lake import Lake
 from driftline.runtime.duckdb import database as duckdb
-from driftline.runtime.hadoop import settings as to_store
+from driftline.runtime.file_io import settings as to_store
 from driftline.runtime.jars import find_jars
 from driftline.runtime.session import (
     catalog_settings,

@@ -12,7 +12,7 @@ from driftline.errors import DataError, UsageError
 from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.lake import Lake
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 
 pytestmark = pytest.mark.iceberg_only("a DuckLake has no branches")
 

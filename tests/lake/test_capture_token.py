@@ -21,7 +21,7 @@ from driftline.ingest import accept, pipeline
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 from driftline.sources.json_files import JsonFiles, JsonScan
 from lake.formats import beside, database
 

@@ -21,7 +21,7 @@ from answering import Answering, answering
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.formats.ducklake.catalog import CatalogDatabase
 from driftline.lake import Lake
-from driftline.runtime import hadoop, stores
+from driftline.runtime import file_io, stores
 from driftline.runtime.spark_version import NEWEST, installed_release, release_of
 from servers.google import Google
 from servers.machine import lacking
@@ -277,7 +277,7 @@ def test_what_cannot_be_reached_is_refused_before_anything_runs(
     place: str, options: dict[str, str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stores, "_configured", {})
-    monkeypatch.setattr(hadoop, "installed_release", lambda: NEWEST)
+    monkeypatch.setattr(file_io, "installed_release", lambda: NEWEST)
     stores.configure(place.partition("://")[0], options)
     with pytest.raises(DriftlineError, match=says) as refused:
         Lake.open(place, ducklake=f"sqlite:{tmp_path}/catalog.sqlite")
@@ -285,6 +285,6 @@ def test_what_cannot_be_reached_is_refused_before_anything_runs(
 
 
 def test_an_earlier_spark_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hadoop, "installed_release", lambda: release_of("3.5.8"))
+    monkeypatch.setattr(file_io, "installed_release", lambda: release_of("3.5.8"))
     with pytest.raises(SetupError, match=r"Spark 3\.5 does not read the files of a DuckLake in a store"):
         Lake.open("s3://bucket/lake", ducklake=f"sqlite:{tmp_path}/catalog.sqlite")

@@ -16,7 +16,7 @@ from driftline.errors import DataError, SetupError, UsageError
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.lake import Lake, Table
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 
 pytestmark = pytest.mark.iceberg_only("of Iceberg's metadata")
 

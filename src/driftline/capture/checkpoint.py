@@ -20,8 +20,7 @@ from driftline.capture.lease import Lease
 from driftline.capture.mirror import Mirror, moved
 from driftline.core.history.batch_properties import Captured
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
-from driftline.runtime.deleting import Bounds, delete_file
-from driftline.runtime.disk import replace_file, sync
+from driftline.runtime.disk import Bounds, delete_file, replace_file, sync
 from driftline.runtime.stores import answer, filesystem, is_stored, put
 
 _FILE = "capture.json"

@@ -15,8 +15,7 @@ from driftline.capture.channels import AT_ONCE, Channel, channel, created
 from driftline.capture.listing import ListedFile, entry_of, listed, listed_behind, may_be
 from driftline.errors import DataError, SetupError
 from driftline.runtime.aws import client
-from driftline.runtime.deleting import Bounds, delete_file
-from driftline.runtime.disk import replace_file
+from driftline.runtime.disk import Bounds, delete_file, replace_file
 from driftline.runtime.stores import configured, mapped
 
 _LOG = logging.getLogger("driftline")

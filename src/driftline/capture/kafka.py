@@ -26,7 +26,7 @@ from driftline.errors import DataError, DriftlineError, SetupError, UsageError
 from driftline.readers.decoders import KINDS, Wire
 from driftline.readers.registry import Registry
 from driftline.runtime.failure import of_text
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 from driftline.sources.kafka import kafka_json
 from driftline.sources.kafka_typed import kafka_typed
 

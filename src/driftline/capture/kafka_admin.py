@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from py4j.protocol import Py4JJavaError
 
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

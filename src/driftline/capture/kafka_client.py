@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline.errors import UsageError
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 
 _PREFIX = "kafka."
 _MODULES = {

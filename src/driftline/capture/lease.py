@@ -14,7 +14,7 @@ from uuid import uuid4
 from pyarrow.fs import FileSelector
 
 from driftline.errors import DataError, DriftlineError
-from driftline.runtime.deleting import NEW, Bounds, delete_file
+from driftline.runtime.disk import NEW, Bounds, delete_file
 from driftline.runtime.stores import explaining, filesystem, put
 
 _RENEWED, _STALE = 10.0, 40.0  # seconds: a mark so old is of a process that died

@@ -16,7 +16,7 @@ from pyarrow.fs import FileSelector, FileType
 
 from driftline.errors import SetupError
 from driftline.runtime import temporary
-from driftline.runtime.deleting import Bounds, delete_file
+from driftline.runtime.disk import Bounds, delete_file
 from driftline.runtime.stores import at_once, explaining, filesystem, put
 
 _IDENTITY = "spark/metadata"

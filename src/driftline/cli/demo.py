@@ -17,7 +17,7 @@ from driftline.cli import rows
 from driftline.cli.terminal import Progress, out, put, show
 from driftline.errors import UsageError
 from driftline.report import schema_text, text
-from driftline.runtime.deleting import NEW, delete_folder
+from driftline.runtime.disk import NEW, delete_folder
 from driftline.runtime.java import QUICK
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftline.formats.lakes import Orphan
-from driftline.runtime.hadoop import hadoop_file_system, hadoop_path
+from driftline.runtime.file_io import hadoop_file_system, hadoop_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,6 @@ from driftline.ingest.recent import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
 from driftline.operations.view import altered
-from driftline.runtime.connect import must_be_classic
 from driftline.runtime.failure import front, java_process, query_errors
 from driftline.runtime.read_only import must_read
 from driftline.runtime.session import (
@@ -31,6 +30,7 @@ from driftline.runtime.session import (
     in_store,
     is_embedded,
     make_lake,
+    must_be_classic,
     open_session,
     stop_session,
     with_durability,

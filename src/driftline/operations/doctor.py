@@ -16,9 +16,19 @@ from driftline.core.schema.text import counted
 from driftline.errors import DriftlineError
 from driftline.formats.lakes import Location
 from driftline.formats.open import EmbeddedLake, located
-from driftline.runtime import class_data, file_io, jars, session, stores
-from driftline.runtime.deleting import NEW, delete_file
+from driftline.runtime import class_data, jars
+from driftline.runtime.disk import NEW, delete_file
+from driftline.runtime.file_io import options_at
 from driftline.runtime.java import find_java
+from driftline.runtime.session import (
+    HINT,
+    is_embedded,
+    make_lake,
+    open_session,
+    prepare_environment,
+    pyspark_version,
+)
+from driftline.runtime.stores import configured, explaining, filesystem, is_stored
 
 _TRACE = "See all of it with DRIFTLINE_DEBUG=1."
 
@@ -66,9 +76,9 @@ def checks(
     """
     properties = properties or {}
     locate = partial(located, "ducklake", folder=lake)
-    stored = stores.is_stored(str(lake))
+    stored = is_stored(str(lake))
     parts: list[tuple[str, Callable[[], str]]] = [("python", _python), ("spark", _spark), ("java", _java)]
-    if session.is_embedded(properties) and not stored:
+    if is_embedded(properties) and not stored:
         parts.append(("lake", lambda: _lake(Path(lake), ducklake)))
     if ducklake is not None:
         parts.append(("duckdb", lambda: locate(ducklake).engine()))
@@ -85,9 +95,9 @@ def checks(
         )
         results.append(_check("catalog", look))
     if stored and results[-1].ok:
-        results.append(_check("store", partial(_probe, str(lake), stores.configured(str(lake)))))
+        results.append(_check("store", partial(_probe, str(lake), configured(str(lake)))))
     place = properties.get("warehouse", "")
-    if stores.is_stored(place) and results[-1].ok:
+    if is_stored(place) and results[-1].ok:
         results.append(_check("store", partial(_store, place, properties)))
     return results
 
@@ -96,7 +106,7 @@ def _check(name: str, look: Callable[[], str]) -> Check:
     try:
         return Check(name, True, look())
     except DriftlineError as error:
-        return Check(name, False, error.message, _TRACE if error.hint == session.HINT else error.hint or "")
+        return Check(name, False, error.message, _TRACE if error.hint == HINT else error.hint or "")
     except Exception as error:  # whatever Spark or a catalog may throw: this is a report
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return Check(name, False, first, _TRACE)
@@ -107,7 +117,7 @@ def _python() -> str:
 
 
 def _spark() -> str:
-    return f"pyspark {session.pyspark_version()}"
+    return f"pyspark {pyspark_version()}"
 
 
 def _java() -> str:
@@ -116,13 +126,13 @@ def _java() -> str:
 
 
 def _lake(lake: Path, ducklake: str | None) -> str:
-    session.make_lake(lake)
+    make_lake(lake)
     EmbeddedLake(lake, ducklake).check_open(writes=True)
     return f"{lake.resolve()} can be written to"
 
 
 def _jars(properties: Mapping[str, str]) -> str:
-    java = session.prepare_environment()
+    java = prepare_environment()
     paths = jars.find_jars(more=jars.bundles(properties))
     archive = class_data.Archive.of(jars.cache_folder(), java, paths, Path(os.environ["SPARK_HOME"]))
     classes = (
@@ -132,13 +142,13 @@ def _jars(properties: Mapping[str, str]) -> str:
 
 
 def _catalog(lake: Path, properties: Mapping[str, str]) -> str:
-    spark = session.open_session(lake, properties=properties)
+    spark = open_session(lake, properties=properties)
     names = spark.sql("show namespaces").count()
     return f"opens; {counted(names, 'namespace')}"
 
 
 def _store(uri: str, properties: Mapping[str, str]) -> str:
-    options = file_io.options_at(uri, properties)
+    options = options_at(uri, properties)
     if options is None:
         return f"{uri}: left to Java, as tasks do not know all of its settings"
     if properties.get("type") == "rest" and not any("key" in name or "token" in name for name in options):
@@ -149,8 +159,8 @@ def _store(uri: str, properties: Mapping[str, str]) -> str:
 def _probe(uri: str, options: Mapping[str, str]) -> str:
     """Write a file at the URI, and delete it."""
     probe = f"{uri}/driftline-doctor-{uuid4().hex}"
-    system, path = stores.filesystem(probe, options)
-    with stores.explaining(uri, options):
+    system, path = filesystem(probe, options)
+    with explaining(uri, options):
         with system.open_output_stream(path) as file:
             file.write(b"")
         delete_file(probe, NEW, options)

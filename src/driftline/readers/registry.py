@@ -19,7 +19,7 @@ from urllib.request import HTTPSHandler, OpenerDirector, Request, build_opener
 
 from driftline.config import nearest, redacted
 from driftline.errors import SetupError, UsageError
-from driftline.runtime.store_answers import RedirectError, Redirects, passes
+from driftline.runtime.stores import RedirectError, Redirects, passes
 
 _SETTINGS = (
     "url", "basic.auth.user.info", "bearer.auth.token", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from driftline.errors import SetupError
-from driftline.runtime.store_answers import without_secrets
+from driftline.runtime.stores import without_secrets
 
 _ATTEMPTS = 6  # at a request, each after a longer pause
 _CONNECT, _REQUEST = 5.0, 60.0  # seconds

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from shutil import disk_usage
 
-from driftline.runtime.deleting import Bounds, delete_file, delete_folder
+from driftline.runtime.disk import Bounds, delete_file, delete_folder
 from driftline.runtime.java import Java
 
 JAVAS = (17,)  # the JRE wheel of 21 has no archive of its own, on which ours would build

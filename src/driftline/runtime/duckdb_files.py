@@ -8,7 +8,7 @@ import pyarrow as pa
 from fsspec import AbstractFileSystem
 from pyarrow.fs import FileInfo
 
-from driftline.runtime.deleting import NEW, delete_file
+from driftline.runtime.disk import NEW, delete_file
 from driftline.runtime.stores import filesystem
 
 _KEPT = 10_000  # sizes

@@ -14,18 +14,42 @@ from typing import TYPE_CHECKING, Any
 
 from driftline.config import DURABILITY, SENSITIVE, has_secret
 from driftline.errors import SetupError, UsageError
-from driftline.runtime import class_data, file_io, stores, temporary
+from driftline.runtime import class_data, file_io, temporary
 from driftline.runtime.bare_java import quiet_py4j
-from driftline.runtime.connect import must_start_classic
 from driftline.runtime.failure import BRING, java_process
 from driftline.runtime.jars import bundles, cache_folder, find_jars
 from driftline.runtime.java import QUICK, Java, check_limits, default_memory, find_java, launcher_home
-from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_conf import activate, runs_here
-from driftline.runtime.spark_version import quiet_errors, release_of
+from driftline.runtime.spark_version import java_type, quiet_errors, release_of
+from driftline.runtime.stores import configured
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# With these pyspark makes sessions of Spark Connect only. It sets the second one with its first of them.
+_MODES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+_INSTEAD = (
+    "or write its rows as Parquet files, and ingest those in another process; see docs/spark-connect.md"
+)
+
+
+def must_be_classic(given: object) -> None:
+    """Raise UsageError for a session or a DataFrame of Spark Connect."""
+    if type(given).__module__.startswith("pyspark.sql.connect"):
+        raise UsageError(
+            f"a {type(given).__name__} of Spark Connect cannot be used: the tables are written in the driver's own process",
+            hint=f"create it in a classic session, SparkSession.builder.master(…); {_INSTEAD}",
+        )
+
+
+def must_start_classic() -> None:
+    """Raise SetupError if pyspark makes no classic session in this process."""
+    if mode := next((name for name in _MODES if name in os.environ), None):
+        raise SetupError(
+            f"{mode} is set, so pyspark makes sessions of Spark Connect only: the lake's own Spark cannot start",
+            hint="Open the lake in a process without it, and without a session of Spark Connect; see docs/spark-connect.md",
+        )
+
 
 OURS = "spark.driftline.embedded"  # marks a session that has our jars
 CATALOG_KEYS = ("spark.sql.catalog.", "spark.sql.defaultCatalog")
@@ -190,7 +214,7 @@ def in_store(lake: str, properties: Mapping[str, str]) -> dict[str, str]:
     # Catalogs of these kinds find the way to a store by themselves.
     finds = properties.get("type") in ("rest", "glue") or "catalog-impl" in properties
     by_scheme = {} if finds else {"io-impl": "org.apache.iceberg.io.ResolvingFileIO"}
-    store = file_io.properties(lake, stores.configured(lake))
+    store = file_io.properties(lake, configured(lake))
     return {"warehouse": lake, **by_scheme, **store, **properties}
 
 

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 from driftline.errors import SetupError
-from driftline.runtime.java_types import java_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+def java_type(jvm: Any, name: str) -> Any:
+    """The Java class of a full name, such as ``org.apache.iceberg.Files``; an inner class behind a ``$``.
+
+    ``jvm.org.apache.iceberg.Files`` is the same, and slow: py4j asks Java about each part of the name,
+    which looks for such a class in every jar. A name without a class fails where the class is first used.
+    """
+    from py4j.java_gateway import JavaClass  # late: many commands need no Spark
+
+    return JavaClass(name, jvm._gateway_client)
+
 
 _TABLES = "org.apache.iceberg.spark.source"
 _CLASSIC = "org.apache.spark.sql.classic"  # where Spark 4 has what is no client's of Spark Connect
@@ -247,3 +262,26 @@ def rewritten_table(spark: SparkSession, table: Any, group: str) -> tuple[Any, M
         return java_type(spark._jvm, f"{_TABLES}.SparkRewriteTable")(table, group), {}
     no_snapshot, kind = None, java_type(spark._jvm, f"{_TABLES}.SparkTable")
     return kind(table, no_snapshot, False, True), {"rewritten-file-scan-task-set-id": group}
+
+
+Shifts = tuple[tuple[int, ...], tuple[int, ...]]  # from which seconds since 1970 on, and by how many seconds
+_TABLE = "julian-gregorian-rebase-micros.json"
+
+
+@cache
+def julian_shifts() -> Mapping[str, Shifts]:
+    """For each time zone the seconds to add to a moment that was counted by the old calendar: from the year 1
+    on. Raises SetupError where Spark's jars are not there.
+    """
+    from pyspark.find_spark_home import _find_spark_home
+
+    jars = Path(_find_spark_home(), "jars")
+    for jar in sorted(jars.glob("spark-*.jar")):
+        with ZipFile(jar) as archive:
+            if _TABLE in archive.namelist():
+                rows: Any = json.loads(archive.read(_TABLE))
+                return {row["tz"]: (tuple(row["switches"]), tuple(row["diffs"])) for row in rows}
+    raise SetupError(
+        f"{jars}: no jar has Spark's table of calendars, {_TABLE}",
+        hint="set SPARK_HOME to a Spark installation with its jars",
+    )

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
 from driftline.errors import SetupError
-from driftline.runtime.deleting import NEW, Bounds, delete_folder
+from driftline.runtime.disk import NEW, Bounds, delete_folder
 
 
 def folder() -> Path:

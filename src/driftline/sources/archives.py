@@ -12,7 +12,7 @@ from pathlib import Path
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.observe.endings import ASK_FORMAT, format_by_name, is_hidden
 from driftline.observe.text_files import largest, too_large
-from driftline.runtime import stores
+from driftline.runtime.stores import opened
 
 _BROKEN = (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError)
 _CHUNK = 2**20  # bytes that are held at once
@@ -74,7 +74,7 @@ def _unpack_one(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, fi
 @contextmanager
 def _opened(path: str) -> Iterator[zipfile.ZipFile]:
     try:
-        with stores.opened(path) as (file, _), zipfile.ZipFile(file) as archive:
+        with opened(path) as (file, _), zipfile.ZipFile(file) as archive:
             yield archive
     except _BROKEN as error:
         raise DataError(

@@ -15,8 +15,8 @@ from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.message_files import row_messages
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.readers.origins import OF_PYTHON
-from driftline.runtime.connect import must_be_classic
 from driftline.runtime.failure import WHOLE, explained
+from driftline.runtime.session import must_be_classic
 from driftline.runtime.spark_conf import FILES, configured, literally
 from driftline.sources.base import Source
 from driftline.sources.column_files import ColumnFiles

@@ -14,8 +14,7 @@ from uuid import uuid4
 from driftline.errors import DriftlineError, SetupError
 from driftline.formats.lakes import Orphan
 from driftline.runtime import temporary
-from driftline.runtime.deleting import NEW, Bounds, delete_folder
-from driftline.runtime.disk import on_disk
+from driftline.runtime.disk import NEW, Bounds, delete_folder, on_disk
 from driftline.runtime.spark_conf import runs_here
 
 if TYPE_CHECKING:

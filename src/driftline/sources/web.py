@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from driftline.errors import DriftlineError, SetupError, UsageError
-from driftline.runtime.store_answers import RedirectError, Redirects, passes
+from driftline.runtime.stores import RedirectError, Redirects, passes
 
 _ATTEMPTS = 5
 _PAUSE, _LONGEST = 1.0, 30.0  # seconds before the second try; twice as long before each further one, up to

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
-from driftline.runtime.worker import lighten_worker
+from driftline.runtime.daemon import lighten_worker
 from driftline.verify.files import Read, SourcePlace, opened
 from driftline.verify.fingerprints import MOST_LEVELS
 from driftline.verify.json_texts import MalformedText, parse

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from driftline.runtime.calendars import Shifts, julian_shifts
+from driftline.runtime.spark_version import Shifts, julian_shifts
 from driftline.verify.moments import FarMoment, date_at
 
 _REFORM = date(1582, 10, 15).toordinal()

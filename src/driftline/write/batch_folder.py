@@ -15,10 +15,10 @@ from uuid import uuid4
 import pyarrow as pa
 
 from driftline.errors import SetupError
-from driftline.runtime import stores, temporary
-from driftline.runtime.deleting import NEW, delete_folder
-from driftline.runtime.disk import on_disk
+from driftline.runtime import temporary
+from driftline.runtime.disk import NEW, delete_folder, on_disk
 from driftline.runtime.spark_conf import runs_here
+from driftline.runtime.stores import created, native
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,12 +57,12 @@ class BatchFolder:
     def create(self, name: str) -> pa.NativeFile:
         """A new file, open for writing."""
         path = f"{self.path}/{name}"
-        return pa.OSFile(path, "wb") if self.options is None else stores.created(path, self.options)
+        return pa.OSFile(path, "wb") if self.options is None else created(path, self.options)
 
     def open(self, name: str) -> pa.NativeFile:
         """A file of it, to be read anywhere in it."""
         path = f"{self.path}/{name}"
-        return pa.memory_map(path) if self.options is None else stores.native(path, self.options)
+        return pa.memory_map(path) if self.options is None else native(path, self.options)
 
 
 class Located(Protocol):

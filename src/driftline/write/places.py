@@ -15,9 +15,8 @@ from shutil import move
 from typing import Protocol
 from uuid import uuid4
 
-from driftline.runtime import stores
-from driftline.runtime.deleting import NEW, delete_file
-from driftline.runtime.disk import local, sync
+from driftline.runtime.disk import NEW, delete_file, local, sync
+from driftline.runtime.stores import created, explaining
 from driftline.write.batch_folder import BatchFolder
 from driftline.write.dealing import Partition
 from driftline.write.parquet import NewFile, WrittenFile
@@ -149,8 +148,8 @@ class _Store:
     def create(self, partition: Partition, number: int, attempt: int, file: int) -> NewFile:
         """A new object below its partition's prefix, named by the task, the attempt and the file's number."""
         uri = f"{self.prefixes[partition]}-{number:05d}-{attempt}-{file:05d}.parquet"
-        stream = stores.created(uri, self.options)
-        return NewFile(uri, stream, partial(self.remove, uri), partial(stores.explaining, uri, self.options))
+        stream = created(uri, self.options)
+        return NewFile(uri, stream, partial(self.remove, uri), partial(explaining, uri, self.options))
 
     def sync(self, files: Iterable[WrittenFile]) -> None:
         """Nothing: a store has what it has taken."""

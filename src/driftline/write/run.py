@@ -18,8 +18,8 @@ from driftline.convert.types import DEEPEST
 from driftline.core.schema.types import Struct
 from driftline.core.support import deep_recursion
 from driftline.errors import DriftlineError
+from driftline.runtime.daemon import lighten_worker
 from driftline.runtime.spark_conf import runs_here
-from driftline.runtime.worker import lighten_worker
 from driftline.write.batch_folder import BatchFolder
 from driftline.write.frame import mapped
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from driftline.core.schema.types import List, Map, Primitive, Schema, Struct, Type
 from driftline.errors import DataError, SetupError
 from driftline.formats.ducklake.storage import Storage, local
-from driftline.runtime import stores
-from driftline.runtime.deleting import NEW, delete_by_hadoop
+from driftline.runtime.disk import NEW, delete_by_hadoop
 from driftline.runtime.duckdb import instance, reach
-from driftline.runtime.hadoop import hadoop_file_system, hadoop_path
+from driftline.runtime.file_io import hadoop_file_system, hadoop_path
+from driftline.runtime.stores import at_once, is_stored, native
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,7 +146,7 @@ def _chunks_by_arrow(path: str, columns: Mapping[str, str]) -> Iterator[tuple[An
     """The statistics of a file's columns without bounds. ``columns``: their paths by Arrow's spelling."""
     from pyarrow.parquet import ParquetFile
 
-    with ParquetFile(stores.native(path)) as file:
+    with ParquetFile(native(path)) as file:
         metadata = file.metadata
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     for number in range(metadata.num_columns):
@@ -184,7 +184,7 @@ def plain(path: str) -> str:
     >>> plain("/a[1]/*.parquet")
     '/a[[]1]/[*].parquet'
     """
-    return path if stores.is_stored(path) else re.sub(r"[\[*?]", lambda m: f"[{m[0]}]", path)
+    return path if is_stored(path) else re.sub(r"[\[*?]", lambda m: f"[{m[0]}]", path)
 
 
 _CHUNKS = """
@@ -280,7 +280,7 @@ def unchanged(paths: Mapping[str, int], table: str) -> None:
     """
     stored = [path for path in paths if local(path) is None]
     storage = Storage.of(stored[0]) if stored else None
-    sizes = dict(zip(stored, stores.at_once(partial(_size, storage), stored), strict=True)) if storage else {}
+    sizes = dict(zip(stored, at_once(partial(_size, storage), stored), strict=True)) if storage else {}
     for path, size in paths.items():
         try:
             actual = _size_here(path) if path not in sizes else sizes[path]

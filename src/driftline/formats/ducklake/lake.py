@@ -14,8 +14,8 @@ from driftline.formats.ducklake.spark_sql import sql
 from driftline.formats.ducklake.table import DuckLakeTable
 from driftline.formats.lakes import BY_DUCKDB, Orphan
 from driftline.formats.leftovers import bare, listed
-from driftline.runtime.deleting import Bounds, delete_by_hadoop
-from driftline.runtime.hadoop import settings
+from driftline.runtime.disk import Bounds, delete_by_hadoop
+from driftline.runtime.file_io import settings
 from driftline.runtime.stores import is_stored
 from driftline.sql.quoting import name as quoted
 from driftline.write import STAGED

@@ -14,7 +14,7 @@ from driftline.errors import DataError
 from driftline.formats.ducklake.catalog_layout import CatalogLayout, text_of
 from driftline.formats.ducklake.files import DataFile
 from driftline.formats.ducklake.sorting import top_column
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:

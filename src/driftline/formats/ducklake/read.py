@@ -29,7 +29,7 @@ from driftline.formats.ducklake.types import read_type, readable, spark_name
 from driftline.formats.ducklake.write import FIELD_ID, parsed
 from driftline.runtime.duckdb import instance
 from driftline.runtime.duckdb import literal as duckdb_literal
-from driftline.runtime.hadoop import hadoop_path
+from driftline.runtime.file_io import hadoop_path
 from driftline.runtime.spark_conf import PLAIN, configured, literally
 from driftline.runtime.spark_version import from_arrow, reads_bare_structs
 from driftline.sql.quoting import each, literal, name, variable

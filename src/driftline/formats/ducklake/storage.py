@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from driftline.errors import SetupError
-from driftline.runtime import stores
-from driftline.runtime.deleting import NEW, delete_file
+from driftline.runtime.disk import NEW, delete_file
+from driftline.runtime.stores import configured, created, explaining, filesystem, is_stored, native
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Storage:
     @classmethod
     def of(cls, folder: str) -> Self:
         """The one that has this folder. Raises SetupError for a place that only Java knows."""
-        if stores.is_stored(folder):
-            return cls(stores.configured(folder))
+        if is_stored(folder):
+            return cls(configured(folder))
         if local(folder) is None:
             raise SetupError(
                 f"the files of the lake are in {folder}: driftline reaches those on a disk and in stores"
@@ -39,12 +39,12 @@ class Storage:
 
     def open(self, path: str) -> pa.NativeFile:
         """A file, to be read anywhere in it."""
-        return pa.memory_map(str(local(path))) if self.options is None else stores.native(path, self.options)
+        return pa.memory_map(str(local(path))) if self.options is None else native(path, self.options)
 
     def create(self, path: str) -> pa.NativeFile:
         """A new file, open for writing, with the folders on the way."""
         if self.options is not None:
-            return stores.created(path, self.options)
+            return created(path, self.options)
         place = Path(str(local(path)))
         place.parent.mkdir(parents=True, exist_ok=True)
         return pa.OSFile(str(place), "wb")
@@ -63,8 +63,8 @@ class Storage:
         if self.options is None:
             shutil.copyfile(str(local(source)), str(local(target)))
             return
-        (system, place), (_, copied) = (stores.filesystem(path, self.options) for path in (source, target))
-        with stores.explaining(source, self.options):
+        (system, place), (_, copied) = (filesystem(path, self.options) for path in (source, target))
+        with explaining(source, self.options):
             system.copy_file(place, copied)
 
     def remove(self, path: str) -> None:
@@ -80,7 +80,7 @@ class Storage:
         from pyarrow.fs import FileSelector
 
         scheme = prefix.partition("://")[0]
-        system, place = stores.filesystem(prefix, self.options)
+        system, place = filesystem(prefix, self.options)
         with suppress(OSError):
             beside = FileSelector(place.rpartition("/")[0], allow_not_found=True)
             for file in system.get_file_info(beside):
@@ -91,8 +91,8 @@ class Storage:
         """The bytes of a file. Raises FileNotFoundError."""
         if self.options is None:
             return Path(str(local(path))).stat().st_size
-        system, place = stores.filesystem(path, self.options)
-        with stores.explaining(path, self.options):
+        system, place = filesystem(path, self.options)
+        with explaining(path, self.options):
             info = system.get_file_info(place)
         if info.size is None:
             raise FileNotFoundError(2, "there is no such object", path)

@@ -12,8 +12,8 @@ from driftline.formats.ducklake.catalog_layout import CatalogLayout
 from driftline.formats.ducklake.files import DataFile, describe, listed, moved, removed
 from driftline.formats.ducklake.partition import duckdb_folder, partitioned, with_partition
 from driftline.formats.ducklake.types import written_as
-from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_conf import configured
+from driftline.runtime.spark_version import java_type
 from driftline.sql.quoting import name as quoted
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from driftline.formats.iceberg.loader import IcebergLoader
 from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import check_variants, warnings
 from driftline.formats.iceberg.upkeep import upkeep
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,8 +12,8 @@ from driftline.config import DURABILITY
 from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.errors import NeedsSpark
 from driftline.runtime.bare_java import BareJava
-from driftline.runtime.java_types import java_type
 from driftline.runtime.session import embedded_catalog, make_lake
+from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.alterable import AlterableIcebergTable

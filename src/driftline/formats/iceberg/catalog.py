@@ -27,11 +27,10 @@ from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.formats.lakes import BY_PYTHON, Orphan
 from driftline.formats.leftovers import bare, listed
-from driftline.runtime.deleting import Bounds, delete_by_file_io, delete_by_hadoop
-from driftline.runtime.disk import on_disk, sync
-from driftline.runtime.java_types import java_type
+from driftline.runtime.disk import Bounds, delete_by_file_io, delete_by_hadoop, on_disk, sync
 from driftline.runtime.read_only import must_read
 from driftline.runtime.session import embedded_lake
+from driftline.runtime.spark_version import java_type
 from driftline.runtime.stores import is_stored
 from driftline.sql.quoting import name as quoted
 from driftline.write import STAGED, WRITTEN

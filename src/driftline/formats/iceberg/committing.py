@@ -38,9 +38,8 @@ from driftline.formats.iceberg.gateway import (
 from driftline.formats.iceberg.home import CATALOG
 from driftline.formats.iceberg.manifests import manifests_of
 from driftline.formats.iceberg.unread import telling
-from driftline.runtime.deleting import NEW, Bounds, delete_by_file_io
-from driftline.runtime.disk import on_disk, sync
-from driftline.runtime.java_types import java_type
+from driftline.runtime.disk import NEW, Bounds, delete_by_file_io, on_disk, sync
+from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.loader import IcebergLoader

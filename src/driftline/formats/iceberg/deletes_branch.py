@@ -22,7 +22,7 @@ from driftline.formats.lookup import KeyLookup
 from driftline.keys.finder import column_at, leaf_paths
 from driftline.keys.memory import DeletedKeys, MemoryFile, Tidying, latest, name_of, nested, only
 from driftline.keys.stored import as_table, field_id
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 from driftline.write import FilePlan, FileSettings, Key, NewFile, WrittenFile, write_files
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from driftline.core.schema.types import Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import CommitConflict
 from driftline.runtime.failure import ASK_DOCTOR, is_away, java_exception
-from driftline.runtime.java_types import java_type
-from driftline.runtime.spark_version import settings_of
+from driftline.runtime.spark_version import java_type, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.finder import KeyFile
 from driftline.runtime import stores
 from driftline.runtime.disk import local, on_disk
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,8 +26,8 @@ from driftline.formats.iceberg.home import displaced_lake
 from driftline.formats.iceberg.manifests import entries_of
 from driftline.formats.iceberg.null_counts import FileNulls, by_entries, null_count
 from driftline.formats.iceberg.offline import recovered
-from driftline.runtime.deleting import Bounds
-from driftline.runtime.java_types import java_type
+from driftline.runtime.disk import Bounds
+from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -26,8 +26,7 @@ from driftline.errors import DataError
 from driftline.formats.home import DisplacedLake, Home, Relocation
 from driftline.formats.iceberg.home import CATALOG, catalog_of, recorded, set_home
 from driftline.formats.iceberg.manifests import local_path
-from driftline.runtime.deleting import Bounds, delete_file
-from driftline.runtime.disk import replace_file, sync
+from driftline.runtime.disk import Bounds, delete_file, replace_file, sync
 from driftline.write.positions import ICEBERG_IDS, with_data_files
 
 _SCHEME = re.compile(r"^file:(//)?(?=/)")

@@ -26,7 +26,7 @@ from driftline.formats.lookup import KeyLookup
 from driftline.keys.settle import Found
 from driftline.keys.stored import StoredRows
 from driftline.keys.worn import RowsLeft, WornFile, worn
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 from driftline.write import WRITTEN
 from driftline.write.positions import (
     CHANGED,

@@ -14,9 +14,8 @@ from uuid import uuid4
 from driftline.core.schema.types import Schema
 from driftline.formats.iceberg.gateway import items, java_schema
 from driftline.formats.iceberg.unread import telling
-from driftline.runtime.deleting import NEW, delete_by_file_io
-from driftline.runtime.java_types import java_type
-from driftline.runtime.spark_version import rewritten_table, rows_of, spark_table
+from driftline.runtime.disk import NEW, delete_by_file_io
+from driftline.runtime.spark_version import java_type, rewritten_table, rows_of, spark_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,8 +11,8 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.formats.iceberg.gateway import items, java_errors, text_map
 from driftline.formats.lakes import Orphan
-from driftline.runtime import file_io
-from driftline.runtime.deleting import NEW, delete_by_file_io, delete_by_hadoop
+from driftline.runtime.disk import NEW, delete_by_file_io, delete_by_hadoop
+from driftline.runtime.file_io import options, vended
 
 _RESOLVING = "ResolvingFileIO"
 _WITH_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
@@ -30,8 +30,8 @@ def options_of(spark: Any, table: Any, location: str) -> dict[str, str] | None:
             (str(credential.prefix()), text_map(spark._jvm, credential.config()))
             for credential in items(io.credentials())
         ]
-        properties |= file_io.vended(handed, location)
-    return file_io.options(_class(io, location), properties, location)
+        properties |= vended(handed, location)
+    return options(_class(io, location), properties, location)
 
 
 def in_store(table: Any, folder: str) -> bool:

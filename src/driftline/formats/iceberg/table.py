@@ -40,8 +40,8 @@ from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.formats.iceberg.unread import check_variants, fillable, readable
 from driftline.formats.iceberg.versions import past, schemas
 from driftline.formats.retry import Retry
-from driftline.runtime.java_types import java_type
 from driftline.runtime.spark_conf import SMALL, configured
+from driftline.runtime.spark_version import java_type
 from driftline.sql.quoting import literal
 from driftline.sql.quoting import name as quoted
 from driftline.write.positions import ROW_ID

@@ -19,7 +19,7 @@ from driftline.formats.iceberg.definition import partition_fields, sort_fields
 from driftline.formats.iceberg.gateway import json_of, text_map
 from driftline.formats.iceberg.store import options_of, remove_all
 from driftline.runtime.disk import on_disk
-from driftline.runtime.java_types import java_type
+from driftline.runtime.spark_version import java_type
 from driftline.write import (
     BatchFolder,
     Destination,

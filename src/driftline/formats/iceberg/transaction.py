@@ -49,8 +49,8 @@ from driftline.formats.iceberg.unread import (
 )
 from driftline.formats.iceberg.upkeep import upkeep
 from driftline.formats.retry import Retry
-from driftline.runtime.deleting import NEW
-from driftline.runtime.java_types import java_type
+from driftline.runtime.disk import NEW
+from driftline.runtime.spark_version import java_type
 from driftline.write import BatchFolder, staged
 from driftline.write.positions import ROW_ID
 

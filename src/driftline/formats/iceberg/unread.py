@@ -8,8 +8,7 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import VARIANT, Primitive, Schema, dotted, without_types
 from driftline.errors import DataError
 from driftline.formats.iceberg.gateway import items, java_schema
-from driftline.runtime.java_types import java_type
-from driftline.runtime.spark_version import has_variants, rows_of, spark_table, unknown_types
+from driftline.runtime.spark_version import has_variants, java_type, rows_of, spark_table, unknown_types
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

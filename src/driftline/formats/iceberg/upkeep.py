@@ -19,12 +19,12 @@ from driftline.core.history.retention import BEHIND, FEW, MIN_SNAPSHOTS
 from driftline.core.schema.schema_json import from_json
 from driftline.formats.iceberg.committing import SyncedCommit, check_unchanged, without_foreign_log
 from driftline.formats.iceberg.gateway import items, metadata_json
-from driftline.runtime.deleting import delete_all_by_file_io
-from driftline.runtime.java_types import java_type
+from driftline.runtime.disk import delete_all_by_file_io
+from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
     from driftline.formats.iceberg.loader import IcebergLoader
-    from driftline.runtime.deleting import Bounds
+    from driftline.runtime.disk import Bounds
 
 SCHEMAS = 100
 _MANY_COLUMNS = 50_000  # over all schemas that are kept

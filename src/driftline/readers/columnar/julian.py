@@ -21,7 +21,7 @@ from driftline.convert.declared import LeafReading, Read, leaf_readings
 from driftline.convert.kernels import nulls_of
 from driftline.core.schema.types import Path
 from driftline.errors import UsageError
-from driftline.runtime.calendars import julian_shifts
+from driftline.runtime.spark_version import julian_shifts
 
 _SPARK = b"org.apache.spark."
 _CUTOVER = -141_427  # 1582-10-15, in days since 1970
