@@ -21,9 +21,8 @@ from driftline.core.schema.types import (
     decimal,
 )
 from driftline.core.values import MAX_DEPTH, parse
-from driftline.observe.decoder import REFUSED, build
+from driftline.observe.decoder import REFUSED, build, doubtful
 from driftline.observe.expect import expect
-from driftline.observe.screen import doubtful
 from driftline.observe.walk import Walker
 
 BIG = "9007199254740993"

@@ -25,7 +25,7 @@ from driftline.core.schema.types import (
     decimal,
 )
 from driftline.core.values import base_of, declared_base, simple_fractions
-from driftline.observe.screen import HUGE, doubtful
+from driftline.observe.decoder import HUGE, doubtful
 
 BASES = {
     LONG: "0 -0 7 -7 999999999999999999 9223372036854775807 -9223372036854775808",

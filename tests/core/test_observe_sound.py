@@ -39,11 +39,10 @@ from driftline.core.schema.types import (
 from driftline.core.settings.fields import contract
 from driftline.core.values import Malformed, parse
 from driftline.observe import decoder, json_lines
-from driftline.observe.decoder import REFUSED, build
+from driftline.observe.decoder import REFUSED, build, doubtful
 from driftline.observe.expect import ExpectedField, expect, steady
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
-from driftline.observe.screen import doubtful
 from driftline.observe.walk import Walker
 
 KEYS = st.sampled_from(["a", "a", "b", "b", "c", "", 'q"', "é"])

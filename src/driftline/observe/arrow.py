@@ -29,8 +29,7 @@ from driftline.core.schema.types import (
 )
 from driftline.core.values import EXACT
 from driftline.observe.expect import UNKNOWN, ExpectedField
-from driftline.observe.observation import Observation, Tally
-from driftline.observe.sample import sample
+from driftline.observe.observation import Observation, Tally, sample
 
 _PLAIN = (1e-3, 1e7)  # doubles between these print without an exponent, in Arrow as in Python
 _DAY = 86_400_000_000  # microseconds

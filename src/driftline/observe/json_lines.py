@@ -18,18 +18,18 @@ from driftline.core.schema.types import Path, Place, dotted
 from driftline.core.settings.fields import excluded_paths
 from driftline.core.support import gc_paused
 from driftline.core.values import Malformed, parse, reason
-from driftline.observe.decoder import NOTHING, REFUSED, Decoder, FieldDecoders, build
+from driftline.observe.decoder import NOTHING, REFUSED, Decoder, FieldDecoders, build, doubtful
 from driftline.observe.expect import ExpectedField, steady
 from driftline.observe.observation import (
     REASONS,
+    SAMPLE,
     MalformedRecord,
     Observation,
     Tally,
     copied,
     merge_observations,
+    sample,
 )
-from driftline.observe.sample import SAMPLE, sample
-from driftline.observe.screen import doubtful
 from driftline.observe.walk import MANY_KEYS, Walker
 
 _REMEMBERED = 10_000  # shapes whose verdict is kept: most records that do not fit fail in one way

@@ -23,7 +23,7 @@ from driftline.core.values import (
     string_base,
 )
 from driftline.observe.expect import UNKNOWN, BesideMap, ExpectedField
-from driftline.observe.sample import sample
+from driftline.observe.observation import sample
 
 
 class Parts:

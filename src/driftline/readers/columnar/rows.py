@@ -20,9 +20,15 @@ from driftline.core.schema.types import Path, Place, Schema, Struct, dotted
 from driftline.core.settings.fields import excluded_paths
 from driftline.keys.presence import PRESENCE, presence_of_rows
 from driftline.observe.arrow import ArrowObserver, shape_of
-from driftline.observe.observation import REASONS, MalformedRecord, Observation, merge_observations
+from driftline.observe.observation import (
+    REASONS,
+    SAMPLE,
+    MalformedRecord,
+    Observation,
+    merge_observations,
+    sample,
+)
 from driftline.observe.refused import first_conflicts, having
-from driftline.observe.sample import SAMPLE, sample
 from driftline.readers.deletes import DeleteFilter, flagged
 from driftline.readers.origins import ORIGIN, Origins, origin_array
 from driftline.readers.rejects import Origin, Reject, reject_batch

@@ -43,11 +43,10 @@ from driftline.core.schema.types import Path, Struct
 from driftline.core.support import gc_paused, pickled
 from driftline.core.values import Malformed, RefusedText, parse, parse_values, raw_members
 from driftline.keys.presence import PRESENCE, presence_of_lines
-from driftline.observe.decoder import REFUSED, FieldDecoders
+from driftline.observe.decoder import REFUSED, FieldDecoders, doubtful
 from driftline.observe.expect import ExpectedField, foreseen
 from driftline.observe.json_lines import AdmissionByShape, JsonObserver, LineNumbers, Looked, Why
 from driftline.observe.observation import Observation
-from driftline.observe.screen import doubtful
 from driftline.observe.walk import MANY_KEYS
 from driftline.readers.deletes import DeleteFilter, flagged
 from driftline.readers.envelopes.change import unavailable_of
