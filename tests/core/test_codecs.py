@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from driftline.errors import DataError, DriftlineError, UsageError
-from driftline.observe.text_files import LIMIT, codec_of, is_unpacked, opened
+from driftline.files.text import LIMIT, codec_of, is_unpacked, opened
 from driftline.sources import archives
 from driftline.sources.files import expand, format_of
 from driftline.sources.pipes import spooled
@@ -103,7 +103,7 @@ def test_by_its_bytes_whatever_its_name(tmp_path: Path, ending: str, text: bytes
 def test_other_encodings_with_a_byte_order_mark(
     tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("driftline.observe.text_files.BLOCK", 1_001)
+    monkeypatch.setattr("driftline.files.text.BLOCK", 1_001)
     path, text = tmp_path / "a.csv", "a;é\n" + "1;\U0001f600\n" * 999
     data = (text if encoding in ("utf-16", "utf-32") else "\ufeff" + text).encode(encoding)
     path.write_bytes(data)

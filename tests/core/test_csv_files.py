@@ -14,7 +14,7 @@ from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, decimal
 from driftline.core.settings.csv import Dialect
 from driftline.errors import DataError
-from driftline.observe import text_files
+from driftline.files import text as text_files
 from driftline.observe.expect import ExpectedField
 from driftline.readers.csv import cut as csv_cut
 from driftline.readers.csv import reader as csv_source

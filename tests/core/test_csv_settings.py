@@ -324,7 +324,7 @@ def test_titles_above_the_header(tmp_path: Path) -> None:
 def test_many_titles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f'title "{i}\r\n' for i in range(4000)) + "a,b\n" + "1,x\n" * 500
     file = put(tmp_path, text)
-    monkeypatch.setattr("driftline.observe.text_files.BLOCK", 1013)
+    monkeypatch.setattr("driftline.files.text.BLOCK", 1013)
     found = texts(file, skip_lines="4000")
     assert found == [("1", "x")] * 500
 

@@ -19,7 +19,8 @@ from driftline.core.schema.types import Place
 from driftline.core.settings.fields import OfPaths, contract
 from driftline.core.values import TruncatedText
 from driftline.errors import DataError
-from driftline.observe import json_documents, text_files
+from driftline.files import text as text_files
+from driftline.observe import json_documents
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_documents import is_document, records_of
 from driftline.observe.json_files import Split, blocks, splits_of

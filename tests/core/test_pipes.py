@@ -14,7 +14,7 @@ import pytest
 
 from driftline.capture.listing import listed
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.observe.text_files import opened
+from driftline.files.text import opened
 from driftline.sources import pipes
 from driftline.sources.files import expand
 from driftline.sources.given import given_paths, paths_or_rows

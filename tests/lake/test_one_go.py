@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 
 from driftline import Lake
 from driftline.errors import DataError
+from driftline.files import text as text_files
 from driftline.ingest.recent import RecentBatches
-from driftline.observe import json_files, text_files
+from driftline.observe import json_files
 from driftline.sources import json_files as json_source
 from driftline.sources.frames import FrameScan
 from driftline.sources.json_files import JsonScan

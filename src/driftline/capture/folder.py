@@ -24,7 +24,7 @@ from driftline.capture.finding import Finder
 from driftline.capture.listing import ListedFile, entry_of, listed
 from driftline.core.schema.text import counted
 from driftline.errors import DataError, UsageError
-from driftline.observe.endings import format_by_name
+from driftline.files.endings import format_by_name
 from driftline.runtime.disk import Bounds, delete_file, replace_file
 from driftline.runtime.spark_conf import literally
 from driftline.runtime.stores import Uri, is_stored, mapped

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from driftline.errors import DataError, SetupError
-from driftline.observe.endings import format_by_name, is_archive
+from driftline.files.endings import format_by_name, is_archive
 from driftline.runtime.stores import is_stored
 from driftline.sources.buckets import behind, listing, may_hold
 from driftline.sources.folders import below, glob_base, matching, outside

@@ -16,9 +16,9 @@ from driftline import config
 from driftline.cli.interrupt import Interrupt
 from driftline.core.schema.naming import QUARANTINE, caseless, nearest
 from driftline.errors import NeedsSpark, UsageError
+from driftline.files.endings import is_packed
 from driftline.formats.lakes import BY_DUCKDB, BY_PYTHON
 from driftline.formats.open import EmbeddedLake, located, relocate
-from driftline.observe.endings import is_packed
 from driftline.runtime.stores import configure
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import IO
 import msgspec
 
 from driftline.core.values import cut
-from driftline.observe.text_files import BOM
+from driftline.files.text import BOM
 
 _WHOLE = 64 * 2**20  # bytes of a document that is read at once
 _WINDOW = 4 * 2**20  # bytes of which a larger one is read in pieces, at least

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 from driftline.core.values import TruncatedText, cut
 from driftline.errors import DataError
+from driftline.files.text import BLOCK, BOM, is_unpacked, lines_between, opened
 from driftline.observe.json_documents import is_document, records_in
 from driftline.observe.listed import ListedRecords
 from driftline.observe.observation import Observation
-from driftline.observe.text_files import BLOCK, BOM, is_unpacked, lines_between, opened
 
 _SPLIT = 32 * 2**20  # bytes of a split
 _HEAD = 2**20  # bytes that distinguish a document from lines

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from driftline.capture.kafka import SCHEME, place
-from driftline.observe.endings import format_by_name
+from driftline.files.endings import format_by_name
 from driftline.sources.pipes import is_pipe
 
 MOST = 20  # folders that are data sets of their own

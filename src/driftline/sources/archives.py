@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.observe.endings import ASK_FORMAT, format_by_name, is_hidden
-from driftline.observe.text_files import largest, too_large
+from driftline.files.endings import ASK_FORMAT, format_by_name, is_hidden
+from driftline.files.text import largest, too_large
 from driftline.runtime.stores import opened
 
 _BROKEN = (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError)

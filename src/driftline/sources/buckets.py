@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyarrow.fs import FileSelector, FileType
 
 from driftline.errors import SetupError
-from driftline.observe.endings import is_hidden
+from driftline.files.endings import is_hidden
 from driftline.runtime.aws import client
 from driftline.runtime.aws import explaining as explaining_aws
 from driftline.runtime.stores import Uri, configured, explaining, filesystem

@@ -11,7 +11,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple
 
 from driftline.errors import DataError, UsageError
-from driftline.observe.endings import (
+from driftline.files.endings import (
     ASK_FORMAT,
     FORMATS,
     format_by_name,
@@ -19,7 +19,7 @@ from driftline.observe.endings import (
     is_archive,
     may_be_text,
 )
-from driftline.observe.text_files import opened
+from driftline.files.text import opened
 from driftline.runtime.stores import Uri, is_stored, mapped, version
 from driftline.sources.archives import format_in
 from driftline.sources.buckets import listing

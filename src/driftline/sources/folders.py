@@ -11,7 +11,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from driftline.errors import SetupError
-from driftline.observe.endings import is_hidden_name
+from driftline.files.endings import is_hidden_name
 from driftline.sources.buckets import fits_step
 
 _HINT = "grant access to it, or pass only the folders or a glob to read"

@@ -12,7 +12,7 @@ from stat import S_ISFIFO
 from typing import Any
 
 from driftline.errors import DriftlineError, SetupError, UsageError
-from driftline.observe.endings import is_archive
+from driftline.files.endings import is_archive
 from driftline.runtime.stores import buffered, is_stored
 from driftline.sources.archives import unpack
 from driftline.sources.folders import mode

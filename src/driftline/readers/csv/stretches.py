@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from driftline.core.settings.csv import Dialect
 from driftline.errors import DataError
-from driftline.observe.text_files import BOM, is_unpacked, lines_between, opened
+from driftline.files.text import BOM, is_unpacked, lines_between, opened
 from driftline.readers.csv.cut import LONGEST, CsvRecord, Piece, TooLongError, count_lines, pieces, records
 from driftline.readers.csv.sniff import HEAD, PLAIN, Form, as_utf8, check_signs, encoding_of, form_of
 

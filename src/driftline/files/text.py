@@ -18,7 +18,7 @@ import cramjam
 import pyarrow as pa
 
 from driftline.errors import DataError, UsageError
-from driftline.observe.endings import ENDINGS
+from driftline.files.endings import ENDINGS
 from driftline.runtime import stores
 
 BLOCK = 4 * 2**20  # bytes read at once
