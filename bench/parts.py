@@ -23,8 +23,8 @@ from driftline import Lake
 from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
-from driftline.observe.json_files import Split, blocks
-from driftline.readers.json.splits import SplitReader
+from driftline.readers.json.rows import SplitReader
+from driftline.readers.json.splits import Split, blocks
 from driftline.runtime.spark_conf import configured
 from driftline.sources.json_files import JsonFiles
 from driftline.write import FilePlan, FileSettings, folder_of_batch, write_in_tasks

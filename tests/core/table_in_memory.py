@@ -24,7 +24,7 @@ from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation
 from driftline.operations.promote import SelectedValues, plans, seen_in, unlimited
 from driftline.readers.json.rows import JsonRows
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.task import AdmissionTerms
 from driftline.verify import json_texts as texts
 from driftline.verify.source_values import Pairs
 

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from driftline.core.planning.plan import Settings
 from driftline.observe.expect import ExpectedField
-from driftline.observe.json_files import ObservedSplits, Share
-from driftline.readers.json.splits import SplitReader
-from driftline.readers.task import TaskReader
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.json.rows import SplitReader
+from driftline.readers.json.splits import ObservedSplits, Share
+from driftline.readers.task import AdmissionTerms, TaskReader
 from driftline.write import Reported
 
 

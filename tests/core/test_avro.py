@@ -23,9 +23,9 @@ from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
-from driftline.readers.avro import AvroReader, avro_found, avro_readers, cuts_of
+from driftline.readers.avro.files import AvroReader, avro_found, avro_readers, cuts_of
 from driftline.readers.columnar.rows import RowsObserver
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.task import AdmissionTerms
 from driftline.verify.json_texts import parse
 from driftline.verify.source_values import Single
 from driftline.verify.typed_files import read_columns, readable

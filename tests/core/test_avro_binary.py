@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.errors import UsageError
-from driftline.readers.avro import avro_readers
-from driftline.readers.decoders import AvroDecoder
-from driftline.readers.registry import Registered
-from driftline.readers.wire import Payloads, UnreadableError
+from driftline.readers.avro.files import avro_readers
+from driftline.readers.kafka.registry import Registered
+from driftline.readers.kafka.values import AvroDecoder
+from driftline.readers.kafka.wire import Payloads, UnreadableError
 
 
 def record(name: str, /, **fields: Any) -> dict[str, Any]:

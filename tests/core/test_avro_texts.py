@@ -13,11 +13,11 @@ import pytest
 from core.test_connect_schema import VALUES
 from core.test_envelopes import AT, LSN, row_key
 from core.test_kafka_typed import avro, framed, of_kafka, record
-from driftline.readers import registry as client
-from driftline.readers.decoders import Wire
-from driftline.readers.envelopes.avro_texts import AvroTexts
+from driftline.readers.envelopes.columns import AvroTexts
 from driftline.readers.envelopes.unwrap import Unwrapper
-from driftline.readers.wire import UnreadableError
+from driftline.readers.kafka import registry as client
+from driftline.readers.kafka.values import Wire
+from driftline.readers.kafka.wire import UnreadableError
 from driftline.sources.kafka import _Values
 from servers.registry import Registry
 

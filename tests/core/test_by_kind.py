@@ -22,7 +22,7 @@ from driftline.core.schema.types import LONG, STRING, Field, Place, Schema, Stru
 from driftline.core.settings.fields import OfPaths, contract
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
-from driftline.observe.refused import first_conflicts
+from driftline.readers.columnar.rows import first_conflicts
 
 
 def keyed(*paths: str, order: Iterable[str] = (), **more: object) -> Settings:

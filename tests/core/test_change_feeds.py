@@ -16,7 +16,7 @@ from driftline.core.settings.properties import from_properties
 from driftline.core.settings.row_key import ENVELOPES
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.readers.envelopes.signs import SIGNS, envelope_note
+from driftline.readers.envelopes.messages import SIGNS, envelope_note
 from driftline.readers.envelopes.unwrap import NAMED, Unwrapper
 
 XID, LAST = f"{7125:020}", "9999999999"

@@ -10,11 +10,10 @@ from driftline.core.planning.plan import Settings, lean
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import INT, LONG, STRING, Field, Schema, Struct
 from driftline.observe.expect import expect
-from driftline.readers import shares
+from driftline.readers import task as shares
 from driftline.readers.columnar.rows import ColumnGroup, OpenRows, Rows, RowsObserver, small_together
 from driftline.readers.rejects import Origin, Reject
-from driftline.readers.task import Diverged
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.task import AdmissionTerms, Diverged
 
 STRUCT = Struct((Field("a", LONG), Field("b", STRING)))
 

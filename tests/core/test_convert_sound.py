@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from core.test_observe_sound import SCHEMAS, batches, observed
 from driftline.convert import Converter, arrow_schema, arrow_type
-from driftline.convert.usual import limited, usual_struct, valueless_keys
 from driftline.core.planning.plan import Plan, Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.schema_json import type_text
@@ -46,6 +45,7 @@ from driftline.core.values import Malformed, has_value, parse
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
+from driftline.readers.json.usual import limited, usual_struct, valueless_keys
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import differences
 from driftline.verify.source_values import Pairs, Single, ValueSettings

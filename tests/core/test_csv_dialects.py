@@ -23,8 +23,8 @@ from driftline.core.settings.properties import as_properties, from_properties
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import ExpectedField
 from driftline.readers.csv import reader as csv_source
+from driftline.readers.csv.open import ANY
 from driftline.readers.csv.reader import CsvFiles, csv_readers
-from driftline.readers.csv.stretches import ANY
 from driftline.verify import files as check
 from driftline.verify.cells import CsvDialect, decoded
 from driftline.verify.files import parts

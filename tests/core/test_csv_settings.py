@@ -19,11 +19,11 @@ from driftline.core.schema.types import LONG, STRING
 from driftline.core.settings.csv import Signs
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.errors import DataError, UsageError
-from driftline.observe.csv_types import as_json
 from driftline.observe.expect import ExpectedField
 from driftline.readers.csv import reader as csv_source
 from driftline.readers.csv.cut import Marks, pieces
 from driftline.readers.csv.reader import CsvFiles
+from driftline.readers.csv.types import as_json
 from driftline.verify import files as check
 from driftline.verify.cells import CsvDialect
 from driftline.verify.files import parts

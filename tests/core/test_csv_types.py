@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftline.core.schema.types import FLOAT, INT, Primitive, decimal
-from driftline.observe.csv_types import ALL, java_text, numbers_of, type_of, types_of
+from driftline.readers.csv.types import ALL, java_text, numbers_of, type_of, types_of
 
 # The texts of one type, as Spark's casts decide; doubles as Java prints them since version 19.
 PRINTED = {

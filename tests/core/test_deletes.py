@@ -18,14 +18,13 @@ from driftline.core.schema.types import INT, LONG, STRING, Field, Map, Schema, S
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.expect import expect
-from driftline.observe.json_files import splits_of
-from driftline.readers.columnar.parts import PartReader, ReaderPart
+from driftline.readers.columnar.parquet import PartReader, ReaderPart
 from driftline.readers.columnar.rows import Rows, RowsObserver, rejects_of, together
 from driftline.readers.deletes import DeleteFilter
-from driftline.readers.json.rows import JsonRows
-from driftline.readers.json.splits import SplitReader
+from driftline.readers.json.rows import JsonRows, SplitReader
+from driftline.readers.json.splits import splits_of
 from driftline.readers.rejects import Origin
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.task import AdmissionTerms
 
 SETTINGS = from_properties(
     as_properties({"key": "id, k.`a b`", "order_by": "k.at", "delete_when": "op = 'd' or k.gone = true"})

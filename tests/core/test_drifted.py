@@ -23,7 +23,7 @@ from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.json import rows as json_rows
 from driftline.readers.json.rows import JsonRows
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.task import AdmissionTerms
 
 LEAVES = st.sampled_from(
     [

@@ -18,10 +18,10 @@ from driftline.core.values import RefusedText
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.readers.envelopes.log_positions import ChangeSource, position
+from driftline.readers.envelopes.debezium import ChangeSource, position
 from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.readers.json.rows import LineTask
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.task import AdmissionTerms
 from driftline.sources.kafka import _Values
 from driftline.verify.envelopes import Unreadable, records_in
 from driftline.verify.files import Read, SourcePlace

@@ -16,7 +16,7 @@ from openpyxl.utils.datetime import MAC_EPOCH, WINDOWS_EPOCH
 from driftline.core.settings.csv import Dialect
 from driftline.errors import DataError, UsageError
 from driftline.files.endings import format_by_name, is_hidden_name
-from driftline.readers.csv.sniff import form_of
+from driftline.readers.csv.open import form_of
 from driftline.readers.excel import sheet_split, sheet_texts
 from driftline.verify.cells import CsvDialect
 from driftline.verify.workbooks import as_lines

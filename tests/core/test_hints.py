@@ -42,11 +42,11 @@ from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.settings.row_key import RowKey, arrival_hint, late_hint
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.observe.offsets import offset_notes
 from driftline.operations.alter.parse import AlterRequest
 from driftline.readers.csv.reader import CsvFiles, FoundCsv
-from driftline.readers.envelopes.encoded import encoded_notes
-from driftline.readers.envelopes.signs import FLAG, LIST, NUMBER, OBJECT, SIGNS, TEXT, envelope_note
+from driftline.readers.csv.types import offset_notes
+from driftline.readers.envelopes.connect_schema import encoded_notes
+from driftline.readers.envelopes.messages import FLAG, LIST, NUMBER, OBJECT, SIGNS, TEXT, envelope_note
 from rule_cases import Case, cases
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))

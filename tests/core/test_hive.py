@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import DataError
-from driftline.observe.json_files import blocks, splits_of, with_members
 from driftline.readers.columnar.parquet import parquet_readers
+from driftline.readers.json.splits import blocks, splits_of, with_members
 from driftline.sources.files import expand
 from driftline.sources.hive import json_members, partitioned, path_fields, path_texts
 from driftline.verify.files import FilePart

@@ -17,15 +17,13 @@ from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import Contract
 from driftline.observe.expect import expect
-from driftline.observe.json_files import ObservedSplits, Share, Split, splits_of, together
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import MANY_KEYS
-from driftline.readers import shares
-from driftline.readers.json.rows import JsonRows, LineTask, Run
-from driftline.readers.json.splits import SplitReader, weight
-from driftline.readers.shares import gathered
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers import task as shares
+from driftline.readers.json.rows import JsonRows, LineTask, Run, SplitReader, weight
+from driftline.readers.json.splits import ObservedSplits, Share, Split, splits_of, together
+from driftline.readers.task import AdmissionTerms, gathered
 from driftline.sources import json_files as json_source
 
 FILES = {

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import UsageError
-from driftline.readers.avro import avro_readers
-from driftline.readers.columnar.julian import Zone, calendar_of, rebased_dates, rebased_moments
+from driftline.readers.avro.files import avro_readers
+from driftline.readers.columnar.orc import Zone, calendar_of, rebased_dates, rebased_moments
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.runtime.spark_version import julian_shifts
 from driftline.verify.julian import day

@@ -20,9 +20,9 @@ from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import LineTask
-from driftline.readers.messages import key_text
-from driftline.readers.terms import AdmissionTerms
-from driftline.readers.wire import UnreadableError
+from driftline.readers.kafka.keys import key_text
+from driftline.readers.kafka.wire import UnreadableError
+from driftline.readers.task import AdmissionTerms
 from driftline.sources.kafka import _Values
 from driftline.sources.quarantined import _Raw
 

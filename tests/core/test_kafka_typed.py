@@ -24,11 +24,11 @@ from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
 from driftline.errors import SetupError, UsageError
 from driftline.observe.expect import expect
-from driftline.readers import protobuf
-from driftline.readers import registry as client
-from driftline.readers.decoders import Wire
-from driftline.readers.registry import Registered
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.kafka import protobuf
+from driftline.readers.kafka import registry as client
+from driftline.readers.kafka.registry import Registered
+from driftline.readers.kafka.values import Wire
+from driftline.readers.task import AdmissionTerms
 from driftline.sources.kafka_typed import KafkaReader, _together
 from servers.registry import Registry
 

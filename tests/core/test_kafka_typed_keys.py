@@ -17,9 +17,9 @@ from driftline.core.schema.types import Schema
 from driftline.core.settings.properties import from_properties
 from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.expect import expect
-from driftline.readers import registry as client
-from driftline.readers.decoders import Wire
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.kafka import registry as client
+from driftline.readers.kafka.values import Wire
+from driftline.readers.task import AdmissionTerms
 from driftline.sources.kafka_typed import KafkaReader, _together
 from servers.registry import Registry
 

@@ -27,7 +27,7 @@ from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import merge_observations
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
 from driftline.readers.json.rows import JsonRows, LineTask, Run
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.task import AdmissionTerms
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import differences
 from driftline.verify.source_values import ValueSettings

@@ -20,11 +20,11 @@ from driftline.core.settings.fields import OfPaths, contract
 from driftline.core.values import TruncatedText
 from driftline.errors import DataError
 from driftline.files import text as text_files
-from driftline.observe import json_documents
 from driftline.observe.expect import ExpectedField
-from driftline.observe.json_documents import is_document, records_of
-from driftline.observe.json_files import Split, blocks, splits_of
 from driftline.observe.observation import Observation, merge_observations
+from driftline.readers.json import documents
+from driftline.readers.json.documents import is_document, records_of
+from driftline.readers.json.splits import Split, blocks, splits_of
 
 
 def observed(splits: list[Split]) -> Observation:
@@ -292,10 +292,10 @@ DOCUMENTS_IN_PIECES = [
 @pytest.mark.parametrize("window", [1, 7, 10**6])
 @pytest.mark.parametrize("text", DOCUMENTS_IN_PIECES)
 def test_documents_in_pieces(monkeypatch: pytest.MonkeyPatch, text: bytes, window: int) -> None:
-    whole = list(json_documents.records_in(io.BytesIO(text), 10**6))
-    monkeypatch.setattr(json_documents, "_WHOLE", 5)
-    monkeypatch.setattr(json_documents, "_WINDOW", window)
-    pieces = list(json_documents.records_in(io.BytesIO(b"\xef\xbb\xbf" + text), 10**6))
+    whole = list(documents.records_in(io.BytesIO(text), 10**6))
+    monkeypatch.setattr(documents, "_WHOLE", 5)
+    monkeypatch.setattr(documents, "_WINDOW", window)
+    pieces = list(documents.records_in(io.BytesIO(b"\xef\xbb\xbf" + text), 10**6))
     if text.endswith(b'"b": 2}'):  # the records before what is wrong are known by then
         assert (whole, pieces) == ([text], [b'{"a": 1}', b'{"b": 2}'])
     else:
@@ -307,11 +307,11 @@ def test_documents_in_pieces(monkeypatch: pytest.MonkeyPatch, text: bytes, windo
 def test_values_of_documents_that_are_too_long_are_passed_over(
     monkeypatch: pytest.MonkeyPatch, window: int, begin: str, between: str, end: str
 ) -> None:
-    monkeypatch.setattr(json_documents, "_WHOLE", 10)
-    monkeypatch.setattr(json_documents, "_WINDOW", window)
+    monkeypatch.setattr(documents, "_WHOLE", 10)
+    monkeypatch.setattr(documents, "_WINDOW", window)
     long = json.dumps({"a": ["}", '\\"', {"b": "\n{" * 900}], "c": {}}, indent=1)
     text = begin + between.join(['{"a": 1}', long, '{"a": 2}']) + end
-    records = list(json_documents.records_in(io.BytesIO(text.encode()), 1000))
+    records = list(documents.records_in(io.BytesIO(text.encode()), 1000))
     assert [isinstance(record, TruncatedText) for record in records] == [False, True, False]
     assert (records[0], records[2]) == (b'{"a": 1}', b'{"a": 2}')
     assert records[1].startswith(long[:500].encode())

@@ -19,11 +19,11 @@ from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Schema, Struct
 from driftline.observe.arrow import ArrowObserver
-from driftline.observe.csv_types import type_of, types_of
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.readers.csv.cells import columns
 from driftline.readers.csv.cut import Piece
+from driftline.readers.csv.types import type_of, types_of
 
 WIDE = Settings(max_columns=1_000_000)
 FIELDS = 6  # of a struct

@@ -13,7 +13,7 @@ from driftline.convert.rest import row_texts
 from driftline.core.planning.plan import Conflict
 from driftline.core.planning.shape import RECORD, Facet
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Map, Path, Struct
-from driftline.observe.refused import first_conflicts, having
+from driftline.readers.columnar.rows import first_conflicts, having
 
 RECORDS = pa.list_(pa.struct({"x": pa.string(), "n": pa.int64()}))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from driftline.errors import SetupError, UsageError
-from driftline.readers import registry as source
+from driftline.readers.kafka import registry as source
 from servers.certificates import Authority, Certificate
 from servers.registry import Registry
 

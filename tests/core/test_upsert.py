@@ -41,7 +41,7 @@ from driftline.readers.deletes import DeleteFilter
 from driftline.readers.envelopes.unwrap import Unwrapper
 from driftline.readers.json.rows import JsonRows, LineTask, Run
 from driftline.readers.rejects import Origin, Reject
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.task import AdmissionTerms
 from driftline.write import BatchFolder
 
 Event = dict[str, Any]

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftline.errors import DataError
-from driftline.observe.json_documents import records_of
+from driftline.readers.json.documents import records_of
 from driftline.verify import files, in_memory, json_texts
 from driftline.verify.cells import cells, rows
 from driftline.verify.comparison import pair

@@ -16,7 +16,7 @@ from driftline import Lake
 from driftline.errors import DataError
 from driftline.files import text as text_files
 from driftline.ingest.recent import RecentBatches
-from driftline.observe import json_files
+from driftline.readers.json import splits
 from driftline.sources import json_files as json_source
 from driftline.sources.frames import FrameScan
 from driftline.sources.json_files import JsonScan
@@ -71,7 +71,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
     monkeypatch.setattr(json_source, "_FIRST", 1000)
     monkeypatch.setattr(json_source, "_HEAD", 100)
-    for reading in (text_files, json_files):
+    for reading in (text_files, splits):
         monkeypatch.setattr(reading, "BLOCK", 700)
     return sized
 

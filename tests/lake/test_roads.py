@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.convert import usual
 from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Schema
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
+from driftline.readers.json import usual
 from driftline.runtime.spark_conf import configured
 from driftline.sources.base import Source
 from driftline.sources.json_files import JsonFiles

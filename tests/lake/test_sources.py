@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from driftline.errors import UsageError
 from driftline.lake import Lake, Table
-from driftline.readers.avro import avro_readers
+from driftline.readers.avro.files import avro_readers
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.runtime.spark_conf import FILES, configured
 from driftline.sources.files import expand

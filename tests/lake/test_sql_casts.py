@@ -40,7 +40,7 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.core.settings.csv import Signs
-from driftline.observe.csv_types import as_json
+from driftline.readers.csv.types import as_json
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.runtime.spark_version import as_arrow, from_arrow
 from driftline.sql.casts import as_json as as_json_sql

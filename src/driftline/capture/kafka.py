@@ -23,8 +23,8 @@ from driftline.capture.resuming import Positions, Resumption, is_ahead, named_of
 from driftline.capture.seeking import Position, Sought, nanoseconds, not_begun, parsed
 from driftline.config import redacted
 from driftline.errors import DataError, DriftlineError, SetupError, UsageError
-from driftline.readers.decoders import KINDS, Wire
-from driftline.readers.registry import Registry
+from driftline.readers.kafka.registry import Registry
+from driftline.readers.kafka.values import KINDS, Wire
 from driftline.runtime.failure import of_text
 from driftline.runtime.spark_version import java_type
 from driftline.sources.kafka import kafka_json

@@ -32,11 +32,11 @@ from driftline.ingest.once import Once, reading_hash
 from driftline.ingest.recent import RecentBatches
 from driftline.keys.settle import KeyCounts
 from driftline.observe.observation import Observation
-from driftline.observe.offsets import offset_notes
 from driftline.quarantine.table import with_feed
-from driftline.readers.envelopes.encoded import encoded_notes
-from driftline.readers.envelopes.signs import envelope_note
-from driftline.readers.origins import OriginOfRows
+from driftline.readers.csv.types import offset_notes
+from driftline.readers.envelopes.connect_schema import encoded_notes
+from driftline.readers.envelopes.messages import envelope_note
+from driftline.readers.rejects import OriginOfRows
 from driftline.sources.base import Source
 from driftline.sources.files import Stamp, changed
 from driftline.sources.scan import Observed

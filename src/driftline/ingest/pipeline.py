@@ -38,7 +38,7 @@ from driftline.keys.settle import KeyCounts
 from driftline.keys.slices import Slices
 from driftline.keys.truncating import LastTruncate
 from driftline.quarantine import table as quarantine
-from driftline.readers.envelopes.change import SNAPSHOT_TAKEN
+from driftline.readers.envelopes.messages import SNAPSHOT_TAKEN
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.spark_conf import configured
 from driftline.sources.base import Source

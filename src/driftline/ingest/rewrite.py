@@ -19,7 +19,7 @@ from driftline.core.changes import RewriteColumn
 from driftline.core.planning.plan import Conflict, Plan, Settings, by_name, facet_of
 from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, dotted, peel
 from driftline.errors import DataError
-from driftline.observe.refused import having
+from driftline.readers.columnar.rows import having
 from driftline.sql.quoting import any_value
 from driftline.write.frame import converted, numbered
 

@@ -15,8 +15,7 @@ from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Fi
 from driftline.formats.base import CatalogTable, State, Transaction
 from driftline.formats.retry import Retry, commit
 from driftline.quarantine.replays import REPLAY
-from driftline.readers.rejects import REJECTED
-from driftline.readers.set_aside import Rejects
+from driftline.readers.rejects import REJECTED, Rejects
 from driftline.write import folder_of_batch
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from driftline.keys.conditions import Test, holds, record_test
 from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.decoder import REFUSED
 from driftline.observe.expect import ExpectedField
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.task import AdmissionTerms
 
 # Fields by key, each with those below it that are needed; none: all of it is.
 Fields: TypeAlias = "Mapping[str, Fields]"

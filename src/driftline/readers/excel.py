@@ -15,9 +15,8 @@ from driftline.convert.kernels import duration_text
 from driftline.core.settings.csv import NO, YES, Dialect
 from driftline.core.values import cut
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.observe.json_files import Split, with_members
-from driftline.readers.csv.header import header_advice, is_row
-from driftline.readers.csv.stretches import named
+from driftline.readers.csv.open import header_advice, is_row, named
+from driftline.readers.json.splits import Split, with_members
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import opened
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from driftline.convert import arrow_schema
+from driftline.convert.types import arrow_field, arrow_type
+from driftline.core.planning.own_columns import PLACE, SOURCE_KIND, own_column
 from driftline.core.planning.plan import Conflict
-from driftline.core.schema.types import Place, dotted, name_text
+from driftline.core.schema.types import Field, Place, Struct, dotted, name_text
+from driftline.readers.task import dealt
+from driftline.write import AsideFile, PartTasks, Reported, RowTasks, SetAside, TaskResult, is_small
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # The columns in which a source gives what is not accepted;
 # `driftline.quarantine.table` adds the batch and the time.
@@ -76,3 +89,184 @@ def _text_and_bytes(raw: bytes | None) -> tuple[str | None, bytes | None]:
     text = raw.decode(errors="backslashreplace").replace("\0", "\\x00")
     # A NUL is UTF-8, and yet nothing that every database has in a text.
     return text, None if text.encode() == raw else raw
+
+
+PART = "part"  # the column with the number of the part that a line was counted in
+
+
+@dataclass(frozen=True, slots=True)
+class Rejects:
+    """Files with the columns of `driftline.readers.rejects.REJECTED`, and perhaps a `PART`.
+
+    ``lines``: the number of lines before each part in its file; ``names``: other names for files.
+    """
+
+    files: Sequence[AsideFile]
+    lines: Sequence[int] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, results: Sequence[TaskResult[Any]]) -> Rejects:
+        """The rejects of tasks."""
+        return cls([result.aside for result in results if result.aside is not None])
+
+    @property
+    def rows(self) -> int:
+        """The number of rejects."""
+        return sum(file.rows for file in self.files)
+
+    def tasks(self, spark: SparkSession, struct: Struct, constants: Mapping[str, Any]) -> RowTasks:
+        """Tasks that make rows of ``struct``: ``constants`` are the values of further columns."""
+        sizes, context = [file.size for file in self.files], spark.sparkContext
+        shares = dealt(sizes, 1 if is_small(context, sum(sizes)) else context.defaultParallelism)
+        totals = [sum(sizes[number] for number in share) for share in shares]
+        return PartTasks(spark, totals, _RejectRows(self, shares, struct, constants))
+
+
+@dataclass(frozen=True, slots=True)
+class _RejectRows:
+    rejects: Rejects
+    shares: Sequence[Sequence[int]]
+    struct: Struct
+    constants: Mapping[str, Any]
+
+    def rows(self, given: int, set_aside: SetAside) -> Generator[pa.RecordBatch, None, Reported[None]]:
+        """Read the reject files of one task's share as rows of the quarantine. Nothing is set aside here."""
+        for number in self.shares[given]:
+            with self.rejects.files[number].open() as file:
+                reader = pa.ipc.open_file(file)
+                for batch in range(reader.num_record_batches):
+                    yield self._row_batch(reader.get_batch(batch))
+        return Reported(None)
+
+    def _row_batch(self, rejects: pa.RecordBatch) -> pa.RecordBatch:
+        schema = arrow_schema(self.struct)
+        own = {"source": self._sources(rejects), "line": self._lines(rejects)}
+        columns = []
+        for f in schema:
+            if f.name in own:
+                columns.append(own[f.name].cast(f.type))
+            elif f.name in rejects.schema.names:
+                columns.append(rejects.column(f.name).cast(f.type))
+            else:
+                columns.append(pa.array([self.constants.get(f.name)] * len(rejects), f.type))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _sources(self, rejects: pa.RecordBatch) -> pa.Array:
+        sources = rejects.column("source")
+        if not self.rejects.names:
+            return sources
+        return pa.array([self.rejects.names.get(path, path) for path in sources.to_pylist()], pa.string())
+
+    def _lines(self, rejects: pa.RecordBatch) -> pa.Array:
+        lines = rejects.column("line")
+        if PART not in rejects.schema.names:
+            return lines
+        return pc.add(lines, pa.array(self.rejects.lines, pa.int64()).take(rejects.column(PART)))
+
+
+ORIGIN = (
+    "\0origin"  # the column that has it, until the rows have their `_source`; no table has one of this name
+)
+OF_PYTHON = "records"  # in reports, the place of records that Python holds: no file, so rows name none
+_PLACE_TYPES = {name: arrow_type(type_) for name, type_ in PLACE.items()}
+
+Numbers: TypeAlias = (
+    "int | Sequence[int | None] | NDArray[np.int64] | None"  # of the first of some records, or of each
+)
+
+
+class Origins(NamedTuple):
+    """The origins of some records. ``shared``: what they have in common; ``numbers``: their lines, or, in a
+    topic, their offsets; None if these are not known.
+    """
+
+    shared: Origin
+    numbers: Numbers = None
+
+
+def origin_array(parts: Sequence[tuple[int, Origins]]) -> pa.StructArray:
+    """The origins of records in parts, each with the number of its records.
+
+    >>> origin_array([(2, Origins(Origin("a.json"), 7))]).to_pylist()[1]["line"]
+    8
+    """
+    counts = [count for count, _ in parts]
+    shared = [origins.shared for _, origins in parts]
+    part_of = pa.array(np.repeat(np.arange(len(parts)), counts))
+    numbers = pa.concat_arrays([_numbers(count, origins.numbers) for count, origins in parts])
+    topics = pa.array([origin.topic for origin in shared], _PLACE_TYPES["topic"]).take(part_of)
+    in_topic, none = topics.is_valid(), pa.scalar(None, pa.int64())
+    columns: dict[str, Any] = {
+        "file": pa.array([_file(origin) for origin in shared], _PLACE_TYPES["file"]).take(part_of),
+        "line": pc.if_else(in_topic, none, numbers),
+        "topic": topics,
+        "partition": pa.array([origin.partition for origin in shared], _PLACE_TYPES["partition"]).take(
+            part_of
+        ),
+        "offset": pc.if_else(in_topic, numbers, none),
+    }
+    return pa.StructArray.from_arrays(
+        [columns[name].cast(type_) for name, type_ in _PLACE_TYPES.items()], list(_PLACE_TYPES)
+    )
+
+
+def _file(origin: Origin) -> str | None:
+    return None if origin.source is None else name_text(origin.source)
+
+
+def _numbers(count: int, numbers: Numbers) -> pa.Array:
+    if numbers is None:
+        return pa.nulls(count, pa.int64())
+    return pa.array(np.arange(numbers, numbers + count) if isinstance(numbers, int) else numbers, pa.int64())
+
+
+@dataclass(frozen=True, slots=True)
+class OriginOfRows:
+    """Fills the table's ``column``, if it has one, in rows of a batch; it is sent to tasks.
+
+    ``names``: the fields that the setting asks for; others of the column are null. ``files``: other names for
+    files, as a person used them.
+    """
+
+    column: Field | None
+    names: Sequence[str]
+    batch: str
+    time: datetime
+    files: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, struct: Struct, names: Sequence[str], batch: str, time: datetime, files: Mapping[str, str]
+    ) -> OriginOfRows:
+        """Make it for rows of ``struct``."""
+        return cls(own_column(struct, SOURCE_KIND), names, batch, time, files)
+
+    def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with the column filled, without the one that has their origins."""
+        origins: pa.StructArray | None = None
+        if ORIGIN in rows.schema.names:
+            origins, rows = rows.column(ORIGIN), rows.drop_columns([ORIGIN])
+        if self.column is None:
+            return rows
+        column = arrow_field(self.column)
+        arrays = [self._values(f, origins, rows.num_rows) for f in column.type]
+        filled = pa.StructArray.from_arrays(arrays, fields=list(column.type))
+        return rows.set_column(rows.schema.get_field_index(self.column.name), column, filled)
+
+    def _values(self, f: pa.Field, origins: pa.StructArray | None, count: int) -> pa.Array:
+        constants = {"batch": self.batch, "time": self.time}
+        if f.name not in self.names:
+            return pa.nulls(count, f.type)
+        if f.name in constants:
+            return pa.repeat(pa.scalar(constants[f.name], f.type), count)
+        if origins is None or OF_PYTHON in self.files.values():
+            return pa.nulls(count, f.type)
+        values = origins.field(f.name)
+        return (self._named(values) if f.name == "file" and self.files else values).cast(f.type)
+
+    def _named(self, paths: pa.Array) -> pa.Array:
+        """The files by the names that a person used."""
+        coded = paths.dictionary_encode()
+        names = [name_text(self.files.get(path, path)) for path in coded.dictionary.to_pylist()]
+        return pa.array(names, pa.string()).take(coded.indices)

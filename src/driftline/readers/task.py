@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from driftline.core.planning.admission import AdmissionCheck
+from driftline.core.planning.plan import Conflict, Settings
+from driftline.observe.expect import ExpectedField
 from driftline.write import Reported, SetAside
 
 if TYPE_CHECKING:
@@ -84,3 +88,80 @@ class TaskReader(ABC, Generic[Given, Group, Accepted, Observed_co]):
             _, rejects = share.observe(group, everything)
             if rejects is not None:
                 yield rejects
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionTerms:
+    """The terms on which a table admits records; they are sent to tasks.
+
+    ``expected``: the table's columns. Records of JSON are refused one by one, by the ``judge``, and rows of
+    columns by the ``conflicts``.
+    """
+
+    expected: ExpectedField
+    settings: Settings
+    conflicts: tuple[Conflict, ...] = ()
+    judge: AdmissionCheck | None = None
+
+    def refusing(self, judge: AdmissionCheck, conflicts: Sequence[Conflict]) -> AdmissionTerms:
+        """These terms, which refuse more records: by the ``judge``, or for one of the ``conflicts``."""
+        return replace(self, judge=judge, conflicts=(*self.conflicts, *conflicts))
+
+    @property
+    def refuse(self) -> bool:
+        """True if some records are refused."""
+        return self.judge is not None or bool(self.conflicts)
+
+
+T = TypeVar("T")
+
+# Rows that are converted at once, or bytes of them: each column of a batch
+# costs some time, however few rows there are.
+_MANY, _LARGE = 4_000, 32 * 2**20
+
+
+def dealt(sizes: Sequence[int], tasks: int) -> list[list[int]]:
+    """The numbers of parts of these sizes, for so many tasks at most, the largest first to
+    the least laden; in order within a task.
+
+    >>> dealt([5, 9, 4], 2)
+    [[1], [0, 2]]
+    """
+    shares: list[list[int]] = [[] for _ in range(max(1, min(tasks, len(sizes))))]
+    laden = [0] * len(shares)
+    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        least = laden.index(min(laden))
+        shares[least].append(number)
+        laden[least] += sizes[number]
+    return [sorted(share) for share in shares]
+
+
+def in_runs(sizes: Sequence[int], tasks: int) -> list[list[int]]:
+    """The numbers of parts of these sizes, in order: those of a task follow one another.
+
+    >>> in_runs([5, 9, 4], 2)
+    [[0], [1, 2]]
+    """
+    total = 2 * sum(sizes) or 1
+    shares: list[list[int]] = [[] for _ in range(tasks)]
+    begin = 0
+    for number, size in enumerate(sizes):
+        middle = 2 * begin + size
+        shares[min(middle * tasks // total, tasks - 1)].append(number)
+        begin += size
+    return [share for share in shares if share] or [[]]
+
+
+def gathered(parts: Iterable[T], weigh: Callable[[T], tuple[int, int]]) -> Iterator[list[T]]:
+    """Some parts at a time, which are converted at once. ``weigh``: the rows of one, and their bytes."""
+    group: list[T] = []
+    rows = size = 0
+    for part in parts:
+        group.append(part)
+        rows_of_part, size_of_part = weigh(part)
+        rows, size = rows + rows_of_part, size + size_of_part
+        if rows >= _MANY or size >= _LARGE:
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from driftline.convert.kernels import convert
 from driftline.core.schema.types import DATE, STRING, TIME, TIMESTAMP, TIMESTAMP_NTZ, Primitive
 from driftline.errors import DataError
-from driftline.observe.csv_types import java_text
+from driftline.readers.csv.types import java_text
 
 _NOT_A_NUMBER = ("NaN", "Infinity", "-Infinity")
 

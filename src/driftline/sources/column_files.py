@@ -12,7 +12,7 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.row_key import RowKey
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.message_files import MessagesOf, PartMessages, row_messages
-from driftline.readers.columnar.parts import (
+from driftline.readers.columnar.parquet import (
     FoundReaders,
     OpenParts,
     PartReader,
@@ -20,11 +20,7 @@ from driftline.readers.columnar.parts import (
     ReaderPart,
     Seen,
 )
-from driftline.readers.columnar.rows import (
-    ColumnReader,
-    has_required,
-    together,
-)
+from driftline.readers.columnar.rows import ColumnReader, has_required, together
 from driftline.readers.json.rows import JsonRows
 from driftline.readers.task import TaskReader
 from driftline.sources.base import Source

@@ -18,7 +18,6 @@ from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Str
 from driftline.errors import UsageError
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation, Tally, merge_observations
-from driftline.readers.columnar.faulty_values import read_checked
 from driftline.readers.columnar.rows import (
     AcceptedRows,
     ColumnGroup,
@@ -26,12 +25,12 @@ from driftline.readers.columnar.rows import (
     Rows,
     RowsObserver,
     has_required,
+    read_checked,
     together,
 )
 from driftline.readers.json.rows import Run
 from driftline.readers.rejects import Origin, Reject
-from driftline.readers.task import TaskReader
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.task import AdmissionTerms, TaskReader
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sources.base import Source
 from driftline.sources.files import ROW_FILE

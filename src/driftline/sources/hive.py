@@ -24,8 +24,8 @@ from driftline.core.schema.types import (
     Struct,
 )
 from driftline.errors import DataError
-from driftline.observe.csv_types import type_of, types_of
 from driftline.readers.columnar.rows import ColumnReader, Rows
+from driftline.readers.csv.types import type_of, types_of
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _TYPES = frozenset((LONG, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ))  # those that Spark gives them, beside text

@@ -23,9 +23,8 @@ from driftline.convert.declared import Declared
 from driftline.convert.python_values import TypedValues, columns_of, record_columns, with_columns
 from driftline.core.schema.types import Struct, dotted
 from driftline.errors import SetupError, UsageError
-from driftline.readers.columnar.faulty_values import checked, read_checked
-from driftline.readers.columnar.pandas_index import column_names, levels
-from driftline.readers.columnar.rows import Rows
+from driftline.readers.columnar.parquet import column_names, levels
+from driftline.readers.columnar.rows import Rows, checked, read_checked
 from driftline.readers.rejects import Origin, Reject
 from driftline.sources.given import is_pandas, is_polars_frame, is_table
 from driftline.sources.spool import folder_in

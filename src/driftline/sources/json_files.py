@@ -18,21 +18,13 @@ from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.fields import spelled_path
 from driftline.core.values import NOT_UTF8
-from driftline.observe.json_files import (
-    ObservedSplits,
-    Share,
-    Split,
-    blocks,
-    line_feeds,
-    splits_of,
-)
 from driftline.observe.json_lines import JsonObserver, Why
-from driftline.observe.listed import lists_of_records
 from driftline.observe.observation import Observation, copied, merge_observations
 from driftline.observe.walk import FEWER_KEYS
 from driftline.readers.excel import sheet_split
-from driftline.readers.json.rows import JsonRows, LineTask, Run
-from driftline.readers.json.splits import SplitReader
+from driftline.readers.json.documents import lists_of_records
+from driftline.readers.json.rows import JsonRows, LineTask, Run, SplitReader
+from driftline.readers.json.splits import ObservedSplits, Share, Split, blocks, line_feeds, splits_of
 from driftline.readers.rejects import Origin, Reject
 from driftline.runtime.stores import at_once, mapped
 from driftline.sources.base import Source

@@ -19,14 +19,13 @@ from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.core.settings.row_key import RowKey
 from driftline.observe.json_lines import Why
-from driftline.readers.decoders import Wire
 from driftline.readers.deletes import NO_RECORD
-from driftline.readers.envelopes.wire_texts import key_texts_of, texts_of
+from driftline.readers.envelopes.columns import key_texts_of, texts_of
 from driftline.readers.json.rows import Run
-from driftline.readers.messages import MessageTexts, with_keys, without_keys
-from driftline.readers.origins import Origins
-from driftline.readers.rejects import Origin, Reject
-from driftline.readers.wire import UnreadableError, framed
+from driftline.readers.kafka.keys import MessageTexts, with_keys, without_keys
+from driftline.readers.kafka.values import Wire
+from driftline.readers.kafka.wire import UnreadableError, framed
+from driftline.readers.rejects import Origin, Origins, Reject
 from driftline.sources.base import Source
 from driftline.sources.scan import BatchScan
 from driftline.sources.texts import TextScan

@@ -26,16 +26,12 @@ from driftline.readers.columnar.rows import (
     table_rows,
     together,
 )
-from driftline.readers.decoders import Wire
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import in_order
-from driftline.readers.messages import NULL_VALUE
-from driftline.readers.origins import ORIGIN
-from driftline.readers.rejects import Reject, reject_batch
-from driftline.readers.task import TaskReader
-from driftline.readers.terms import AdmissionTerms
-from driftline.readers.typed_keys import MessageKeys
-from driftline.readers.wire_values import Alike, RecordKind, WireValues, alike_of, origin_of
+from driftline.readers.kafka.keys import NULL_VALUE, MessageKeys
+from driftline.readers.kafka.values import Alike, RecordKind, Wire, WireValues, alike_of, origin_of
+from driftline.readers.rejects import ORIGIN, Reject, reject_batch
+from driftline.readers.task import AdmissionTerms, TaskReader
 from driftline.sources.base import Source
 from driftline.sources.kafka import METADATA_COLUMN, kafka_json, metadata_column, selected, with_metadata
 from driftline.sources.scan import BatchScan, Observed

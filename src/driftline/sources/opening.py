@@ -14,7 +14,7 @@ from driftline.core.schema.types import name_text
 from driftline.errors import DataError, UsageError
 from driftline.readers.columnar.message_files import row_messages
 from driftline.readers.columnar.parquet import parquet_readers
-from driftline.readers.origins import OF_PYTHON
+from driftline.readers.rejects import OF_PYTHON
 from driftline.runtime.failure import WHOLE, explained
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.spark_conf import FILES, configured, literally
@@ -145,19 +145,19 @@ def _of_kind(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> 
         case "excel":
             return JsonFiles(spark=spark, texts=texts, workbooks=True, **common)
         case "csv":
-            from driftline.readers.csv.reader import CsvFiles  # late: with the first file of its kind
+            from driftline.readers.csv.reader import CsvFiles
 
             return ColumnFiles(spark=spark, found=CsvFiles(spark, files, strings), texts=texts, **common)
         case "parquet":
             found = parquet_readers(files)
             return ColumnFiles(spark=spark, found=found, texts=texts, messages=row_messages, **common)
         case "avro":
-            from driftline.readers.avro import avro_found, avro_messages  # late: with the first file
+            from driftline.readers.avro.files import avro_found, avro_messages
 
             blocks = avro_found(files)
             return ColumnFiles(spark=spark, found=blocks, texts=texts, messages=avro_messages, **common)
         case _:
-            from driftline.readers.columnar.orc import check_timestamps  # late: with the first file
+            from driftline.readers.columnar.orc import check_timestamps
 
             if odd := next((name for file in files if (name := name_text(file)) != file), None):
                 raise UsageError(f"{odd}: Spark reads {kind} files by names in UTF-8 only", "rename the file")

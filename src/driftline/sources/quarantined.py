@@ -13,9 +13,8 @@ from driftline.core.schema.types import Schema
 from driftline.observe.json_lines import Why
 from driftline.readers.deletes import NO_RECORD
 from driftline.readers.json.rows import Run
-from driftline.readers.messages import MessageTexts, with_keys, without_keys
-from driftline.readers.origins import Origins
-from driftline.readers.rejects import Origin, Reject
+from driftline.readers.kafka.keys import MessageTexts, with_keys, without_keys
+from driftline.readers.rejects import Origin, Origins, Reject
 from driftline.sources.base import Source
 from driftline.sources.scan import BatchScan
 from driftline.sources.texts import PlainTexts, TextScan

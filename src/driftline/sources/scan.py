@@ -14,11 +14,8 @@ from driftline.core.planning.plan import Conflict, Plan, Settings, lean
 from driftline.core.schema.types import Place, Schema, Struct
 from driftline.observe.expect import expect
 from driftline.observe.observation import Observation, merge_observations
-from driftline.readers.rejects import REJECTED
-from driftline.readers.set_aside import Rejects
-from driftline.readers.shares import dealt, in_runs
-from driftline.readers.task import TaskReader
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.rejects import REJECTED, Rejects
+from driftline.readers.task import AdmissionTerms, TaskReader, dealt, in_runs
 from driftline.sources.files import Stamp
 from driftline.write import RowTasks, TaskResult, observed
 

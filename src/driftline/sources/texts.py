@@ -15,10 +15,8 @@ from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
-from driftline.readers.origins import Origins
-from driftline.readers.rejects import Origin, Reject
-from driftline.readers.task import TaskReader
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.rejects import Origin, Origins, Reject
+from driftline.readers.task import AdmissionTerms, TaskReader
 from driftline.runtime.spark_conf import CASE, FILES
 from driftline.sources.base import Source
 from driftline.sources.scan import BatchScan, Observed

@@ -16,14 +16,12 @@ from driftline.core.schema.types import Struct
 from driftline.core.values import RefusedText
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
-from driftline.readers.columnar.parts import ReaderPart
+from driftline.readers.columnar.parquet import ReaderPart
 from driftline.readers.columnar.rows import ColumnReader, Rows
-from driftline.readers.envelopes.opened import AROUND
+from driftline.readers.envelopes.messages import AROUND
 from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
-from driftline.readers.origins import Origins
-from driftline.readers.rejects import Origin, Reject
-from driftline.readers.task import TaskReader
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.rejects import Origin, Origins, Reject
+from driftline.readers.task import AdmissionTerms, TaskReader
 
 MessagesOf: TypeAlias = "Callable[[ColumnReader, int], Iterator[Run]]"  # in a part of a reader
 

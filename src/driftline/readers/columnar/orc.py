@@ -7,16 +7,23 @@ Spark reads ORC, and Arrow checks that nothing would be lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import orc
 
-from driftline.convert.declared import entries_of
+from driftline.convert.declared import LeafReading, Read, entries_of, leaf_readings
+from driftline.convert.kernels import nulls_of
+from driftline.core.schema.types import Path
 from driftline.errors import DataError, UsageError
-from driftline.readers.shares import dealt
+from driftline.readers.task import dealt
+from driftline.runtime.spark_version import julian_shifts
 from driftline.write import is_small
 
 if TYPE_CHECKING:
@@ -118,3 +125,122 @@ def _timestamps(array: pa.Array) -> Iterator[pa.Array]:
 def _is_finer(array: pa.Array) -> bool:
     numbers = array.drop_null().cast(pa.timestamp("ns", array.type.tz)).cast(pa.int64())
     return bool(np.any(numbers.to_numpy(zero_copy_only=False) % 1000))
+
+
+_SPARK = b"org.apache.spark."
+_CUTOVER = -141_427  # 1582-10-15, in days since 1970
+_JULIAN_ZERO = 2_440_588 + 32_082  # days from -4800-03-01 of the Julian calendar to 1970-01-01
+_DAY = 86_400  # seconds
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d\d?)(?::?(\d\d))?")
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A time zone as the old classes had it: its offset in seconds before 1900, and the seconds that were
+    added where today's classes know local mean time. ``shifts[n]`` counts before ``switches[n]``.
+    """
+
+    offset: int = 0
+    switches: tuple[int, ...] = ()
+    shifts: tuple[int, ...] = (0,)
+
+    @classmethod
+    def named(cls, name: str) -> Zone:
+        """The zone of a name. Raises UsageError for one that Spark does not know."""
+        if match := _OFFSET.fullmatch(name):
+            sign, hours, minutes = match.groups()
+            return cls(int(f"{sign}1") * (int(hours) * 3600 + int(minutes or 0) * 60))
+        table = julian_shifts()
+        if name not in table:
+            raise UsageError(f"unknown time zone {name}", hint="write it again in UTC")
+        switches, shifts = table[name]
+        offset = table["UTC"][0][0] - switches[0]
+        begin = switches.index(_CUTOVER * _DAY - offset)
+        return cls(offset, switches[begin + 1 :], shifts[begin:])
+
+
+def rebased_dates(dates: pa.Array) -> pa.Array:
+    """Dates of the old calendar by today's."""
+    days = dates.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
+    if not (days < _CUTOVER).any():
+        return dates
+    gregorian = _gregorian(days.astype(np.int64)).astype(np.int32)
+    return pa.array(gregorian, mask=nulls_of(dates)).cast(dates.type)
+
+
+def rebased_moments(moments: pa.Array, zone: Zone) -> pa.Array:
+    """Timestamps of the old calendar by today's, which show the same date and time in the ``zone``."""
+    second = _PER_SECOND[moments.type.unit]
+    units = moments.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    last = max(zone.switches, default=_CUTOVER * _DAY - zone.offset)
+    if not (units < last * second).any():
+        return moments
+    days, of_day = np.divmod(units + zone.offset * second, _DAY * second)
+    shifts = np.array(zone.shifts, np.int64)[np.searchsorted(zone.switches, units // second, "right")]
+    units = _gregorian(days) * _DAY * second + of_day + (shifts - zone.offset) * second
+    return pa.array(units, mask=nulls_of(moments)).cast(moments.type)
+
+
+def _gregorian(days: Integers) -> Integers:
+    """The days of the same year, month and day; 29 February is 1 March where there is none."""
+    cycles = 4 * (days + _JULIAN_ZERO) + 3  # of years that begin in March
+    years, of_year = cycles // 1461, cycles % 1461 // 4
+    months = (5 * of_year + 2) // 153
+    of_month = of_year - (153 * months + 2) // 5
+    since_1970: Any = (years - 4800 - 1970) * 12 + months + 2
+    first = since_1970.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    return np.where(days < _CUTOVER, first + of_month, days)
+
+
+@dataclass(frozen=True, slots=True)
+class JulianCalendar:
+    """The use of the old calendar in a file.
+
+    ``dates``: dates and timestamps are by it; ``int96``: Parquet's old timestamps are. ``zone``: that of the
+    writer.
+    """
+
+    dates: bool
+    int96: bool
+    zone: Zone
+
+    def leaves(self, type_: pa.DataType, path: Path) -> Iterator[LeafReading]:
+        """The readings of a type, as those of `leaf_readings`, by today's calendar."""
+        rebase = self._rebase(type_)
+        for of_type, read, overflow in leaf_readings(type_, path):
+            yield LeafReading(of_type, partial(_after, rebase, read) if rebase else read, overflow)
+
+    def _rebase(self, type_: pa.DataType) -> Read | None:
+        if self.dates and pa.types.is_date32(type_):
+            return rebased_dates
+        if pa.types.is_timestamp(type_) and type_.tz is not None:
+            # Spark writes nanoseconds in no other way.
+            by_old = self.int96 if type_.unit == "ns" else self.dates
+            return partial(rebased_moments, zone=self.zone) if by_old else None
+        return None
+
+
+def calendar_of(footer: Mapping[bytes, bytes] | None) -> JulianCalendar | None:
+    """The old calendar, if a file's metadata name it as the writer's.
+
+    Raises UsageError for an unknown time zone.
+    """
+    footer = footer or {}
+    version = footer.get(_SPARK + b"version")
+    if version is None and _SPARK + b"sql.parquet.row.metadata" not in footer:
+        return None
+    # Versions before 2.4.1 did not name themselves.
+    numbers = tuple(int(n) for n in re.findall(rb"\d+", version or b"2")[:2])
+    dates = numbers < (3, 0) or _SPARK + b"legacyDateTime" in footer
+    int96 = numbers < (3, 1) or _SPARK + b"legacyINT96" in footer
+    if not (dates or int96):
+        return None
+    zone = footer.get(_SPARK + b"timeZone", b"UTC").decode()
+    return JulianCalendar(dates, int96, Zone.named(zone))
+
+
+def _after(first: Read, then: Read, values: pa.Array) -> pa.Array:
+    return then(first(values))

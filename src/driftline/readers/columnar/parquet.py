@@ -2,30 +2,107 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, islice
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import accumulate, chain, groupby, islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from driftline.convert import Converter
 from driftline.convert.declared import Declared, entries_of, leaf_readings
+from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
-from driftline.readers.columnar.faulty_values import read_checked
-from driftline.readers.columnar.julian import JulianCalendar, calendar_of
-from driftline.readers.columnar.pandas_index import NamedRange, named_range
-from driftline.readers.columnar.rows import Rows
+from driftline.observe.expect import ExpectedField
+from driftline.observe.observation import Observation
+from driftline.readers.columnar.orc import JulianCalendar, calendar_of
+from driftline.readers.columnar.rows import (
+    AcceptedRows,
+    ColumnGroup,
+    ColumnReader,
+    OpenRows,
+    Rows,
+    RowsObserver,
+    read_checked,
+    small_together,
+)
+from driftline.readers.task import AdmissionTerms, TaskReader
 from driftline.runtime.failure import WHOLE
 from driftline.runtime.stores import answer, is_stored, mapped, native
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRange:
+    """An index with a name whose values are a range: pandas writes their rule into the file, and no column.
+
+    ``pd.DataFrame(…).set_index("id")`` has one where the ids follow each other.
+    """
+
+    name: str
+    start: int
+    step: int
+
+    @property
+    def field(self) -> pa.Field:
+        """Its column."""
+        return pa.field(self.name, pa.int64())
+
+    def values(self, row: int, count: int) -> pa.Array:
+        """Its values in ``count`` rows from ``row`` on, counted from 0."""
+        start = self.start + row * self.step
+        return pa.array(range(start, start + count * self.step, self.step), pa.int64())
+
+
+def named_range(
+    metadata: Mapping[bytes, bytes] | None, columns: Collection[str], rows: int
+) -> NamedRange | None:
+    """The range beside the data of a file; None where there is none, or it was made for other rows."""
+    try:
+        (index,) = json.loads((metadata or {})[b"pandas"])["index_columns"]
+        name, start, stop, step = (index[key] for key in ("name", "start", "stop", "step"))
+        fits = len(range(start, stop, step)) == rows
+    except (KeyError, TypeError, ValueError, OverflowError):  # no frame of pandas, or a column is its index
+        return None
+    return NamedRange(name, start, step) if isinstance(name, str) and name not in columns and fits else None
+
+
+def levels(frame: Any) -> list[tuple[str, Any]]:
+    """The levels of a frame's index that hold values, named as pandas names them in a file.
+
+    Positions, a range without a name, are none.
+    """
+    index = frame.index
+    if index.nlevels == 1 and index.name is None and type(index).__name__ == "RangeIndex":
+        return []
+    columns = set(column_names(frame.columns))
+    out: list[tuple[str, Any]] = []
+    for number, name in enumerate(index.names):
+        (text,) = column_names([name])
+        taken = name is None or text in columns or text in dict(out)
+        out.append((f"__index_level_{number}__" if taken else text, index.get_level_values(number)))
+    return out
+
+
+def column_names(names: Sequence[Any]) -> list[str]:
+    """Names of columns as texts: `('p', 1)` is `('p', '1')`, as pandas has it in a file."""
+    return [_text(name) for name in names]
+
+
+def _text(name: Any) -> str:
+    if isinstance(name, bytes):
+        return name.decode(errors="backslashreplace")
+    return str(tuple(map(_text, name)) if isinstance(name, tuple) else name)
+
 
 _UNENCRYPTED = "write it without encryption: driftline has no keys of Parquet files"
 _AGAIN = "write the file again: its footer is whole, and these values are not what it says"
@@ -299,3 +376,83 @@ def _opened(path: str, old_as: str = "us") -> pq.ParquetFile:
         page_checksum_verification=True,
         pre_buffer=is_stored(path),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundReaders:
+    """Readers of files. ``notes``: for a person, on how the files are read."""
+
+    readers: Sequence[ColumnReader]
+    notes: Sequence[str] = ()
+
+
+class ReaderFinder(Protocol):
+    """Finds the readers of files for a table of which so much is known, by its settings."""
+
+    def __call__(
+        self, expected: ExpectedField, settings: Settings, before: FoundReaders | None
+    ) -> FoundReaders:
+        """Find the readers; ``before``: those of an earlier state of the table."""
+        ...
+
+
+class ReaderPart(NamedTuple):
+    """A part of one of the readers."""
+
+    reader: int
+    part: int
+    size: int
+
+
+Seen: TypeAlias = Mapping[int, Observation]  # what was observed, by the number of the reader
+
+
+@dataclass(frozen=True, slots=True)
+class PartReader(TaskReader[int, ColumnGroup, AcceptedRows, Seen]):
+    """Reads parts of files of columns.
+
+    ``parts``: all of them; ``shares``: the numbers of those of each task.
+    """
+
+    readers: Sequence[ColumnReader]
+    parts: Sequence[ReaderPart]
+    shares: Sequence[Sequence[int]]
+    terms: AdmissionTerms
+    converter: Converter | None = None
+
+    @property
+    def converts(self) -> bool:
+        """True if there is a plan."""
+        return self.converter is not None
+
+    def open(self, share: int) -> OpenParts:
+        """Open the parts of one task."""
+        return OpenParts(self, self.shares[share])
+
+
+class OpenParts(OpenRows):
+    """The parts of one task."""
+
+    def __init__(self, reader: PartReader, share: Sequence[int]) -> None:
+        super().__init__(reader.terms, reader.converter)
+        self._reader, self._share = reader, share
+        self._observers: dict[int, RowsObserver] = {}
+
+    def groups(self) -> Iterator[ColumnGroup]:
+        """Read the rows; small parts of one reader together."""
+        reader = self._reader
+        for number, parts in groupby(self._share, lambda part: reader.parts[part].reader):
+            rows = chain.from_iterable(reader.readers[number].rows(reader.parts[part].part) for part in parts)
+            for group in small_together(rows):
+                yield ColumnGroup(self.observer(number), group)
+
+    def observer(self, number: int) -> RowsObserver:
+        """The observer for the rows of a reader."""
+        if number not in self._observers:
+            reader = self._reader.readers[number]
+            self._observers[number] = RowsObserver(reader.struct, reader.label, self._reader.terms)
+        return self._observers[number]
+
+    def observed(self) -> Seen:
+        """The observations by reader."""
+        return {number: observer.result() for number, observer in self._observers.items()}

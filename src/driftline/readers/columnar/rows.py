@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from driftline.convert import Lost
+from driftline.convert.declared import Declared, entries_of
+from driftline.convert.kernels import convert
 from driftline.convert.rest import row_texts
 from driftline.core.planning.own_columns import asks_for_place
+from driftline.core.planning.plan import Conflict, facet_of
 from driftline.core.planning.shape import Facet, FieldShape, RecordShape
-from driftline.core.schema.types import Path, Place, Schema, Struct, dotted
+from driftline.core.schema.types import List, Map, Path, Place, Primitive, Schema, Struct, Type, dotted, peel
 from driftline.core.settings.fields import excluded_paths
+from driftline.errors import DataError
 from driftline.keys.presence import PRESENCE, presence_of_rows
 from driftline.observe.arrow import ArrowObserver, shape_of
 from driftline.observe.observation import (
@@ -28,16 +32,114 @@ from driftline.observe.observation import (
     merge_observations,
     sample,
 )
-from driftline.observe.refused import first_conflicts, having
 from driftline.readers.deletes import DeleteFilter, flagged
-from driftline.readers.origins import ORIGIN, Origins, origin_array
-from driftline.readers.rejects import Origin, Reject, reject_batch
-from driftline.readers.shares import gathered
-from driftline.readers.task import Diverged
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.rejects import ORIGIN, Origin, Origins, Reject, origin_array, reject_batch
+from driftline.readers.task import AdmissionTerms, Diverged, gathered
 
 if TYPE_CHECKING:
     from driftline.convert import Converter
+
+Flags: TypeAlias = NDArray[np.bool_]
+
+
+def first_conflicts(
+    batch: pa.RecordBatch, struct: Struct, conflicts: Sequence[Conflict]
+) -> NDArray[np.int64]:
+    """For each row the number of its first conflict; -1 if it has none."""
+    numbers = np.full(batch.num_rows, -1, np.int64)
+    rows = _Records(batch.columns, struct, batch.num_rows)
+    for number in reversed(range(len(conflicts))):
+        numbers[rows.at(conflicts[number].path, conflicts[number])] = number
+    return numbers
+
+
+def having(batch: pa.RecordBatch, struct: Struct, path: Path, conflict: Conflict | None = None) -> Flags:
+    """Flag the rows with the conflict at a path of the data; without one, with any value there."""
+    return _Records(batch.columns, struct, batch.num_rows).at(path, conflict)
+
+
+class _Records:
+    """Some records: an array for each field of their struct, in which a key may occur several times."""
+
+    def __init__(self, arrays: Sequence[pa.Array], struct: Struct, count: int) -> None:
+        self._arrays, self._struct, self._count = arrays, struct, count
+
+    def at(self, path: Path, conflict: Conflict | None) -> Flags:
+        """Flag the records with the ``conflict`` at the path; without one, with any value there."""
+        key, *inside = path
+        fields = [
+            (f.type, array)
+            for f, array in zip(self._struct.fields, self._arrays, strict=True)
+            if f.name == key
+        ]
+        if not fields and key == "element" and inside:
+            return self.at(tuple(inside), conflict)
+        missing = conflict is not None and conflict.facet is None
+        if not fields:
+            return np.full(self._count, missing)
+        flags = [_at(array, type_, tuple(inside), conflict) for type_, array in fields]
+        # Of the types that a key has, each record has one.
+        joined: Flags = (
+            np.logical_and.reduce(flags) if missing and not inside else np.logical_or.reduce(flags)
+        )
+        return joined
+
+
+def _at(values: pa.Array, type_: Type, path: Path, conflict: Conflict | None) -> Flags:
+    """Flag values in lists. Steps of lists count only where the data has a list."""
+    if not path or (set(path) == {"element"} and not isinstance(type_, Struct)):
+        return _leaf(values, type_, conflict)
+    match type_:
+        case List(element):
+            inside = path[1:] if path[0] == "element" else path
+            return _any(values, _at(values.flatten(), element, inside, conflict))
+        case Map(_, value) if path[0] == "value":
+            entries = entries_of(values)
+            return _any(entries, _at(entries.flatten().field(1), value, path[1:], conflict))
+        case Struct():
+            valid = _valid(values)
+            at_records = np.zeros(len(values), np.bool_)
+            records = values.filter(pa.array(valid))
+            arrays = [records.field(i) for i in range(len(type_.fields))]
+            at_records[valid] = _Records(arrays, type_, len(records)).at(path, conflict)
+            return at_records
+        case _:
+            return np.zeros(len(values), np.bool_)
+
+
+def _leaf(values: pa.Array, type_: Type, conflict: Conflict | None) -> Flags:
+    if conflict is not None and conflict.facet is None:
+        nulls: Flags = values.is_null(nan_is_null=conflict.nan).to_numpy(zero_copy_only=False)
+        return nulls
+    dim, leaf_type = peel(type_)
+    if isinstance(leaf_type, Primitive) and leaf_type.name == "void":
+        return np.zeros(len(values), np.bool_)
+    if conflict is not None and facet_of(type_) != conflict.facet:
+        return np.zeros(len(values), np.bool_)
+    return _any_leaf(values, dim, leaf_type, conflict)
+
+
+def _any_leaf(values: pa.Array, dim: int, leaf_type: Type, conflict: Conflict | None) -> Flags:
+    if dim:
+        return _any(values, _any_leaf(values.flatten(), dim - 1, leaf_type, conflict))
+    valid = _valid(values)
+    if conflict is None or conflict.inexact is None or not isinstance(leaf_type, Primitive):
+        return valid
+    assert isinstance(conflict.inexact.base, Primitive)
+    return valid & ~_valid(convert(values, leaf_type, conflict.inexact.base, conflict.unit))
+
+
+def _any(lists: pa.Array, flags: Flags) -> Flags:
+    """Flag the lists that hold a flagged element."""
+    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    any_inside = np.zeros(len(lists), np.bool_)
+    any_inside[np.repeat(np.arange(len(lists)), lengths)[flags]] = True
+    return any_inside
+
+
+def _valid(values: pa.Array) -> Flags:
+    valid: Flags = values.is_valid().to_numpy(zero_copy_only=False)
+    return valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,3 +411,127 @@ def _forget(fields: dict[str, FieldShape], path: Path, facet: Facet) -> None:
             _forget(profile.record.fields, inside, facet)
         if profile.value is not None and inside[0] == "value":
             _forget({"value": profile.value}, inside, facet)
+
+
+PlaceOf: TypeAlias = Callable[[int], str]  # a prefix for the reason of a row, by its number
+# What Arrow says of values, and why their rows are set aside; the others have a place in a table.
+_FAULTS = (
+    ("Invalid UTF8", "text that is not UTF-8"),
+    ("does not fit in precision", "a decimal with more digits than its type has"),
+)
+
+
+def read_checked(
+    declared: Declared,
+    columns: Sequence[pa.Array],
+    source: str,
+    place: PlaceOf = lambda _: "",
+    first: int | None = None,
+) -> Rows:
+    """Read the columns of an Arrow schema as those of a table, and check their rows, as `checked` does.
+
+    Raises DataError for values that cannot be read, with their column.
+    """
+    try:
+        return checked(declared.read(columns), declared.struct, source, place, first)
+    except DataError:
+        # A table's decimal has no room for some digits: the source's own columns tell which rows have them.
+        reasons = _reasons(columns, declared.schema.names, place)
+        if not reasons:
+            raise
+    wide = Declared(pa.schema([f.with_type(_widest(f.type)) for f in declared.schema]), declared.leaves)
+    faulty = pa.array(sorted(reasons))
+    widened = [c.take(faulty).cast(f.type) for c, f in zip(columns, wide.schema, strict=True)]
+    sound = pa.array(_sound(len(columns[0]), reasons))
+    batch = declared.read([column.filter(sound) for column in columns])
+    return _without(batch, source, first, reasons, row_texts(wide.read(widened), wide.struct))
+
+
+def checked(
+    batch: pa.RecordBatch,
+    struct: Struct,
+    source: str,
+    place: PlaceOf = lambda _: "",
+    first: int | None = None,
+) -> Rows:
+    """Check the rows by the types of ``struct``; those with a faulty value become rejects.
+
+    ``first``: the number of the first row in its file, if that is known.
+    """
+    reasons = _reasons(batch.columns, [f.name for f in struct.fields], place)
+    if not reasons:
+        lines = None if first is None else np.arange(first, first + batch.num_rows)
+        return Rows(batch, source, lines=lines)
+    texts = row_texts(batch.take(pa.array(sorted(reasons))), struct)
+    sound = batch.filter(pa.array(_sound(batch.num_rows, reasons)))
+    return _without(sound, source, first, reasons, texts)
+
+
+def _without(
+    sound: pa.RecordBatch,
+    source: str,
+    first: int | None,
+    reasons: Mapping[int, str],
+    texts: Sequence[bytes],
+) -> Rows:
+    """The ``sound`` rows, and those between them as rejects."""
+    count = sound.num_rows + len(reasons)
+    lines = None if first is None else np.arange(first, first + count)
+    rows = Rows(sound, source, lines=lines)
+    rejects = [
+        Reject(rows.origin_of(number), text, reasons[number])
+        for number, text in zip(sorted(reasons), texts, strict=True)
+    ]
+    return Rows(sound, source, rejects, lines=None if lines is None else lines[_sound(count, reasons)])
+
+
+def _sound(count: int, reasons: Mapping[int, str]) -> NDArray[np.bool_]:
+    """Flags of the rows that have no reason to be set aside."""
+    flags = np.ones(count, np.bool_)
+    flags[list(reasons)] = False
+    return flags
+
+
+def _reasons(columns: Sequence[pa.Array], names: Sequence[str], place: PlaceOf) -> dict[int, str]:
+    """The first fault of each row that has one."""
+    reasons: dict[int, str] = {}
+    for name, column in zip(names, columns, strict=True):
+        for row, fault in _faulty(column, range(len(column))):
+            reasons.setdefault(row, f"{place(row)}{name}: {fault}")
+    return reasons
+
+
+def _widest(type_: pa.DataType) -> pa.DataType:
+    """The type with decimals, at any depth, that have room for more digits than they say."""
+    if pa.types.is_decimal(type_):
+        return pa.decimal256(76, type_.scale)
+    if pa.types.is_struct(type_):
+        return pa.struct([f.with_type(_widest(f.type)) for f in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(_widest(type_.value_type))
+    if pa.types.is_large_list(type_):
+        return pa.large_list(_widest(type_.value_type))
+    if pa.types.is_map(type_):
+        return pa.map_(_widest(type_.key_type), _widest(type_.item_type))
+    return type_
+
+
+def _faulty(column: pa.Array, rows: range) -> Iterator[tuple[int, str]]:
+    """Find the rows with a faulty value, and the faults, by halves."""
+    # A slice of lists would have the values of all.
+    part = np.arange(rows.start, rows.stop) if len(rows) < len(column) else None
+    fault = _fault(column if part is None else column.take(pa.array(part)))
+    if fault and len(rows) == 1:
+        yield rows.start, fault
+    elif fault:
+        middle = len(rows) // 2
+        for half in (rows[:middle], rows[middle:]):
+            yield from _faulty(column, half)
+
+
+def _fault(column: pa.Array) -> str | None:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return next((fault for message, fault in _FAULTS if message in str(error)), None)
+    return None

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from driftline.core.settings.csv import JSON_SIGNS, Signs
-from driftline.observe.csv_types import as_json
 from driftline.readers.csv.cut import CsvRecord, Piece, bounds, count_lines, doubled, records
+from driftline.readers.csv.types import as_json
 
 NOT_AS_WIDE = "not as many cells as the header"
 NOT_CLOSED = "a quote is never closed"

@@ -6,20 +6,23 @@ looked at once, before anything is observed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.convert import arrow_type
-from driftline.convert.declared import VOID
+from driftline.convert.declared import OVERFLOW, VOID
+from driftline.convert.kernels import dates_of
 from driftline.core.planning.plan import Settings
 from driftline.core.planning.policies.by_kind import KEY
+from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import (
     BOOLEAN,
     DATE,
@@ -29,46 +32,140 @@ from driftline.core.schema.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     Field,
+    Primitive,
     Struct,
 )
 from driftline.core.settings.csv import Dialect, Signs
 from driftline.errors import DataError
-from driftline.observe.csv_types import (
-    ALL,
-    KINDS,
-    NARROW,
-    Types,
-    declared_of,
-    in_order,
-    not_met,
-    type_of,
-    types_of,
-)
 from driftline.observe.expect import UNKNOWN, ExpectedField
-from driftline.readers.columnar.parts import FoundReaders
+from driftline.readers.columnar.parquet import FoundReaders
 from driftline.readers.columnar.rows import ColumnReader, Rows
 from driftline.readers.csv.cells import columns, row_lines
 from driftline.readers.csv.cut import BACKSLASH, OpenEndError, TooLongError, count_lines, is_escaped
-from driftline.readers.csv.dated import Patterns, hint_lines, patterns_of, with_offsets
-from driftline.readers.csv.split_columns import by_kinds, dated
-from driftline.readers.csv.stretches import (
-    ANY,
-    CsvColumn,
-    Header,
-    Stretch,
-    Wrong,
-    header_of,
-    stretches_of,
-    whole,
+from driftline.readers.csv.open import ANY, CsvColumn, Header, Stretch, Wrong, header_of, stretches_of, whole
+from driftline.readers.csv.types import (
+    ALL,
+    KINDS,
+    NARROW,
+    Patterns,
+    Types,
+    declared_of,
+    hint_lines,
+    in_order,
+    not_met,
+    patterns_of,
+    type_of,
+    types_of,
+    values_of,
+    with_offsets,
 )
 from driftline.readers.rejects import Origin, Reject
-from driftline.readers.shares import dealt
+from driftline.readers.task import dealt
 from driftline.runtime.failure import explained
 from driftline.runtime.stores import mapped
 from driftline.write import is_small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def dated(reader: ColumnReader, patterns: Patterns) -> ColumnReader:
+    """The reader, with the dates of its text columns that have a pattern; other texts are a field beside."""
+    return _with_split_columns(
+        reader,
+        {
+            f.name: SplitColumn(
+                (replace(f, type=patterns[f.name].type), Field(f.name, STRING, doc=OVERFLOW)),
+                partial(_by_pattern, patterns[f.name]),
+            )
+            for f in reader.struct.fields
+            if f.type == STRING and f.name in patterns
+        },
+    )
+
+
+def by_kinds(reader: ColumnReader, types: Mapping[str, Sequence[Primitive]], signs: Signs) -> ColumnReader:
+    """The reader, with the cells of some text columns by their own types.
+
+    ``types``: those of each column, by its name; ``signs``: those in numbers.
+    """
+    return _with_split_columns(
+        reader,
+        {
+            f.name: SplitColumn(
+                tuple(replace(f, type=type_) for type_ in types[f.name]),
+                partial(_by_type, types[f.name], signs),
+            )
+            for f in reader.struct.fields
+            if f.name in types
+        },
+    )
+
+
+def _by_pattern(pattern: DatePattern, texts: pa.Array) -> Sequence[pa.Array]:
+    dates = dates_of(texts, pattern)
+    return dates, pc.if_else(dates.is_valid(), pa.scalar(None, pa.string()), texts)
+
+
+def _by_type(types: Sequence[Primitive], signs: Signs, texts: pa.Array) -> Sequence[pa.Array]:
+    values = values_of(texts, signs)
+    return [values[type_] for type_ in types]
+
+
+def _with_split_columns(reader: ColumnReader, columns: Mapping[str, SplitColumn]) -> ColumnReader:
+    return SplitTexts(reader, columns) if columns else reader
+
+
+class SplitColumn(NamedTuple):
+    """The ``fields`` that a column of texts is, and ``read``, which makes their values of the texts: null
+    where a text is another field's.
+    """
+
+    fields: Sequence[Field]
+    read: Callable[[pa.Array], Sequence[pa.Array]]
+
+
+@dataclass(frozen=True)
+class SplitTexts:
+    """Reads the rows of another reader, with some ``columns``, by name, split into fields of their name."""
+
+    texts: ColumnReader
+    columns: Mapping[str, SplitColumn]
+
+    @property
+    def label(self) -> str:
+        """The name of the files in reports."""
+        return self.texts.label
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """The bytes of each part."""
+        return self.texts.sizes
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The file of each part."""
+        return self.texts.paths
+
+    @cached_property
+    def struct(self) -> Struct:
+        """The types of the columns, and of the fields of those that are split."""
+        fields: list[Field] = []
+        for f in self.texts.struct.fields:
+            split = self.columns.get(f.name)
+            fields += [f] if split is None else split.fields
+        return Struct(tuple(fields))
+
+    def rows(self, part: int) -> Iterator[Rows]:
+        """The rows of a part."""
+        names = [f.name for f in self.struct.fields]
+        for rows in self.texts.rows(part):
+            arrays: list[pa.Array] = []
+            for f, array in zip(self.texts.struct.fields, rows.batch.columns, strict=True):
+                split = self.columns.get(f.name)
+                arrays += [array] if split is None else split.read(array)
+            yield replace(rows, batch=pa.RecordBatch.from_arrays(arrays, names))
+
 
 # Of a column's texts, for some types, with the signs in numbers.
 Test: TypeAlias = "Callable[[pa.Array, Types, Signs], Types]"

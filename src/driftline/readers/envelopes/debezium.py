@@ -2,28 +2,246 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import md5
+from typing import Any, TypeAlias
+from uuid import UUID
 
 from msgspec import Raw, Struct, ValidationError, field, json
 
+from driftline.core.settings.row_key import placeholder_bytes
 from driftline.core.values import raw_members
-from driftline.readers.envelopes import connect_schema, mongodb
-from driftline.readers.envelopes.change import (
+from driftline.readers.envelopes import mongodb
+from driftline.readers.envelopes.connect_schema import WrongValue, of_field
+from driftline.readers.envelopes.messages import (
+    AROUND,
     DELETE,
     Changes,
     EnvelopeTerms,
     Mark,
     NotReadable,
+    Opened,
+    deleted,
     is_null,
     is_object,
     of_key,
+    opened,
+    positioned,
     record,
+    snapshot_taken,
+    truncate,
     values_at,
+    written,
 )
-from driftline.readers.envelopes.log_positions import LAST_OF_SNAPSHOT, ChangeSource, position
-from driftline.readers.envelopes.opened import AROUND, positioned, snapshot_taken, truncate, written
-from driftline.readers.envelopes.unavailable import available
+
+Part: TypeAlias = "Callable[[Any], str | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """A whole number of at most so many ``digits``, of a field or of the text of digits that it has.
+
+    ``absent``: the number in place of none.
+    """
+
+    digits: int = 20
+    absent: int | None = None
+
+    def __call__(self, value: Any) -> str | None:
+        """The text of a value; None if it is no such number.
+
+        >>> Digits(5)(42), Digits(5)("42"), Digits(5)(None), Digits(5, 0)(None), Digits(5)(-1)
+        ('00042', '00042', None, '00000', None)
+        """
+        if value is None:
+            value = self.absent
+        if type(value) is int and value >= 0:  # as nearly all are
+            return str(value).zfill(self.digits)
+        text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+        return text.zfill(self.digits) if text.isascii() and text.isdecimal() else None
+
+
+_FILE = re.compile(r"(?:.*\D)?(\d+)", re.ASCII)
+
+
+def file_number(value: Any) -> str | None:
+    """The number at the end of the name of a binary log.
+
+    >>> file_number("mysql-bin.000003"), file_number("mysql-bin.1000000"), file_number("log")
+    ('0000000003', '0001000000', None)
+    """
+    match = _FILE.fullmatch(value) if isinstance(value, str) else None
+    return match and match[1].zfill(10)
+
+
+_HEX = re.compile(r"[0-9a-fA-F]+(?::[0-9a-fA-F]+)*")
+
+
+def hex_parts(value: Any) -> str | None:
+    """The parts of a log sequence number; zero without one, as in a snapshot.
+
+    >>> hex_parts("0000003a:00000d20:0002"), hex_parts(None)
+    ('0000003a:00000d20:00000002', '00000000:00000000:00000000')
+    """
+    if value is None or value in ("NULL", ""):
+        value = "0:0:0"
+    if not isinstance(value, str) or not _HEX.fullmatch(value):
+        return None
+    return ":".join(part.lower().zfill(8) for part in value.split(":"))
+
+
+def plain(value: Any) -> str | None:
+    """A text of a fixed width, without the blanks around it; empty without one."""
+    return value.strip() if isinstance(value, str) else "" if value is None else None
+
+
+class ChangeSource(Struct):
+    """The fields of `source` in a message of Debezium's that give the position of its change, and its place
+    in a ``snapshot``.
+    """
+
+    connector: Any = None
+    file: Any = None
+    pos: Any = None
+    row: Any = None
+    lsn: Any = None
+    commit_lsn: Any = None
+    change_lsn: Any = None
+    event_serial_no: Any = None
+    commit_scn: Any = None
+    scn: Any = None
+    rs_id: Any = None
+    ssn: Any = None
+    ts_ms: Any = None
+    ord: Any = None
+    snapshot: Any = None
+
+
+# Fields of the source from left to right, and another that has the value where one has none.
+Rule: TypeAlias = "Sequence[tuple[str, Part, str | None]]"
+
+_BINLOG: Rule = [("file", file_number, None), ("pos", Digits(), None), ("row", Digits(10, absent=0), None)]
+_LSN: Rule = [("lsn", Digits(), None)]
+_DB2: Rule = [("commit_lsn", hex_parts, None), ("change_lsn", hex_parts, None)]
+_SQL_SERVER: Rule = [*_DB2, ("event_serial_no", Digits(10, absent=0), None)]
+_ORACLE: Rule = [
+    ("commit_scn", Digits(), "scn"),  # a snapshot has only the latter
+    ("scn", Digits(), None),
+    ("rs_id", plain, None),
+    ("ssn", Digits(10, absent=0), None),
+]
+_OPLOG: Rule = [("ts_ms", Digits(), None), ("ord", Digits(10, absent=0), None)]
+
+# By Debezium's name of the connector; its documentation of each has the fields of `source`.
+BY_CONNECTOR: Mapping[str, Rule] = {
+    "mysql": _BINLOG,
+    "mariadb": _BINLOG,
+    "postgresql": _LSN,
+    "sqlserver": _SQL_SERVER,
+    "db2": _DB2,
+    "oracle": _ORACLE,
+    "mongodb": _OPLOG,
+}
+# A source without the name of its connector is known by a field that no other has.
+_BY_FIELD: Mapping[str, Rule] = {
+    "file": _BINLOG,
+    "lsn": _LSN,
+    "commit_lsn": _SQL_SERVER,
+    "scn": _ORACLE,
+    "ord": _OPLOG,
+}
+
+
+LAST_OF_SNAPSHOT = ("last", "last_in_data_collection")  # of all tables, or of this one
+
+
+def position(source: ChangeSource) -> str | None:
+    """The position of a change; None if there is none that is known.
+
+    >>> position(ChangeSource("mysql", file="bin.000003", pos=154, row=1))
+    '0000000003:00000000000000000154:0000000001'
+    >>> position(ChangeSource("vitess", pos=1))
+    """
+    if source.connector is None:
+        rule = next((rule for name, rule in _BY_FIELD.items() if getattr(source, name) is not None), None)
+    else:
+        rule = BY_CONNECTOR.get(source.connector) if isinstance(source.connector, str) else None
+    if rule is None:
+        return None
+    numbers = []
+    for name, part, otherwise in rule:
+        value = getattr(source, name)
+        number = part(value if value is not None or otherwise is None else getattr(source, otherwise))
+        if number is None:
+            return None
+        numbers.append(number)
+    return ":".join(numbers)
+
+
+_SHAPES = (
+    "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==",  # a geometry: a point far out
+    "AQEAACDmEAAADCHn/f9/ZkAYQs77/39WQA==",  # a geography
+)
+
+
+class Placeholder:
+    """The connector's placeholder ``text`` for such values, in the form that each type of column has it."""
+
+    def __init__(self, text: str) -> None:
+        raw = placeholder_bytes(text)
+        spelled = raw.decode(errors="replace")
+        in_base64 = b64encode(raw).decode()
+        as_uuid = str(UUID(bytes=md5(raw, usedforsecurity=False).digest(), version=3))
+        hstore = {spelled: spelled}
+        self._texts = tuple(map(json.encode, (spelled, in_base64)))
+        self._pair = json.encode(json.encode(hstore).decode())
+        self._others = [[spelled], [in_base64], [as_uuid], list(raw), hstore]
+        # A text without any of these has no such value.
+        self._signs = *self._texts, self._pair, json.encode(as_uuid), b'"wkb"'
+        self._numbers = re.compile(rb"\s*,\s*".join(b"%d" % number for number in raw[:3]))
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def of(cls, text: str) -> Placeholder:
+        """The placeholder of this text."""
+        return cls(text)
+
+    def may_be_in(self, text: bytes) -> bool:
+        """True if a text, of a row or of many, may have such a value."""
+        return any(sign in text for sign in self._signs) or self._numbers.search(text) is not None
+
+    def taken_out(self, row: bytes | Raw) -> tuple[bytes | Raw, Sequence[str]]:
+        """A row without the values that are left out, and the names of their fields. Raises NotReadable."""
+        text = bytes(row)
+        if not self.may_be_in(text):
+            return row, ()
+        members = raw_members(row)
+        names = [name for name, value in members.items() if self._is_it(value)]
+        available = json.encode({name: value for name, value in members.items() if name not in names})
+        if any(sign in available for sign in self._texts):
+            raise NotReadable("a value inside another that Debezium has left out as unavailable")
+        return available, names
+
+    def _is_it(self, value: Raw) -> bool:
+        text = bytes(value)
+        if text[:1] == b'"':
+            return text in self._texts or text == self._pair
+        if text[:1] not in (b"[", b"{"):
+            return False
+        decoded = json.decode(text)
+        return decoded in self._others or (isinstance(decoded, dict) and decoded.get("wkb") in _SHAPES)
+
+
+def available(row: bytes | Raw, terms: EnvelopeTerms) -> tuple[bytes | Raw, Sequence[str]]:
+    """A row without the values that are left out, and the names of their fields. Raises NotReadable."""
+    if not terms.placeholder_text:
+        return row, ()
+    return Placeholder.of(terms.placeholder_text).taken_out(row)
+
 
 _NULL = Raw(b"null")
 _TIMES = {"ts_ms", "ts_us", "ts_ns"}
@@ -66,7 +284,7 @@ _decode = json.Decoder(DebeziumMessage).decode
 _decode_dumped = json.Decoder(DumpedMessage).decode
 
 
-def read(
+def read_debezium(
     text: bytes | Raw, terms: EnvelopeTerms, key: Raw | None = None, schema: bytes | None = None
 ) -> Changes:
     """Read a message. ``key``: the Kafka message's own; ``schema``: of the message's values, if it comes
@@ -151,7 +369,7 @@ def _inside(
         return Mark("tombstone")
     if not is_object(text):
         raise NotReadable(f"no object in `{name}`")
-    return read(text, terms, key, None if schema is None or is_null(schema) else bytes(schema))
+    return read_debezium(text, terms, key, None if schema is None or is_null(schema) else bytes(schema))
 
 
 def _decoded(name: str, row: Raw, schema: bytes) -> Raw:
@@ -159,8 +377,8 @@ def _decoded(name: str, row: Raw, schema: bytes) -> Raw:
     if not is_object(row):
         return row
     try:
-        return connect_schema.of_field(schema, name)(row)
-    except connect_schema.WrongValue as error:
+        return of_field(schema, name)(row)
+    except WrongValue as error:
         raise NotReadable(str(error)) from None
 
 
@@ -218,3 +436,77 @@ def _position(message: DebeziumMessage, terms: EnvelopeTerms) -> str | None:
             f"none in its `source`, of connector {source.connector!r}, by which changes could be ordered"
         )
     return positioned(None if source is None else position(source), terms, without)
+
+
+_OPERATIONS = ("c", "u", "r", "d", None)
+_FLAGS: Mapping[Any, bool] = {"true": True, True: True, "false": False, False: False, None: False}
+# Of `lsn` and of `source.lsn` in Debezium's setting `add.fields`, by their names in the row.
+_IN_SOURCE = {
+    prefix + name: name
+    for prefix in ("__", "__source_")
+    for name in ChangeSource.__struct_fields__
+    if name not in ("ts_ms", "snapshot")
+}
+_TIME = "time:"  # before a position that is one
+_UNWRAPPED_TIMES = {
+    "__source_ts_ns": 0,
+    "__source_ts_us": 3,
+    "__source_ts_ms": 6,
+}  # and the zeros to nanoseconds
+
+
+def read_unwrapped(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
+    """Read a message: the row with all its fields. Raises NotReadable, and msgspec's errors for what is no
+    object.
+    """
+    message = opened(text)
+    if isinstance(message, Mark):
+        raise NotReadable(
+            "a tombstone, which does not say where it stood: a delete is read of the field __deleted, which"
+            " Debezium adds with delete.tombstone.handling.mode = rewrite"
+        )
+    operation, flag = message.value("__op"), message.value("__deleted")
+    if operation == "t":
+        return truncate(_unwrapped_position(message), terms)
+    if operation not in _OPERATIONS:
+        raise NotReadable(f"__op {operation!r} is none of Debezium's: c, u, r, d, t")
+    if not isinstance(flag, str | bool | None) or flag not in _FLAGS:
+        raise NotReadable(f"__deleted {flag!r} is neither true nor false")
+    place = positioned(
+        _unwrapped_position(message),
+        terms,
+        "no field that says where the change stood, such as __lsn: name it in add.fields",
+    )
+    row: bytes | Raw = json.encode(message.fields)
+    if _FLAGS[flag] or operation == "d":
+        return [deleted(Raw(row), message.key, place, terms)]
+    row, unavailable = available(row, terms)
+    records = written(row, None, operation or "u", place, terms, terms.kept(unavailable))
+    return snapshot_taken(records, place, terms) if _unwrapped_ends_snapshot(message, place) else records
+
+
+def _unwrapped_ends_snapshot(message: Opened, place: str | None) -> bool:
+    """True for the last record of a snapshot, if its position is that of all: the source's time is not."""
+    places = map(message.value, ("__snapshot", "__source_snapshot"))
+    is_last = message.value("__op") == "r" and any(place in LAST_OF_SNAPSHOT for place in places)
+    return is_last and not (place or "").startswith(_TIME)
+
+
+def _unwrapped_position(message: Opened) -> str | None:
+    """The place in the log; without any field of it, the time of the source's change, which sorts behind.
+
+    >>> _unwrapped_position(opened(b'{"id": 7, "__source_file": "bin.000003", "__source_pos": 154}'))
+    '0000000003:00000000000000000154:0000000000'
+    >>> _unwrapped_position(opened(b'{"id": 7, "__source_ts_ms": 1700000000000}'))
+    'time:01700000000000000000'
+    """
+    source: dict[str, Any] = {}
+    for name, in_source in _IN_SOURCE.items():
+        if name in message.fields and (value := message.value(name)) is not None:
+            source[in_source] = value
+    if source.keys() - {"connector"}:
+        return position(ChangeSource(**source, ts_ms=message.value("__source_ts_ms")))
+    for name, zeros in _UNWRAPPED_TIMES.items():
+        if (time := Digits(20 - zeros)(message.value(name))) is not None:
+            return f"{_TIME}{time}{'0' * zeros}"
+    return None

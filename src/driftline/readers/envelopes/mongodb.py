@@ -15,7 +15,8 @@ from uuid import UUID
 from msgspec import DecodeError, Raw, Struct, json
 
 from driftline.core.values import raw_members
-from driftline.readers.envelopes.change import (
+from driftline.readers.envelopes.connect_schema import moment_text
+from driftline.readers.envelopes.messages import (
     DELETE,
     Changes,
     EnvelopeTerms,
@@ -25,7 +26,6 @@ from driftline.readers.envelopes.change import (
     record,
     values_at,
 )
-from driftline.readers.envelopes.connect_schema import moment_text
 
 _ID = ("_id",)
 _WHOLE_UPDATES = "set the connector's capture.mode = change_streams_update_full"

@@ -15,35 +15,39 @@ from driftline.core.support import gc_paused
 from driftline.core.values import RefusedText, raw_members
 from driftline.observe.decoder import REFUSED
 from driftline.observe.json_lines import Why
-from driftline.readers.envelopes import debezium
-from driftline.readers.envelopes.change import (
+from driftline.readers.envelopes.debezium import Placeholder, read_debezium, read_unwrapped
+from driftline.readers.envelopes.messages import (
+    FLAG,
     LEFT_OUT,
+    LIST,
     MARKED,
+    NUMBER,
+    OBJECT,
     REFUSED_VALUES,
+    TEXT,
     Changes,
     EnvelopeTerms,
     Mark,
     NotReadable,
+    envelope_of,
     is_object,
+    opened,
 )
-from driftline.readers.envelopes.opened import opened
-from driftline.readers.envelopes.signs import FLAG, LIST, NUMBER, OBJECT, TEXT, envelope_of
-from driftline.readers.envelopes.tools import canal, debezium_unwrapped, dms, maxwell, ogg
-from driftline.readers.envelopes.unavailable import Placeholder
+from driftline.readers.envelopes.other_tools import read_canal, read_dms, read_maxwell, read_ogg
 from driftline.readers.rejects import Reject
 
 _Reader: TypeAlias = "Callable[[bytes, EnvelopeTerms], Changes]"
 
 NAMED: Mapping[str, _Reader] = {
-    "debezium": debezium.read,
-    "debezium-unwrapped": debezium_unwrapped.read,
-    "maxwell": maxwell.read,
-    "canal": canal.read,
-    "ogg": ogg.read,
-    "dms": dms.read,
+    "debezium": read_debezium,
+    "debezium-unwrapped": read_unwrapped,
+    "maxwell": read_maxwell,
+    "canal": read_canal,
+    "ogg": read_ogg,
+    "dms": read_dms,
 }
 # Those that know messages which say nothing of a row by all fields that these have.
-_WITH_MARKS: Sequence[_Reader] = (debezium.read, maxwell.read, canal.read, dms.read)
+_WITH_MARKS: Sequence[_Reader] = (read_debezium, read_maxwell, read_canal, read_dms)
 _KINDS = {ord('"'): TEXT, ord("{"): OBJECT, ord("["): LIST, ord("t"): FLAG, ord("f"): FLAG}
 
 

@@ -1,136 +1,220 @@
-"""Splits of files of JSON, read in tasks."""
+"""Files of JSON, lines or documents, cut into splits that tasks observe and read independently."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import Any, TypeAlias
 
-import pyarrow as pa
-
-from driftline.core.planning.shape import RecordShape
-from driftline.core.schema.types import Place
-from driftline.core.values import UnlistedDocument
-from driftline.observe.json_files import ObservedSplits, Share, Split, blocks, together
-from driftline.observe.json_lines import JsonObserver, Why
-from driftline.observe.listed import ListedRecords
+from driftline.core.values import TruncatedText, cut
+from driftline.errors import DataError
+from driftline.files.text import BLOCK, BOM, is_unpacked, lines_between, opened
 from driftline.observe.observation import Observation
-from driftline.readers.excel import sheet_texts
-from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
-from driftline.readers.origins import Origins
-from driftline.readers.rejects import Origin, Reject
-from driftline.readers.set_aside import PART
-from driftline.readers.shares import gathered
-from driftline.readers.task import TaskReader
-from driftline.readers.terms import AdmissionTerms
+from driftline.readers.json.documents import ListedRecords, is_document, records_in
 
-_BEHIND_ALL = Place("\U0010ffff")
+_SPLIT = 32 * 2**20  # bytes of a split
+_HEAD = 2**20  # bytes that distinguish a document from lines
 
 
 @dataclass(frozen=True, slots=True)
-class SplitReader(TaskReader[int, "Sequence[Run]", AcceptedLines, "list[ObservedSplits]"]):
-    """Reads splits of files of JSON.
+class Split:
+    """A range of bytes of a file: the lines that start in it. ``line``: the number of the first.
 
-    ``shares``: the splits of each task; ``numbered``: they have the numbers of their first lines.
+    A ``document`` and a ``packed`` file are one split; the records of a document count as its lines.
+    ``text_length``: of a packed file's text, the bytes in which the lines start; None for all of it.
+    ``beside``: members added to each record, by key, as JSON. ``sheet``: of a workbook, which is one split.
     """
 
-    shares: Sequence[Share]
-    terms: AdmissionTerms
-    make: JsonRows | None = None
-    numbered: bool = False
+    path: str
+    start: int
+    length: int
+    document: bool = False
+    line: int = 1
+    packed: bool = False
+    text_length: int | None = None
+    beside: tuple[tuple[str, bytes], ...] = ()
+    sheet: str = ""
+
+    def cut(self, size: int) -> list[Split]:
+        """Cut the split into parts of about this many bytes, if it can be cut."""
+        if self.document or self.packed:
+            return [self]
+        parts = max(1, -(-self.length // size))
+        bounds = [self.start + self.length * i // parts for i in range(parts + 1)]
+        return [replace(self, start=a, length=b - a) for a, b in pairwise(bounds)]
+
+    def head(self, size: int) -> Split:
+        """The first lines of the split, of about this many bytes."""
+        return replace(self, length=min(self.length, size), text_length=size)
+
+    def to_end(self) -> Split:
+        """The split extended to the end of its file, with anything added there since."""
+        return replace(self, length=2**62)
+
+    def at_line(self, line: int) -> Split:
+        """The split with another number for its first line."""
+        return self if line == self.line else replace(self, line=line)
+
+
+Share: TypeAlias = Sequence[tuple[int, Split]]  # splits, each with its number in the batch
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSplits:
+    """The observation of some splits.
+
+    ``lines``: the number of lines of each, by its number, in their order; ``notes``: advice for a person.
+    """
+
+    observation: Observation
+    lines: Mapping[int, int]
+    notes: Sequence[str] = ()
 
     @property
-    def converts(self) -> bool:
-        """True if there is a plan."""
-        return self.make is not None
-
-    def open(self, share: int) -> OpenSplits:
-        """Open the splits of one task."""
-        return OpenSplits(self, self.shares[share])
+    def first(self) -> int:
+        """The number of the first of the splits."""
+        return next(iter(self.lines))
 
 
-class OpenSplits:
-    """The splits of one task. They are observed in parts, in which lines count from 1."""
+def splits_of(path: str, size: int = _SPLIT, *, as_documents: bool = False) -> list[Split]:
+    """The splits of a file on this machine, or in a store by its URI; in order, at least one.
 
-    def __init__(self, reader: SplitReader, share: Share) -> None:
-        self._reader, self._share = reader, share
-        self._lines = LineTask.of(reader.terms, reader.make)
-        records = reader.terms.settings.records
-        self._listed = ListedRecords(records) if records else None
-        self._parts: list[ObservedSplits] = []
-        self._part = 0  # the number of its first split
-        self._notes: list[str] = []
-
-    def groups(self) -> Iterator[Sequence[Run]]:
-        """Read the lines; where a part ends, keep its observation."""
-        for splits in together(self._share):
-            # Of splits that are grouped, each begins with the first line of its file.
-            self._part = splits[0][0]
-            counts: dict[int, int] = {}
-            yield from gathered(self._runs(splits, counts), weight)
-            observation = self._lines.observed()
-            if self._listed is not None:
-                observation = observation.with_excluded(self._listed.taken())
-            if not self._parts and self._reader.make is None:
-                # The first part itself tells where that was seen: its lines are yet to be numbered.
-                terms = self._reader.terms
-                before = _behind_all(observation)
-                observer = JsonObserver(terms.expected, terms.settings, terms.judge, before=before)
-                self._lines = LineTask(observer, None, terms)
-            self._parts.append(ObservedSplits(observation, counts, self._notes))
-            self._notes = []
-
-    def observe(
-        self, group: Sequence[Run], everything: str | None
-    ) -> tuple[AcceptedLines, pa.RecordBatch | None]:
-        """Observe some lines; the rejects have the number of the part that their lines count in."""
-        accepted, rejects = self._lines.observe(group, everything)
-        if rejects is None or self._reader.numbered:
-            return accepted, rejects
-        return accepted, rejects.append_column(PART, pa.array([self._part] * len(rejects), pa.int32()))
-
-    def convert(self, accepted: AcceptedLines) -> Iterator[pa.RecordBatch]:
-        """Make rows of the lines."""
-        return (rows for rows, _ in self._lines.convert(accepted))
-
-    def observed(self) -> list[ObservedSplits]:
-        """The observations of all parts."""
-        return self._parts
-
-    def _runs(self, splits: Share, counts: dict[int, int]) -> Iterator[Run]:
-        """The lines of the splits, which are counted by the split's number."""
-        for number, split in splits:
-            first = line = split.line if self._reader.numbered else 1
-            for lines in self._blocks(split):
-                reject = partial(_reject, split.path, line, lines)
-                # The lines before the split are known where rows tell them.
-                in_file = line if self._reader.numbered else line + split.line - 1
-                yield Run(lines, split.path, line, reject, None, Origins(Origin(split.path), in_file))
-                line += len(lines)
-            counts[number] = line - first
-
-    def _blocks(self, split: Split) -> Iterator[list[bytes]]:
-        settings = self._reader.terms.settings
-        if split.sheet:
-            return sheet_texts(split, settings.csv, settings.max_record_bytes, self._notes)
-        return blocks(split, settings.max_record_bytes, self._listed)
-
-
-def _behind_all(observation: Observation) -> RecordShape:
-    """The shape of what was seen, at places behind all others, without maps.
-
-    One part alone does not show that the keys of an object are data.
+    ``as_documents``: its lines are documents, too. Raises DataError for a compressed file that is cut off or
+    broken.
     """
-    fields = observation.placed(lambda _: _BEHIND_ALL).shape.fields
-    return RecordShape({key: field for key, field in fields.items() if not field.has_maps})
+    with opened(path) as (file, length):
+        head = file.read(_HEAD + 1)
+        is_packed = is_unpacked(file)
+    document = as_documents or is_document(head[:_HEAD], whole=len(head) <= _HEAD)
+    return Split(path, 0, length, document, packed=is_packed).cut(size)
 
 
-def weight(run: Run) -> tuple[int, int]:
-    """The number of lines in a run, and of bytes."""
-    return len(run.lines), sum(map(len, run.lines))
+def together(share: Share) -> Iterator[Share]:
+    """Group the splits that are observed together, in order: those that begin their files, whose lines count
+    from 1.
+
+    Any other stands alone, because the number of its first line is not known yet.
+    """
+    for begins, splits in groupby(share, lambda numbered: numbered[1].start == 0):
+        group = list(splits)
+        yield from [group] if begins else ([split] for split in group)
 
 
-def _reject(path: str, first: int, lines: Sequence[bytes], position: int, why: Why) -> Reject:
-    line = lines[position]
-    raw = line.document if isinstance(line, UnlistedDocument) else line
-    return Reject(Origin(path, first + position), raw, why)
+def blocks(split: Split, longest: int, listed: ListedRecords | None = None) -> Iterator[list[bytes]]:
+    """The lines of a split in groups, without a byte order mark; of a document its records, which ``listed``
+    takes out of it.
+
+    Those of more than ``longest`` bytes come as `TruncatedText`. Raises DataError for a record that
+    contradicts the split's ``beside``.
+    """
+    as_written = _blocks(split, longest, listed)
+    if not split.beside:
+        return as_written
+    return ([with_members(line, split) for line in lines] for lines in as_written)
+
+
+def _blocks(split: Split, longest: int, listed: ListedRecords | None) -> Iterator[list[bytes]]:
+    with opened(split.path) as (file, _):
+        if split.document:
+            if listed is None:
+                records = records_in(file, longest)
+            else:
+                documents = records_in(file, sys.maxsize)
+                records = (cut(text, longest) for document in documents for text in listed.of(document))
+            yield from gathered(([record] for record in records), BLOCK)
+            return
+        end = split.text_length if is_unpacked(file) else split.start + split.length
+        first = split.start == 0
+        for lines in _lines(lines_between(file, split.start, end), longest):
+            if first and lines[0].startswith(BOM) and not isinstance(lines[0], TruncatedText):
+                lines[0] = lines[0].removeprefix(BOM)
+            yield lines
+            first = False
+
+
+def line_feeds(split: Split) -> int:
+    """Count the lines of a split that another one follows in its file."""
+    with opened(split.path) as (file, _):
+        return sum(text.count(b"\n") for text in lines_between(file, split.start, split.start + split.length))
+
+
+def with_members(line: bytes, split: Split) -> bytes:
+    """Add the split's members to a record; a line that is no record stays as it is.
+
+    >>> with_members(b'{"a": 1}', Split("f", 0, 0, beside=(("day", b"7"),)))
+    b'{"a": 1,"day":7}'
+    """
+    text = line.strip()
+    if isinstance(line, TruncatedText) or not (text.startswith(b"{") and text.endswith(b"}")):
+        return line
+    beside = [(json.dumps(key).encode(), key, value) for key, value in split.beside]
+    written: Mapping[str, Any] = {}
+    if b"\\" in text or any(name in text for name, _, _ in beside):  # else none of the keys can be there
+        with suppress(ValueError, RecursionError):
+            written = json.loads(text)
+    for _, key, value in beside:
+        in_record, in_path = written.get(key), str(json.loads(value))
+        if in_record is not None and not str(in_record).startswith(in_path):  # a day may begin a moment
+            raise DataError(
+                f"{split.path}: {key} is {in_record} in a record, and {in_path} in the path",
+                hint="--set hive=off ignores the values in paths",
+            )
+    members = b",".join(name + b":" + value for name, key, value in beside if written.get(key) is None)
+    inside = text[:-1].rstrip()
+    return inside + (b"," if members and inside != b"{" else b"") + members + b"}"
+
+
+def gathered(groups: Iterable[Sequence[bytes]], size: int) -> Iterator[list[bytes]]:
+    """Join groups of records until they have at least ``size`` bytes."""
+    records: list[bytes] = []
+    size_so_far = 0
+    for group in groups:
+        records += group
+        size_so_far += sum(map(len, group))
+        if size_so_far >= size:
+            yield records
+            records, size_so_far = [], 0
+    if records:
+        yield records
+
+
+def _lines(pieces: Iterable[bytes], longest: int) -> Iterator[list[bytes]]:
+    """The lines of a text that comes in pieces; split at line feeds and nowhere else."""
+    under_way = _Line(longest)
+    for piece in pieces:
+        lines = piece.split(b"\n")
+        under_way.add(lines[0])
+        if len(lines) > 1:
+            last = lines.pop()
+            if longest < len(piece):
+                lines = [cut(line, longest) for line in lines]
+            lines[0] = under_way.end()
+            under_way.add(last)
+            yield lines
+    if line := under_way.end():
+        yield [line]
+
+
+class _Line:
+    """A line that arrives in parts. Of one that is too long, only the beginning is kept."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, part: bytes) -> None:
+        """Append a part, unless the line is too long already."""
+        if self._size <= self._longest:
+            self._parts.append(part)
+            self._size += len(part)
+
+    def end(self) -> bytes:
+        """Finish the line; the next one begins."""
+        line = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        return cut(line, self._longest)

@@ -1,6 +1,6 @@
 """Binary Avro records as columns: each place of their schema is read in all of them at once.
 
-The result equals that of reading them one by one (`driftline.convert.avro`); a record that may not is left to
+The result equals that of reading them one by one (`driftline.readers.avro.values`); a record that may not is left to
 that.
 """
 
@@ -16,10 +16,12 @@ import pyarrow as pa
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from driftline.convert.avro import LogicalNode, node_of
-from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNode
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import Struct
+from driftline.readers.avro.nodes import LeafNode, ListNode, MapNode, Node, RecordNode
+from driftline.readers.avro.values import LogicalNode, node_of
+
+__all__ = ["PADDING", "RecordReader", "UnfitError", "reader_of"]
 
 Numbers: TypeAlias = "NDArray[np.int64]"
 Mask: TypeAlias = "NDArray[np.bool_]"
@@ -222,8 +224,6 @@ def _by_value(read: Read, node: Node) -> ReadAll:
     return columns
 
 
-__all__ = ["PADDING", "RecordReader", "UnfitError", "reader_of"]
-
 _LONGEST = 1_000  # items of a list: each takes a turn over all records
 _SHORT, _FEW = 64, 32  # items for which a turn is never dear; records for so few of which it is, else
 _NAMED = ("record", "error", "enum", "fixed")
@@ -384,7 +384,7 @@ def _items(cursors: Cursors, read: Callable[[Cursors], list[pa.Array]]) -> tuple
 
 
 def reader_of(schema: Any, named: Mapping[str, Any]) -> RecordReader:
-    """The reader for records of a schema in the form that `driftline.convert.avro.node_of` takes.
+    """The reader for records of a schema in the form that `driftline.readers.avro.values.node_of` takes.
 
     Raises UnfitError.
     """

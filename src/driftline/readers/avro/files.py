@@ -16,18 +16,17 @@ import pyarrow as pa
 from fastavro import block_reader, parse_schema, reader
 from fastavro.schema import SchemaParseException
 
-from driftline.convert.avro import columns_of, marked
 from driftline.convert.declared import Leaves, leaf_readings
-from driftline.convert.nodes import RecordNode
 from driftline.convert.rest import row_texts
 from driftline.core.schema.types import Struct
 from driftline.errors import DataError, UsageError
-from driftline.readers.columnar.faulty_values import checked
-from driftline.readers.columnar.julian import JulianCalendar, calendar_of
+from driftline.readers.avro.nodes import RecordNode
+from driftline.readers.avro.values import columns_of, marked
 from driftline.readers.columnar.message_files import message_run, row_messages
-from driftline.readers.columnar.parts import FoundReaders
-from driftline.readers.columnar.rows import ColumnReader, Rows
-from driftline.readers.envelopes.avro_texts import FileTexts
+from driftline.readers.columnar.orc import JulianCalendar, calendar_of
+from driftline.readers.columnar.parquet import FoundReaders
+from driftline.readers.columnar.rows import ColumnReader, Rows, checked
+from driftline.readers.envelopes.columns import FileTexts
 from driftline.readers.json.rows import Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.runtime.failure import WHOLE

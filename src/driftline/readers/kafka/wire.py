@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from driftline.convert.avro_binary import PADDING
-from driftline.convert.nodes import RecordNode
 from driftline.core.schema.types import Struct
+from driftline.readers.avro.binary import PADDING
+from driftline.readers.avro.nodes import RecordNode
 
 _HEAD = 5  # bytes
 

@@ -23,7 +23,6 @@ from fastavro.read import LOGICAL_READERS
 
 from driftline.convert.declared import VOID, LeafReading, Leaves, leaf_readings
 from driftline.convert.kernels import decimal_text
-from driftline.convert.nodes import LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode, text_array
 from driftline.convert.types import arrow_type
 from driftline.core.schema.types import (
     BINARY,
@@ -42,6 +41,7 @@ from driftline.core.schema.types import (
     dotted,
 )
 from driftline.errors import UsageError
+from driftline.readers.avro.nodes import LeafNode, ListNode, MapNode, Node, RecordNode, UnionNode, text_array
 
 _MARK = "driftline-"  # before the name of a logical type whose values are read as they were written
 _DIGITS = 38  # of the largest decimal

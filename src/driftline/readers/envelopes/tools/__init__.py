@@ -1,1 +1,0 @@
-"""Envelopes of tools, one file for each: rules of what a message does, and where it stood."""
