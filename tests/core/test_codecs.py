@@ -17,9 +17,9 @@ import pytest
 
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.files.text import LIMIT, codec_of, is_unpacked, opened
-from driftline.sources import archives
+from driftline.sources import spooled as archives
 from driftline.sources.files import expand, format_of
-from driftline.sources.pipes import spooled
+from driftline.sources.spooled import spooled
 from driftline.verify.packed import is_packed, unpacked
 
 SNAPPY_BEGINNING = b"\xff\x06\0\0sNaPpY"

@@ -14,7 +14,6 @@ from pyspark.sql.types import VariantVal
 from core.shapes import schema as written
 from core.test_convert_sound import plain
 from driftline.convert import Converter, arrow_type
-from driftline.convert.python_values import record_columns
 from driftline.convert.rest import row_texts
 from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
@@ -22,6 +21,7 @@ from driftline.core.schema.types import LONG, STRING, VARIANT, Field, List, Map,
 from driftline.core.settings.fields import contract
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
+from driftline.sources.in_memory import record_columns
 from driftline.verify.match import differences
 from driftline.verify.source_values import is_nothing
 from driftline.verify.table_shape import TableStruct

@@ -20,7 +20,7 @@ from driftline.capture.folder import FileLog
 from driftline.capture.listing import listed
 from driftline.errors import SetupError, UsageError
 from driftline.sources.files import expand
-from driftline.sources.folders import matching
+from driftline.sources.listing import matching
 
 
 def log_of(folder: Path, fmt: str | None = None) -> FileLog:

@@ -16,7 +16,7 @@ from driftline.errors import DataError
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.readers.json.splits import blocks, splits_of, with_members
 from driftline.sources.files import expand
-from driftline.sources.hive import json_members, partitioned, path_fields, path_texts
+from driftline.sources.listing import json_members, partitioned, path_fields, path_texts
 from driftline.verify.files import FilePart
 from driftline.verify.files import read as records_of
 from driftline.verify.job import path_values, with_values

@@ -23,10 +23,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.convert.python_values import record_columns
 from driftline.errors import DataError, UsageError
 from driftline.sources.given import paths_or_rows
-from driftline.sources.in_memory import written
+from driftline.sources.in_memory import record_columns, written
 from driftline.verify import in_memory
 
 

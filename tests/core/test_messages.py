@@ -14,7 +14,7 @@ from driftline.capture.finding import Finder
 from driftline.capture.folder import FileLog
 from driftline.capture.listing import ListedFile
 from driftline.errors import DataError, SetupError, UsageError
-from driftline.sources.buckets import may_hold
+from driftline.sources.listing import may_hold
 
 SOURCE = "s3://bucket/in"
 

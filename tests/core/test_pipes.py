@@ -15,10 +15,10 @@ import pytest
 from driftline.capture.listing import listed
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.files.text import opened
-from driftline.sources import pipes
+from driftline.sources import spooled as pipes
 from driftline.sources.files import expand
 from driftline.sources.given import given_paths, paths_or_rows
-from driftline.sources.pipes import is_pipe, spooled
+from driftline.sources.spooled import is_pipe, spooled
 
 Fifo = Callable[..., str]
 

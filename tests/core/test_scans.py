@@ -21,11 +21,10 @@ from driftline.ingest.recent import RecentBatches
 from driftline.observe.observation import Observation
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.readers.csv.reader import CsvFiles
-from driftline.sources.base import Source
 from driftline.sources.column_files import ColumnFiles
 from driftline.sources.json_files import JsonFiles
 from driftline.sources.opening import opened
-from driftline.sources.scan import Observed
+from driftline.sources.scan import Observed, Source
 from driftline.write import run
 from driftline.write.run import RowTasks
 

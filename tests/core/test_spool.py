@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from driftline.errors import DataError, SetupError
-from driftline.sources.spool import VARIABLE, folder_in, leftovers, place_of, told_where
+from driftline.sources.spooled import VARIABLE, folder_in, leftovers, place_of, told_where
 
 HERE: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]"))
 CLUSTER: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://host:7077"))

@@ -10,7 +10,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime import stores
 from driftline.runtime.stores import Uri, configure, explained, filesystem, is_stored
-from driftline.sources.buckets import listing
+from driftline.sources.listing import listing
 
 
 @pytest.fixture

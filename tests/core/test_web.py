@@ -10,9 +10,9 @@ import pytest
 
 from driftline.errors import SetupError, UsageError
 from driftline.runtime.stores import RedirectError, Redirects
-from driftline.sources import web
+from driftline.sources import spooled as web
 from driftline.sources.files import expand
-from driftline.sources.pipes import spooled
+from driftline.sources.spooled import spooled
 from servers.http_server import serving
 
 BODY = b'{"a": 1}\n' * 1000

@@ -16,8 +16,8 @@ from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
 from driftline.readers.json import usual
 from driftline.runtime.spark_conf import configured
-from driftline.sources.base import Source
 from driftline.sources.json_files import JsonFiles
+from driftline.sources.scan import Source
 from driftline.sources.texts import json_column
 
 KEYS = "abcd"

@@ -24,8 +24,7 @@ from driftline.ingest.listener import Listener
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
 from driftline.sources.given import given_paths
-from driftline.sources.pipes import is_pipe
-from driftline.sources.web import is_url, shown
+from driftline.sources.spooled import is_pipe, is_url, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

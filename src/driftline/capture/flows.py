@@ -18,12 +18,12 @@ from driftline.capture.seeking import Position, Sought, nanoseconds
 from driftline.core.schema.text import counted
 from driftline.errors import DataError, DriftlineError, UsageError
 from driftline.sources.opening import of_frame, opened
-from driftline.sources.spool import leftovers
+from driftline.sources.spooled import leftovers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from driftline.sources.base import Source
+    from driftline.sources.scan import Source
 
 _LOG = logging.getLogger("driftline")
 _A_DAY = 86_400.0  # seconds

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from driftline.capture.checkpoint import Checkpoint
-    from driftline.sources.base import Source
+    from driftline.sources.scan import Source
 
 _LOG = logging.getLogger("driftline")
 

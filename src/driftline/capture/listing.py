@@ -12,8 +12,7 @@ from typing import NamedTuple
 from driftline.errors import DataError, SetupError
 from driftline.files.endings import format_by_name, is_archive
 from driftline.runtime.stores import is_stored
-from driftline.sources.buckets import behind, listing, may_hold
-from driftline.sources.folders import below, glob_base, matching, outside
+from driftline.sources.listing import behind, below, glob_base, listing, matching, may_hold, outside
 
 _AWAY = "check the path; a capture that has begun continues with new files when its folder is back"
 

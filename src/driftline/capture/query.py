@@ -30,7 +30,7 @@ from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result, ResultJson
 from driftline.keys.cache import KeyCache
 from driftline.runtime.failure import explained, front, java_process, text_of
-from driftline.sources.base import Source
+from driftline.sources.scan import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -201,8 +201,7 @@ def _show(
 
 
 def _title(file: str) -> str:
-    from driftline.sources.pipes import is_pipe
-    from driftline.sources.web import is_url, shown
+    from driftline.sources.spooled import is_pipe, is_url, shown
 
     if file == "-":
         return "standard input"

@@ -251,8 +251,7 @@ def little(kind: str, files: Sequence[str]) -> bool:
     A pipe or a URL may bring much.
     """
     from driftline.sources.files import stamps
-    from driftline.sources.pipes import is_pipe
-    from driftline.sources.web import is_url
+    from driftline.sources.spooled import is_pipe, is_url
 
     if any(is_pipe(file) or is_url(file) for file in files):
         return False

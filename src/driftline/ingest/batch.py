@@ -37,9 +37,8 @@ from driftline.readers.csv.types import offset_notes
 from driftline.readers.envelopes.connect_schema import encoded_notes
 from driftline.readers.envelopes.messages import envelope_note
 from driftline.readers.rejects import OriginOfRows
-from driftline.sources.base import Source
 from driftline.sources.files import Stamp, changed
-from driftline.sources.scan import Observed
+from driftline.sources.scan import Observed, Source
 from driftline.write import RowTasks
 
 AGAIN = "nothing was committed; run the batch again once its files are complete"

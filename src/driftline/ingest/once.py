@@ -14,8 +14,8 @@ from driftline.core.schema.types import name_text
 from driftline.core.settings.properties import readings
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, State
-from driftline.sources.base import Source
 from driftline.sources.files import Stamp, fingerprint, hashed, path_fingerprint, version_fingerprint
+from driftline.sources.scan import Source
 
 _NAMED = 5  # files that an error lists
 

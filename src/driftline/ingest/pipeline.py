@@ -41,9 +41,8 @@ from driftline.quarantine import table as quarantine
 from driftline.readers.envelopes.messages import SNAPSHOT_TAKEN
 from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.spark_conf import configured
-from driftline.sources.base import Source
 from driftline.sources.files import changed, stamps
-from driftline.sources.scan import BatchScan, Observed
+from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.write import BatchFolder, TaskResult, folder_of_batch
 
 if TYPE_CHECKING:

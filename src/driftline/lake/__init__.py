@@ -38,7 +38,7 @@ from driftline.runtime.session import (
 from driftline.runtime.shown import Shown, shows
 from driftline.runtime.spark_version import release_of
 from driftline.runtime.stores import is_stored
-from driftline.sources.spool import leftovers
+from driftline.sources.spooled import leftovers
 from driftline.stats.lake import LakeStats
 
 __all__ = ["DEFAULT", "Lake", "Table", "TableSchema"]

@@ -28,8 +28,7 @@ from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.stores import is_stored
 from driftline.sources.files import expand, fingerprint, stamps
 from driftline.sources.given import Data, paths_or_rows
-from driftline.sources.pipes import spooled
-from driftline.sources.spool import folder_in, place_of, told_where
+from driftline.sources.spooled import folder_in, place_of, spooled, told_where
 from driftline.sql.quoting import name
 from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
 from driftline.verify.cells import CsvDialect

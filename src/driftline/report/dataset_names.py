@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from driftline.capture.kafka import SCHEME, place
 from driftline.files.endings import format_by_name
-from driftline.sources.pipes import is_pipe
+from driftline.sources.spooled import is_pipe
 
 MOST = 20  # folders that are data sets of their own
 _BUCKETS = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}

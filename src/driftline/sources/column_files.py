@@ -23,9 +23,8 @@ from driftline.readers.columnar.parquet import (
 from driftline.readers.columnar.rows import ColumnReader, has_required, together
 from driftline.readers.json.rows import JsonRows
 from driftline.readers.task import TaskReader
-from driftline.sources.base import Source
-from driftline.sources.hive import PathTexts, partitioned
-from driftline.sources.scan import BatchScan, Observed
+from driftline.sources.listing import PathTexts, partitioned
+from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.write import PartTasks, is_small
 
 if TYPE_CHECKING:

@@ -21,11 +21,8 @@ from driftline.files.endings import (
 )
 from driftline.files.text import opened
 from driftline.runtime.stores import Uri, is_stored, mapped, version
-from driftline.sources.archives import format_in
-from driftline.sources.buckets import listing
-from driftline.sources.folders import below, glob_base, matching, mode, outside
-from driftline.sources.pipes import STDIN, is_pipe
-from driftline.sources.web import is_url, shown
+from driftline.sources.listing import below, glob_base, listing, matching, mode, outside
+from driftline.sources.spooled import STDIN, format_in, is_pipe, is_url, shown
 
 _HEAD = 2**16  # bytes that show the format of a text
 # SQL of the path of the file that a row came from, which Spark has as a URI.

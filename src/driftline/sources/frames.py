@@ -32,10 +32,9 @@ from driftline.readers.json.rows import Run
 from driftline.readers.rejects import Origin, Reject
 from driftline.readers.task import AdmissionTerms, TaskReader
 from driftline.runtime.spark_conf import PLAIN, configured
-from driftline.sources.base import Source
 from driftline.sources.files import ROW_FILE
-from driftline.sources.hive import PathTexts, path_fields
-from driftline.sources.scan import BatchScan, Observed
+from driftline.sources.listing import PathTexts, path_fields
+from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.sources.texts import JsonFrame, PlainTexts, TextScan
 from driftline.sql.quoting import literal
 from driftline.write import FrameTasks

@@ -27,9 +27,8 @@ from driftline.readers.json.rows import JsonRows, LineTask, Run, SplitReader
 from driftline.readers.json.splits import ObservedSplits, Share, Split, blocks, line_feeds, splits_of
 from driftline.readers.rejects import Origin, Reject
 from driftline.runtime.stores import at_once, mapped
-from driftline.sources.base import Source
-from driftline.sources.hive import PathTexts, json_members
-from driftline.sources.scan import BatchScan, Observed, ScanRequest
+from driftline.sources.listing import PathTexts, json_members
+from driftline.sources.scan import BatchScan, Observed, ScanRequest, Source
 from driftline.write import PartTasks, is_small
 from driftline.write.run import each
 

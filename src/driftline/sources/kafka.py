@@ -26,8 +26,7 @@ from driftline.readers.kafka.keys import MessageTexts, with_keys, without_keys
 from driftline.readers.kafka.values import Wire
 from driftline.readers.kafka.wire import UnreadableError, framed
 from driftline.readers.rejects import Origin, Origins, Reject
-from driftline.sources.base import Source
-from driftline.sources.scan import BatchScan
+from driftline.sources.scan import BatchScan, Source
 from driftline.sources.texts import TextScan
 from driftline.sql.quoting import is_utf8
 

@@ -32,9 +32,8 @@ from driftline.readers.kafka.keys import NULL_VALUE, MessageKeys
 from driftline.readers.kafka.values import Alike, RecordKind, Wire, WireValues, alike_of, origin_of
 from driftline.readers.rejects import ORIGIN, Reject, reject_batch
 from driftline.readers.task import AdmissionTerms, TaskReader
-from driftline.sources.base import Source
 from driftline.sources.kafka import METADATA_COLUMN, kafka_json, metadata_column, selected, with_metadata
-from driftline.sources.scan import BatchScan, Observed
+from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.sources.texts import TextScan
 from driftline.write import FrameTasks, observed
 

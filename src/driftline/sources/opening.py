@@ -18,18 +18,16 @@ from driftline.readers.rejects import OF_PYTHON
 from driftline.runtime.failure import WHOLE, explained
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.spark_conf import FILES, configured, literally
-from driftline.sources.base import Source
 from driftline.sources.column_files import ColumnFiles
 from driftline.sources.files import Stamp, expand, stamps
 from driftline.sources.frames import TypedFrames, with_texts
 from driftline.sources.given import Data, is_pandas, is_table, paths_or_rows
-from driftline.sources.hive import PathTexts, path_texts
 from driftline.sources.in_memory import written, written_as_text
 from driftline.sources.json_files import JsonFiles
-from driftline.sources.pipes import is_pipe, spooled
-from driftline.sources.spool import place_of, told_where
+from driftline.sources.listing import PathTexts, path_texts
+from driftline.sources.scan import Source
+from driftline.sources.spooled import is_pipe, is_url, place_of, spooled, told_where
 from driftline.sources.texts import json_column as of_column
-from driftline.sources.web import is_url
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,7 @@ from driftline.readers.deletes import NO_RECORD
 from driftline.readers.json.rows import Run
 from driftline.readers.kafka.keys import MessageTexts, with_keys, without_keys
 from driftline.readers.rejects import Origin, Origins, Reject
-from driftline.sources.base import Source
-from driftline.sources.scan import BatchScan
+from driftline.sources.scan import BatchScan, Source
 from driftline.sources.texts import PlainTexts, TextScan
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from driftline.readers.json.rows import AcceptedLines, JsonRows, LineTask, Run
 from driftline.readers.rejects import Origin, Origins, Reject
 from driftline.readers.task import AdmissionTerms, TaskReader
 from driftline.runtime.spark_conf import CASE, FILES
-from driftline.sources.base import Source
-from driftline.sources.scan import BatchScan, Observed
+from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.sql.quoting import name
 from driftline.write import FrameTasks, observed
 from driftline.write.frame import numbered
