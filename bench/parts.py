@@ -27,9 +27,9 @@ from driftline.readers.json.rows import SplitReader
 from driftline.readers.json.splits import Split, blocks
 from driftline.runtime.spark_conf import configured
 from driftline.sources.json_files import JsonFiles
+from driftline.tasks.run import RowMaker
 from driftline.write import FilePlan, FileSettings, folder_of_batch, write_in_tasks
 from driftline.write.places import InFolder
-from driftline.write.run import RowMaker
 
 
 @dataclass(frozen=True, slots=True)

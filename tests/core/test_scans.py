@@ -25,8 +25,8 @@ from driftline.sources.column_files import ColumnFiles
 from driftline.sources.json_files import JsonFiles
 from driftline.sources.opening import opened
 from driftline.sources.scan import Observed, Source
-from driftline.write import run
-from driftline.write.run import RowTasks
+from driftline.tasks import run
+from driftline.tasks.run import RowTasks
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 Put = Callable[[Path], Source]

@@ -19,6 +19,7 @@ from driftline.core.schema.definition import Transform
 from driftline.core.schema.types import LONG, Field, Schema, Struct
 from driftline.errors import SetupError
 from driftline.runtime.disk import local
+from driftline.tasks.run import number_and_attempt
 from driftline.write import (
     BatchFolder,
     Distribution,
@@ -33,7 +34,6 @@ from driftline.write import (
     folder_of_batch,
     write_in_tasks,
 )
-from driftline.write.run import number_and_attempt
 
 SCHEMA = Schema(Struct((Field("a", LONG, 1),)))
 

@@ -13,7 +13,7 @@ from driftline.errors import DataError
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine
 from driftline.readers.csv import reader as csv_source
-from driftline.write import run
+from driftline.tasks import run
 
 
 @pytest.fixture

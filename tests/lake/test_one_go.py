@@ -21,7 +21,7 @@ from driftline.sources import json_files as json_source
 from driftline.sources.frames import FrameScan
 from driftline.sources.json_files import JsonScan
 from driftline.sources.texts import TextScan
-from driftline.write import run
+from driftline.tasks import run
 
 USUAL = {"id": 1, "name": "x", "at": "2026-01-02T03:04:05Z", "in": {"n": 1.5}, "tags": ["a"], "size": 7}
 LATE: dict[str, list[Any]] = {

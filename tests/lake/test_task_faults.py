@@ -23,7 +23,8 @@ from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.formats.iceberg.spark_writer import SparkWriter
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import IcebergTransaction
-from driftline.write import Reported, SetAside, batch_folder
+from driftline.tasks import batch_folder
+from driftline.write import Reported, SetAside
 from lake.formats import database, written
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -14,7 +14,7 @@ from driftline.core.schema.types import Field, Schema
 from driftline.keys.cache import KeyCache
 from driftline.keys.finder import KeyFinder
 from driftline.runtime.spark_conf import runs_here
-from driftline.write.run import each
+from driftline.tasks.run import each
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

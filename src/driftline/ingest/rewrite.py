@@ -21,7 +21,7 @@ from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, do
 from driftline.errors import DataError
 from driftline.readers.columnar.rows import having
 from driftline.sql.quoting import any_value
-from driftline.write.frame import converted, numbered
+from driftline.tasks.run import converted, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

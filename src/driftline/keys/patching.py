@@ -30,8 +30,8 @@ from driftline.keys.patched import Merges, merged_fields, merged_rest
 from driftline.keys.presence import PRESENCE, presence_of, presence_of_table, read_presence
 from driftline.keys.slices import LiveParts, RowSlice, Slices, rows_at, with_row_ids
 from driftline.keys.stored import StoredRows, no_rows
+from driftline.tasks.run import RowMaker
 from driftline.write import BatchFolder, Reported, SetAside
-from driftline.write.run import RowMaker
 
 _MANY = 10_000  # rows that are merged at once
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 from driftline.errors import DataError
 from driftline.keys.presence import PRESENCE
 from driftline.keys.stored import StoredRows
+from driftline.tasks.run import RowMaker, number_and_attempt
 from driftline.write import BatchFolder, PartTasks, Reported, RowTasks, SetAside
 from driftline.write.positions import CHANGED, ROW_ID
-from driftline.write.run import RowMaker, number_and_attempt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -42,7 +42,7 @@ from driftline.operations.keyed import check_promoted
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.lost import waiting
 from driftline.sql.quoting import any_value, name
-from driftline.write.frame import converted, numbered
+from driftline.tasks.run import converted, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -39,7 +39,7 @@ from driftline.operations.explaining import explaining
 from driftline.operations.key_change import KeyChange, key_of
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.quoting import any_value, name
-from driftline.write.frame import converted, numbered
+from driftline.tasks.run import converted, numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

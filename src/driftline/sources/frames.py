@@ -37,8 +37,8 @@ from driftline.sources.listing import PathTexts, path_fields
 from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.sources.texts import JsonFrame, PlainTexts, TextScan
 from driftline.sql.quoting import literal
+from driftline.tasks.run import numbered
 from driftline.write import FrameTasks
-from driftline.write.frame import numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -29,8 +29,8 @@ from driftline.readers.rejects import Origin, Reject
 from driftline.runtime.stores import at_once, mapped
 from driftline.sources.listing import PathTexts, json_members
 from driftline.sources.scan import BatchScan, Observed, ScanRequest, Source
+from driftline.tasks.run import each
 from driftline.write import PartTasks, is_small
-from driftline.write.run import each
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

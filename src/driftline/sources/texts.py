@@ -20,8 +20,8 @@ from driftline.readers.task import AdmissionTerms, TaskReader
 from driftline.runtime.spark_conf import CASE, FILES
 from driftline.sources.scan import BatchScan, Observed, Source
 from driftline.sql.quoting import name
+from driftline.tasks.run import numbered
 from driftline.write import FrameTasks, observed
-from driftline.write.frame import numbered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

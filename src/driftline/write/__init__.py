@@ -1,11 +1,7 @@
 """Data files of a table, written in tasks; what the commit needs to know of each comes back."""
 
-from driftline.write.batch_folder import BatchFolder, folder_of_batch
-from driftline.write.dealing import Distribution, Partition
-from driftline.write.keys import Key
-from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
-from driftline.write.places import Destination, InFolder, InStore
-from driftline.write.run import (
+from driftline.tasks.batch_folder import BatchFolder, folder_of_batch
+from driftline.tasks.run import (
     AsideFile,
     FrameTasks,
     PartTasks,
@@ -16,6 +12,10 @@ from driftline.write.run import (
     is_small,
     observed,
 )
+from driftline.write.dealing import Distribution, Partition
+from driftline.write.keys import Key
+from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
+from driftline.write.places import Destination, InFolder, InStore
 from driftline.write.staging import staged
 from driftline.write.tasks import STAGED, WRITTEN, write_in_tasks
 

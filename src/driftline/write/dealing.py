@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from driftline.write.batch_folder import BatchFolder
+from driftline.tasks.batch_folder import BatchFolder
 from driftline.write.keys import Key
 
 _RUN = 32 * 2**20  # bytes of rows that are sorted at a time

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from driftline.runtime.disk import NEW, delete_file, local, sync
 from driftline.runtime.stores import created, explaining
-from driftline.write.batch_folder import BatchFolder
+from driftline.tasks.batch_folder import BatchFolder
 from driftline.write.dealing import Partition
 from driftline.write.parquet import NewFile, WrittenFile
 

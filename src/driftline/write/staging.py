@@ -18,9 +18,8 @@ from driftline.convert.spark import as_spark
 from driftline.core.schema.types import Primitive, Schema, Struct
 from driftline.runtime.spark_conf import CASE, PLAIN, configured, literally
 from driftline.sql.quoting import spark_type
-from driftline.write.batch_folder import BatchFolder
-from driftline.write.frame import columns_of
-from driftline.write.run import RowTasks, number_and_attempt
+from driftline.tasks.batch_folder import BatchFolder
+from driftline.tasks.run import RowTasks, columns_of, number_and_attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,11 +9,11 @@ from functools import partial
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
-from driftline.write.batch_folder import BatchFolder
+from driftline.tasks.batch_folder import BatchFolder
+from driftline.tasks.run import RowTasks, each, number_and_attempt
 from driftline.write.dealing import Distribution, Partition, PartitionSlices, Slice
 from driftline.write.parquet import FilePlan, NewFile, WrittenFile, write_files
 from driftline.write.places import Destination, TaskDestination, whole
-from driftline.write.run import RowTasks, each, number_and_attempt
 
 if TYPE_CHECKING:
     import pyarrow as pa
