@@ -29,7 +29,7 @@ from driftline.runtime.spark_conf import configured
 from driftline.sources.json_files import JsonFiles
 from driftline.tasks.run import RowMaker
 from driftline.write import FilePlan, FileSettings, folder_of_batch, write_in_tasks
-from driftline.write.places import InFolder
+from driftline.write.files import InFolder
 
 
 @dataclass(frozen=True, slots=True)

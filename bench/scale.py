@@ -30,7 +30,7 @@ from driftline.formats.iceberg.committing import begin, commit
 from driftline.formats.iceberg.task_files import data_file
 from driftline.lake import Table
 from driftline.runtime.jars import find_jars
-from driftline.write.parquet import FileMetrics, WrittenFile
+from driftline.write.files import FileMetrics, WrittenFile
 from servers.cluster import Cluster, driver_settings
 
 BATCH = 100_000  # rows that go into a table of each size

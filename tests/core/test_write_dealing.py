@@ -14,7 +14,7 @@ import pytest
 
 from driftline.core.schema.definition import Transform
 from driftline.core.schema.types import DOUBLE, LONG, STRING
-from driftline.write import BatchFolder, Distribution, Key, dealing
+from driftline.write import BatchFolder, Distribution, Key, distribution
 
 DAYS = Key(("n",), LONG, Transform("truncate", 100))
 NAMES = Key(("s",), STRING)
@@ -24,7 +24,7 @@ NAMES = Key(("s",), STRING)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes for small data."""
     for name, size in {"_RUN": 2000, "_MARK": 100, "_PIECE": 1500, "_LEAST": 1000}.items():
-        monkeypatch.setattr(dealing, name, size)
+        monkeypatch.setattr(distribution, name, size)
 
 
 def rows_of(count: int) -> list[dict[str, Any]]:
@@ -124,4 +124,4 @@ def _order(value: Any) -> Any:
 
 
 def _place(value: Any, key: Key) -> Any:
-    return dealing._comparable(key, None if value is None else _order(value))
+    return distribution._comparable(key, None if value is None else _order(value))

@@ -17,7 +17,7 @@ from driftline.core.schema.definition import Transform
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Primitive
 from driftline.runtime.spark_version import as_arrow, from_arrow
-from driftline.write.keys import Key
+from driftline.write.distribution import Key
 
 
 def type_of(text: str) -> Primitive:

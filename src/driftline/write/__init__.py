@@ -12,12 +12,18 @@ from driftline.tasks.run import (
     is_small,
     observed,
 )
-from driftline.write.dealing import Distribution, Partition
-from driftline.write.keys import Key
-from driftline.write.parquet import FilePlan, FileSettings, NewFile, WrittenFile, write_files
-from driftline.write.places import Destination, InFolder, InStore
-from driftline.write.staging import staged
-from driftline.write.tasks import STAGED, WRITTEN, write_in_tasks
+from driftline.write.distribution import Distribution, Key, Partition
+from driftline.write.files import (
+    Destination,
+    FilePlan,
+    FileSettings,
+    InFolder,
+    InStore,
+    NewFile,
+    WrittenFile,
+    write_files,
+)
+from driftline.write.tasks import STAGED, WRITTEN, staged, write_in_tasks
 
 __all__ = [
     "STAGED",

@@ -10,15 +10,214 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import total_ordering
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from driftline.core.schema.definition import IDENTITY, TIMES, VOID, Transform
+from driftline.core.schema.types import Path, Primitive
 from driftline.tasks.batch_folder import BatchFolder
-from driftline.write.keys import Key
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Words = NDArray[np.uint32]
+
+_C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
+_WORD = 4  # bytes
+
+
+def hashes(column: pa.Array, type_: Primitive) -> NDArray[np.int64]:
+    """The hash of each value, from 0 to 2**31 - 1; of a null it is any.
+
+    >>> hashes(pa.array([34], pa.int32()), Primitive("int")).tolist()
+    [2017239379]
+    """
+    match type_.name:
+        case "int" | "date":
+            words = _of_longs(column.cast(pa.int32()).fill_null(0).to_numpy().astype(np.int64))
+        case "long" | "time" | "timestamp" | "timestamp_ntz":
+            words = _of_longs(column.cast(pa.int64()).fill_null(0).to_numpy())
+        case "decimal":
+            words = _of_bytes(pa.array([_minimal(value) for value in column.to_pylist()], pa.binary()))
+        case _:
+            words = _of_bytes(column.cast(pa.binary()))
+    return (words & np.uint32(0x7FFFFFFF)).astype(np.int64)
+
+
+def _of_longs(values: NDArray[np.int64]) -> Words:
+    halves = values.view(np.uint64)
+    out = np.zeros(len(values), np.uint32)
+    for half in (halves & np.uint64(0xFFFFFFFF), halves >> np.uint64(32)):
+        out = _mixed(out, half.astype(np.uint32))
+    return _finished(out, np.full(len(values), 8, np.uint32))
+
+
+def _of_bytes(column: pa.Array) -> Words:
+    column = column.fill_null(b"")
+    _, offsets, data = column.buffers()
+    starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(
+        np.int64
+    )
+    lengths = np.diff(starts)
+    # Behind the last value there are zeros, as behind the end of each value's last word.
+    values = np.concatenate([np.frombuffer(data or b"", np.uint8), np.zeros(_WORD, np.uint8)])
+    out = np.zeros(len(column), np.uint32)
+    for place in range(0, int(lengths.max(initial=0)), _WORD):
+        rows = np.flatnonzero(lengths > place)
+        at, left = starts[rows] + place, lengths[rows] - place
+        word = np.zeros(len(rows), np.uint32)
+        for i in range(_WORD):
+            byte = np.where(left > i, values[at + i], 0).astype(np.uint32)
+            word |= byte << np.uint32(8 * i)
+        whole = left >= _WORD
+        out[rows] = np.where(whole, _mixed(out[rows], word), out[rows] ^ _scrambled(word))
+    return _finished(out, lengths.astype(np.uint32))
+
+
+def _scrambled(word: Words) -> Words:
+    return _rotated(word * _C1, 15) * _C2
+
+
+def _mixed(state: Words, word: Words) -> Words:
+    return _rotated(state ^ _scrambled(word), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+
+
+def _finished(state: Words, lengths: Words) -> Words:
+    state = state ^ lengths
+    state = (state ^ (state >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    state = (state ^ (state >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return state ^ (state >> np.uint32(16))
+
+
+def _rotated(word: Words, bits: int) -> Words:
+    return (word << np.uint32(bits)) | (word >> np.uint32(32 - bits))
+
+
+def unscaled(value: Decimal) -> int:
+    """A decimal's digits as an integer.
+
+    >>> unscaled(Decimal("-1.50"))
+    -150
+    """
+    sign, digits, _ = value.as_tuple()
+    return int("".join(map(str, digits))) * (-1 if sign else 1)
+
+
+def _minimal(value: Decimal | None) -> bytes | None:
+    """The unscaled value in as few bytes as hold it, the highest first."""
+    if value is None:
+        return None
+    integer = unscaled(value)
+    return integer.to_bytes((integer + (integer < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+# How numpy names what a transform counts.
+_UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
+_CALENDAR = {"year": pc.year, "month": pc.month, "day": pc.day, "hour": pc.hour}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A column at ``path``, and what becomes of its values.
+
+    ``calendar``: parts of a date are those of the calendar, as DuckLake has them; else they are counted from
+    1970. ``descending`` and ``nulls_first`` are of a sort key.
+    """
+
+    path: Path
+    type: Primitive
+    transform: Transform = IDENTITY
+    calendar: bool = False
+    descending: bool = False
+    nulls_first: bool = True
+
+    @property
+    def parts(self) -> bool:
+        """True if rows can be partitioned by it: all formats mean the same by it, for every value."""
+        return self.transform == VOID or self.type.name in _TAKES.get(self.transform.name, ())
+
+    @property
+    def sorts(self) -> bool:
+        """True if rows can be sorted by it."""
+        return self.parts or (self.transform == IDENTITY and self.type.name in _FLOATS)
+
+    def values(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+        """The key of each row: dates as days, instants as microseconds since 1970."""
+        if self.transform == VOID:
+            return pa.nulls(len(rows), pa.int32())
+        column = rows.column(self.path[0])
+        for name in self.path[1:]:
+            column = pc.struct_field(column, name)  # null where the struct is
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        name, n = self.transform.name, self.transform.n or 1
+        if name == "bucket":
+            return _numbers(hashes(column, self.type) % n, column)
+        if name == "truncate":
+            return _truncated(column, n)
+        if name in TIMES:
+            return (
+                _CALENDAR[name](column).cast(pa.int32()) if self.calendar else _counted(column, _UNITS[name])
+            )
+        if self.type.name in _FLOATS:
+            return _ordered(column)
+        plain = {"date": pa.int32(), "timestamp": pa.int64(), "timestamp_ntz": pa.int64()}
+        return column.cast(plain.get(self.type.name, column.type))
+
+
+_FLOATS = ("float", "double")  # formats differ about zeros and NaNs as keys
+_MOMENTS = ("timestamp", "timestamp_ntz")
+_CUT = ("int", "long", "decimal", "string", "binary")
+_PLAIN = (*_CUT, "date", *_MOMENTS)
+_TAKES = {
+    "identity": (*_PLAIN, "boolean"),
+    "bucket": _PLAIN,
+    "truncate": _CUT,
+    **dict.fromkeys(("year", "month", "day"), ("date", *_MOMENTS)),
+    "hour": _MOMENTS,
+}
+
+
+def _numbers(values: NDArray[np.int64], column: pa.Array) -> pa.Array:
+    """Integers of a column, null where it is null."""
+    return pa.array(values, pa.int64(), mask=column.is_null().to_numpy(zero_copy_only=False))
+
+
+def _counted(column: pa.Array, unit: str) -> pa.Array:
+    """Whole years, months, days or hours since 1970."""
+    if pa.types.is_date(column.type):
+        moments = column.cast(pa.int32()).fill_null(0).to_numpy().astype("datetime64[D]")
+    else:
+        moments = column.cast(pa.int64()).fill_null(0).to_numpy().view("datetime64[us]")
+    return _numbers(moments.astype(f"datetime64[{unit}]").astype(np.int64), column)
+
+
+def _ordered(column: pa.Array) -> pa.Array:
+    """Integers in the order of floats, of which NaN is the last."""
+    values = column.cast(pa.float64()).fill_null(0).to_numpy()
+    bits = np.where(np.isnan(values), np.float64(np.nan), values).view(np.int64)
+    return _numbers(np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits), column)
+
+
+def _truncated(column: pa.Array, width: int) -> pa.Array:
+    if pa.types.is_string(column.type):
+        return pc.utf8_slice_codeunits(column, 0, width)
+    if pa.types.is_binary(column.type):
+        return pc.binary_slice(column, 0, width)
+    if pa.types.is_decimal(column.type):
+        integers = (None if value is None else unscaled(value) for value in column.to_pylist())
+        cut = [None if value is None else Decimal(value - value % width) for value in integers]
+        return pa.array(cut, pa.decimal128(38, 0)).view(pa.decimal128(38, column.type.scale))
+    values = column.fill_null(0).to_numpy()
+    return _numbers((values - np.mod(values, values.dtype.type(width))).astype(np.int64), column)
+
 
 _RUN = 32 * 2**20  # bytes of rows that are sorted at a time
 _MARK = 2**20  # bytes of a slice for each recorded sort key
