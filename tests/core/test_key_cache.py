@@ -15,9 +15,8 @@ from driftline.core.schema.types import LONG, STRING, Field, Struct
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.errors import UsageError
 from driftline.formats.lookup import _shared
-from driftline.keys.cache import KeyCache
-from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys, FieldColumns
+from driftline.keys.stored import KeyCache, KeyFile, KeyFinder
 
 COLUMNS = Struct((Field("id", LONG, 1), Field("_order", STRING, 2)))
 

@@ -18,12 +18,10 @@ from hypothesis import strategies as st
 
 from driftline.convert.types import FIELD_ID
 from driftline.core.schema.types import Field, Primitive, Struct
-from driftline.keys.finder import KeyFile, KeyFinder
-from driftline.keys.folding import KeyFold
-from driftline.keys.identity import BatchKeys, FieldColumns
-from driftline.keys.memory import MemoryFile, Tidying, key_texts, name_of, nested, only
-from driftline.keys.order import number_text, orders, plain_text
+from driftline.keys.identity import BatchKeys, FieldColumns, KeyFold, number_text, orders, plain_text
+from driftline.keys.remembered import MemoryFile, Tidying, key_texts, name_of, nested, only
 from driftline.keys.settle import Latest, settle
+from driftline.keys.stored import KeyFile, KeyFinder
 
 LONG, DOUBLE, TEXT = Primitive("long"), Primitive("double"), Primitive("string")
 

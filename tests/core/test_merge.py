@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.keys.merge import (
+from driftline.keys.patch_fields import (
     NULL,
     ROW,
     VALUE,

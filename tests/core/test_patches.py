@@ -16,7 +16,7 @@ from driftline.convert import arrow_schema
 from driftline.core.planning.patchable import not_mergeable, variant_in
 from driftline.core.schema.naming import MARK
 from driftline.core.settings.properties import as_properties, from_properties
-from driftline.keys.presence import presence_of_lines, presence_of_rows, presence_of_table
+from driftline.keys.patch_fields import presence_of_lines, presence_of_rows, presence_of_table
 
 PATCH = {"key": "id", "merge": "patch", "delete_when": "op = 'd'"}
 

@@ -16,7 +16,7 @@ from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.settings.row_key import RowKey, check_kept, parse_condition
 from driftline.core.values import parse
 from driftline.errors import UsageError
-from driftline.keys.conditions import holds, record_test
+from driftline.keys.filling import holds, record_test
 from driftline.keys.slices import RowsOf, Slices
 from driftline.write import BatchFolder
 

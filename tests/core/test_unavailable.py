@@ -16,7 +16,7 @@ import pytest
 from core.test_envelopes import LSN, Database, change, checked, deliver, read, row_key
 from core.test_upsert import Event, FilesTable, key_of
 from driftline.keys.filling import filled
-from driftline.keys.merge import NOTHING, ROW, Patches
+from driftline.keys.patch_fields import NOTHING, ROW, Patches
 
 IT = "__debezium_unavailable_value"
 BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="

@@ -27,15 +27,11 @@ from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.recent import RecentBatches
 from driftline.ingest.upsert import Changes
-from driftline.keys.cache import KeyCache
-from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.identity import BatchKeys
-from driftline.keys.memory import DeletedKeys, nested, only
+from driftline.keys.remembered import DeletedKeys, LastTruncate, nested, only
 from driftline.keys.settle import Found, KeyCounts
-from driftline.keys.slices import RowSlice, Slices
-from driftline.keys.stored import StoredRows
-from driftline.keys.truncating import LastTruncate
-from driftline.keys.worn import RowsLeft, WornFile, worn
+from driftline.keys.slices import RowsLeft, RowSlice, Slices, WornFile, worn
+from driftline.keys.stored import KeyCache, KeyFile, KeyFinder, StoredRows
 from driftline.observe.expect import expect
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.envelopes.unwrap import Unwrapper

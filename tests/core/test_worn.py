@@ -12,8 +12,8 @@ from pyroaring import BitMap64
 
 from driftline.convert import arrow_schema
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Struct, Type, decimal
+from driftline.keys.slices import RowsLeft, WornFile, worn
 from driftline.keys.stored import StoredRows
-from driftline.keys.worn import RowsLeft, WornFile, worn
 from driftline.write.positions import CHANGED, ROW_ID
 
 MB = 2**20

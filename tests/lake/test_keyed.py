@@ -19,7 +19,7 @@ from driftline.core.changes import DropColumn, RequireColumn
 from driftline.errors import DataError, UsageError
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
 from driftline.formats.iceberg.transaction import IcebergTransaction
-from driftline.keys import memory
+from driftline.keys import remembered as memory
 from driftline.lake import Lake, Table
 from lake.ducklake_peer import run
 from lake.formats import database

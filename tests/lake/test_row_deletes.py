@@ -20,7 +20,7 @@ from driftline.errors import DataError
 from driftline.formats.base import CommitConflict, Moved
 from driftline.keys.identity import BatchKeys, FieldColumns
 from driftline.keys.settle import Latest, settle
-from driftline.keys.worn import RowsLeft
+from driftline.keys.slices import RowsLeft
 from driftline.lake import Lake, Table
 from driftline.write import PartTasks, Reported, SetAside, folder_of_batch
 from driftline.write.positions import CHANGED, ROW_ID

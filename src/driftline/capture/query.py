@@ -28,7 +28,7 @@ from driftline.ingest.listener import Listener
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result, ResultJson
-from driftline.keys.cache import KeyCache
+from driftline.keys.stored import KeyCache
 from driftline.runtime.failure import explained, front, java_process, text_of
 from driftline.sources.scan import Source
 

@@ -11,17 +11,16 @@ import pyarrow as pa
 
 from driftline.convert.converter import initial_default
 from driftline.core.schema.types import Field, Schema
-from driftline.keys.cache import KeyCache
-from driftline.keys.finder import KeyFinder
+from driftline.keys.stored import KeyCache, KeyFinder
 from driftline.runtime.spark_conf import runs_here
 from driftline.tasks.run import each
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from driftline.keys.finder import KeyFile
     from driftline.keys.identity import SoughtKeys
     from driftline.keys.settle import Found
+    from driftline.keys.stored import KeyFile
 
 _SMALL = 32 * 2**20  # bytes of key columns
 

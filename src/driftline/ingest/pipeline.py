@@ -34,9 +34,9 @@ from driftline.ingest.recent import RecentBatches
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import beside, check_readable, lossy_rewrites, rows_anew
 from driftline.ingest.upsert import Changes, check_possible
+from driftline.keys.remembered import LastTruncate
 from driftline.keys.settle import KeyCounts
 from driftline.keys.slices import Slices
-from driftline.keys.truncating import LastTruncate
 from driftline.quarantine import table as quarantine
 from driftline.readers.envelopes.messages import SNAPSHOT_TAKEN
 from driftline.runtime.failure import explained, java_ended

@@ -9,7 +9,7 @@ from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Schema
 from driftline.core.support import LruCache
-from driftline.keys.cache import KeyCache
+from driftline.keys.stored import KeyCache
 from driftline.observe.observation import Observation
 from driftline.sources.scan import BatchScan, Observed
 

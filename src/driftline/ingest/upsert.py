@@ -23,18 +23,13 @@ from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIN
 from driftline.errors import DataError
 from driftline.formats.base import Transaction
 from driftline.ingest.batch import Planned
-from driftline.keys.cache import KeyCache
-from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
 from driftline.keys.filling import RowFiller
-from driftline.keys.identity import BatchKeys
-from driftline.keys.memory import DeletedKeys
-from driftline.keys.order import orders
-from driftline.keys.patches import settle_patches
-from driftline.keys.patching import MergesRows, PatchedRowsOf, RowMerger
-from driftline.keys.settle import Found, KeyCounts, Latest, Settled, settle
+from driftline.keys.identity import BatchKeys, orders
+from driftline.keys.patch_rows import MergesRows, PatchedRowsOf, RowMerger
+from driftline.keys.remembered import DeletedKeys, KeysAndOlder, LastTruncate, Positions, as_deletes, together
+from driftline.keys.settle import Found, KeyCounts, Latest, Settled, settle, settle_patches
 from driftline.keys.slices import DELETE_FLAG, LiveRowMaker, RowsOf, Slices
-from driftline.keys.stored import StoredRows
-from driftline.keys.truncating import KeysAndOlder, LastTruncate, Positions, as_deletes, together
+from driftline.keys.stored import KeyCache, PlacedColumn, StoredRows, by_id, columns_of, values_of
 from driftline.write.positions import ROW_ID
 
 if TYPE_CHECKING:

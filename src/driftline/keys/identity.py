@@ -7,9 +7,10 @@ field by field, never as joined text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -17,7 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from driftline.convert.kernels import convert, decimal_text
-from driftline.core.schema.types import STRING, Primitive
+from driftline.convert.types import arrow_type
+from driftline.core.planning.conversions import NUMBERS
+from driftline.core.planning.policies.by_kind import order_kind
+from driftline.core.schema.types import STRING, TIMESTAMP, Primitive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -257,3 +261,155 @@ class BatchKeys:
     def __getstate__(self) -> dict[str, Any]:
         # Tasks look for keys, not for the batch's rows.
         return {**self.__dict__, "own": pa.nulls(0, pa.int32()), "rows": self.rows.schema.empty_table()}
+
+
+_EPOCH = 6  # digits
+_BIAS = 500  # added to exponents, so that none is negative
+_FROM_NINE = str.maketrans("0123456789", "9876543210")
+_LOW = re.compile(r"[\x00-!]")
+_SHIFT = 34
+
+
+def orders(rows: pa.Table, fields: Sequence[FieldColumns], epoch: int = 0) -> pa.Array:
+    """The order of each row; null where a field has no value. ``rows``: columns by their ids."""
+    parts = [
+        pc.coalesce(*[_texts(values, type_) for type_, values in columns.values(rows)]) for columns in fields
+    ]
+    return pc.binary_join_element_wise(f"{epoch:0{_EPOCH}d}", *parts, " ")
+
+
+def _texts(values: pa.Array, type_: Primitive) -> pa.Array:
+    match order_kind(type_):
+        case "number" if type_.name in ("int", "long"):
+            return _integers(values)
+        case "number":
+            return _each(values, number_text)
+        case "moment":
+            moments = convert(values, type_, TIMESTAMP) if type_.name == "date" else values
+            return _integers(moments.cast(pa.int64()))
+        case "text":
+            text = values if type_ == STRING else convert(values, type_, STRING)
+            low = pc.any(pc.match_substring_regex(text, _LOW.pattern)).as_py()
+            return _each(text, plain_text) if low else text
+        case _:
+            return pa.nulls(len(values), pa.string())
+
+
+def _integers(values: pa.Array) -> pa.Array:
+    """The texts of whole numbers; those above zero, as most are, by whole columns."""
+    positive = pc.greater(values, 0)
+    digits = pc.if_else(positive, values, pa.scalar(None, values.type)).cast(pa.string())
+    exponents = pc.add(pc.utf8_length(digits), _BIAS).cast(pa.string())
+    texts = pc.binary_join_element_wise("2", exponents, pc.utf8_rtrim(digits, "0"), "")
+    if pc.all(positive, min_count=0).as_py():
+        return texts
+    others = pc.if_else(positive, pa.scalar(None, values.type), values)
+    return pc.coalesce(texts, _each(others, number_text))
+
+
+def _each(values: pa.Array, text: Callable[..., str | None]) -> pa.Array:
+    return pa.array([None if v is None else text(v) for v in values.to_pylist()], pa.string())
+
+
+def number_text(number: float | Decimal) -> str | None:
+    """A number as it sorts; None for NaN.
+
+    >>> [number_text(n) for n in (-12, -0.5, 0, 0.05, 12, Decimal("120"))]
+    ['049787~', '04994~', '1', '24995', '250212', '250312']
+    """
+    exact = number if isinstance(number, Decimal) else Decimal(repr(number))
+    if exact.is_nan():
+        return None
+    if not exact:
+        return "1"
+    if exact.is_infinite():
+        return "2999" if exact > 0 else "0000~"
+    sign, digits, _ = exact.as_tuple()
+    text = "".join(map(str, digits)).rstrip("0")
+    text = f"{exact.adjusted() + 1 + _BIAS:03d}{text}"
+    return f"0{text.translate(_FROM_NINE)}~" if sign else f"2{text}"
+
+
+def plain_text(text: str) -> str:
+    """Encode a text so that it sorts right beside others of any length.
+
+    >>> plain_text("a b"), plain_text("a") + " " < plain_text("a b") + " "
+    ('a!Bb', True)
+    """
+    return _LOW.sub(lambda match: "!" + chr(ord(match[0]) + _SHIFT), text)
+
+
+_BITS = {"int": 31, "long": 63}
+_EXACT = Context(prec=80)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFold:
+    """Columns of a key's field, by their ids, that become one of type ``to``."""
+
+    columns: FieldColumns
+    to: Primitive
+
+    def kept(self, rows: pa.Table) -> list[int]:
+        """The columns that hold a value which the one column cannot hold."""
+        return [
+            id_
+            for id_, (_, lost) in zip(self.columns.ids, self._parts(rows), strict=True)
+            if lost is not None
+        ]
+
+    def folded(self, rows: pa.Table, new: int, takers: Sequence[tuple[int, int]]) -> pa.Table:
+        """The rows with the one column too, by its id ``new``, and what it cannot hold.
+
+        ``takers``: the ids of columns that have such values, and of those that take them.
+        """
+        parts = dict(zip(self.columns.ids, self._parts(rows), strict=True))
+        merged = pc.coalesce(*[values for values, _ in parts.values()])
+        rows = rows.append_column(str(new), merged)
+        for old, taker in takers:
+            lost = parts[old][1]
+            rows = rows.append_column(str(taker), pa.nulls(len(rows)) if lost is None else lost)
+        return rows
+
+    def _parts(self, rows: pa.Table) -> list[tuple[pa.Array, pa.Array | None]]:
+        """For each column its values in the new type, and those that have none there; None: all have."""
+        parts: list[tuple[pa.Array, pa.Array | None]] = []
+        for type_, values in self.columns.values(rows):
+            new = _converted(values, type_, self.to)
+            lost = pc.if_else(new.is_null(), values, pa.scalar(None, values.type))
+            parts.append((new, None if lost.null_count == len(lost) else lost))
+        return parts
+
+
+def _converted(values: pa.Array, source: Primitive, to: Primitive) -> pa.Array:
+    """The values in another type of their kind; null for those that it cannot hold exactly."""
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), arrow_type(to))
+    if to.name not in NUMBERS:
+        return convert(values, source, to)
+    exact = [None if value is None else _exact(value, to) for value in values.to_pylist()]
+    return pa.array(exact, arrow_type(to))
+
+
+def _exact(value: float | Decimal, to: Primitive) -> float | Decimal | None:
+    """The number in another type; None if it is not that number there.
+
+    >>> from driftline.core.schema.types import DOUBLE, LONG, decimal
+    >>> [_exact(2.5, t) for t in (LONG, DOUBLE, decimal(3, 1))], _exact(2**60 + 1, DOUBLE)
+    ([None, 2.5, Decimal('2.5')], None)
+    """
+    number = value if isinstance(value, Decimal) else Decimal(repr(value))
+    if not number.is_finite():
+        return float(number) if to.name in ("float", "double") and number == number else None
+    if to.name in _BITS:
+        integer = int(number)
+        return (
+            integer if integer == number and -(2 ** _BITS[to.name]) <= integer < 2 ** _BITS[to.name] else None
+        )
+    if to.name == "decimal":
+        precision, scale = to.args
+        placed = number.scaleb(scale, _EXACT)
+        fits = placed == placed.to_integral_value() and abs(placed) < 10**precision
+        return _EXACT.quantize(number, Decimal(1).scaleb(-scale)) if fits else None
+    near = float(np.float32(number)) if to.name == "float" else float(number)
+    return near if Decimal(repr(near)) == number else None

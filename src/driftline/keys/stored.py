@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,259 @@ import pyarrow.parquet as pq
 
 from driftline.convert.converter import initial_default
 from driftline.convert.types import FIELD_ID, arrow_field, arrow_type
-from driftline.core.schema.types import VARIANT, Field, List, Map, Primitive, Struct, Type
+from driftline.core.schema.naming import by_key
+from driftline.core.schema.types import VARIANT, Field, List, Map, Path, Primitive, Struct, Type
 from driftline.errors import DataError
+from driftline.keys.identity import Bounds, FieldColumns, SoughtKeys
+from driftline.keys.settle import Found
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
+
+KeyRows: TypeAlias = "Sequence[tuple[int, pa.Table]]"  # tables of a file, each with its first position
+
+
+class KeyCache:
+    """Columns of data files, at most ``most`` bytes of them; the least recently used files go.
+
+    A file that the present look-up has used stays: where a table is larger than the cache, each look-up would
+    else drop what the next one begins with.
+    """
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._files: OrderedDict[Hashable, tuple[KeyRows, int]] = OrderedDict()
+        self._used: set[Hashable] = set()
+        self._size = 0
+
+    def begin(self, most: int) -> None:
+        """Begin a look-up, with at most this many bytes from now on."""
+        self.most = most
+        self._used.clear()
+        self._shrink(most)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._files
+
+    def get(self, key: Hashable) -> KeyRows | None:
+        """The columns of a file, if they are cached."""
+        if key not in self._files:
+            return None
+        self._files.move_to_end(key)
+        self._used.add(key)
+        return self._files[key][0]
+
+    def put(self, key: Hashable, rows: KeyRows) -> None:
+        """Keep the columns of a file, if there is room."""
+        size = sum(table.nbytes for _, table in rows)
+        if size <= self.most and self._shrink(self.most - size):
+            self._files[key] = rows, size
+            self._size += size
+            self._used.add(key)
+
+    def _shrink(self, most: int) -> bool:
+        """Drop files until they are within so many bytes; False if those in use are more."""
+        for key in [key for key in self._files if key not in self._used]:
+            if self._size <= most:
+                break
+            self._size -= self._files.pop(key)[1]
+        return self._size <= most
+
+
+_GATHERED = 64 * 2**20  # bytes that are looked through at once: each call hashes the batch's keys anew
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """A data file that may have keys. ``constants``: values of columns that the file does not hold: defaults,
+    and those of its partition.
+    """
+
+    path: str
+    constants: Mapping[int, pa.Scalar] = field(default_factory=dict)
+
+    def absent(self, id_: int, count: int) -> pa.Array:
+        """The values of a column that the file does not hold, of ``count`` rows."""
+        return pa.repeat(self.constants[id_], count) if id_ in self.constants else pa.nulls(count)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFinder:
+    """Finds rows by their keys; it is sent to tasks. ``order``: the id of the column that has a row's order,
+    None where changes count in the order of arrival; ``open``: opens a file by its path; ``deleted``: the id
+    of the column with the mark of a delete; ``row_id``: of that with ids of rows, which files may have.
+    """
+
+    keys: SoughtKeys
+    order: int | None
+    open: Callable[[str], pa.NativeFile]
+    deleted: int | None = None
+    row_id: int | None = None
+
+    def find(self, files: Iterable[KeyFile], cache: KeyCache | None = None) -> list[Found]:
+        """The rows of these files that have a key of the batch. ``cache``: of what was read before."""
+        hits: list[Found] = []
+        gathered: list[tuple[str, int, pa.Table]] = []
+        size = 0
+        for file in files:
+            for begin, rows in self._read(file) if cache is None else self._cached(file, cache):
+                gathered.append((file.path, begin, rows))
+                size += rows.nbytes
+                if size > _GATHERED:
+                    hits += self._found(gathered)
+                    gathered, size = [], 0
+        return hits + self._found(gathered)
+
+    def find_in(self, file: KeyFile, rows: pa.Table) -> list[Found]:
+        """The rows that have a key of the batch among these of a ``file``, whose columns are named by id."""
+        columns = {
+            str(id_): rows.column(str(id_)) if str(id_) in rows.column_names else file.absent(id_, len(rows))
+            for id_ in self._ids
+        }
+        return self._found([(file.path, 0, pa.table(columns))])
+
+    def cache_key(self, path: str) -> Hashable:
+        """The columns of a file that the look-up reads, as a cache knows them."""
+        return path, tuple(self._ids)
+
+    def _cached(self, file: KeyFile, cache: KeyCache) -> KeyRows:
+        """All rows of a file, which are read once if they have room in the cache."""
+        key = self.cache_key(file.path)
+        rows = cache.get(key)
+        if rows is None:
+            rows = list(self._read(file, whole=cache.most > 0))
+            cache.put(key, rows)
+        return rows
+
+    @property
+    def _ids(self) -> list[int]:
+        """The ids of the columns that are read."""
+        beside = [id_ for id_ in (self.order, self.deleted, self.row_id) if id_ is not None]
+        return list(dict.fromkeys([*self.keys.ids, *beside]))
+
+    def _found(self, gathered: Sequence[tuple[str, int, pa.Table]]) -> list[Found]:
+        if not gathered:
+            return []
+        table = pa.concat_tables([rows for *_, rows in gathered], promote_options="permissive")
+        codes = self.keys.codes(table)
+        positions = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
+        out, start = [], 0
+        for path, begin, rows in gathered:
+            low, high = np.searchsorted(positions, [start, start + len(rows)])
+            in_file = positions[low:high]
+            if len(in_file):
+                taken = codes.take(pa.array(in_file)).to_numpy().astype(np.int64)
+                hits = rows.take(pa.array(in_file - start))
+                orders, deleted, row_ids = (
+                    None if id_ is None else _key_column(hits, id_, type_)
+                    for id_, type_ in (
+                        (self.order, pa.string()),
+                        (self.deleted, pa.bool_()),
+                        (self.row_id, pa.int64()),
+                    )
+                )
+                orders = pa.nulls(len(hits), pa.string()) if orders is None else orders
+                out.append(Found(path, in_file - start + begin, taken, orders, deleted, row_ids))
+            start += len(rows)
+        return out
+
+    def _read(self, file: KeyFile, *, whole: bool = False) -> Iterator[tuple[int, pa.Table]]:
+        """Key and order columns by id, each row group with its first position: those that may have keys, or
+        all of the ``whole`` file.
+        """
+        ids = self._ids
+        with self.open(file.path) as stream, pq.ParquetFile(stream, pre_buffer=True) as parquet:
+            paths = leaf_paths(parquet.schema_arrow)
+            if not paths:
+                raise DataError(
+                    f"{file.path}: its columns have no field ids, so keys cannot be looked up in it",
+                    "compact the table first, which rewrites the file",
+                )
+            leaves = {parquet.schema.column(i).path: i for i in range(len(parquet.schema.names))}
+            begin = 0
+            for number in range(parquet.num_row_groups):
+                group = parquet.metadata.row_group(number)
+                if whole or self.keys.may_be_in(_all_bounds(group, ids, paths, leaves, file.constants)):
+                    stored_ids = [id_ for id_ in ids if id_ in paths]
+                    read = parquet.read_row_group(number, [".".join(paths[id_]) for id_ in stored_ids])
+                    yield begin, _by_id(read, ids, paths, file, group.num_rows)
+                begin += group.num_rows
+
+
+def _key_column(rows: pa.Table, id_: int, type_: pa.DataType) -> pa.Array:
+    return rows.column(str(id_)).combine_chunks().cast(type_)
+
+
+_NO_VALUES: Bounds = (None, None)
+
+
+def leaf_paths(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
+    """The paths of columns in structs of any depth, by their ids; columns in lists and maps are left out."""
+    paths: dict[int, tuple[str, ...]] = {}
+
+    def visit(fields: Iterable[pa.Field], parent: tuple[str, ...]) -> None:
+        """Note the paths of the leaves below ``parent``."""
+        for f in fields:
+            path = (*parent, f.name)
+            if pa.types.is_struct(f.type):
+                visit(f.type.fields, path)
+            elif f.metadata and FIELD_ID in f.metadata:
+                paths[int(f.metadata[FIELD_ID])] = path
+
+    visit(schema, ())
+    return paths
+
+
+def column_at(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> pa.Array:
+    """The column at a path into structs, null where a struct is."""
+    column = rows.column(path[0])
+    for name in path[1:]:
+        column = pc.struct_field(column, name)
+    return column
+
+
+def _all_bounds(
+    group: Any,
+    ids: Iterable[int],
+    paths: Mapping[int, Sequence[str]],
+    leaves: Mapping[str, int],
+    constants: Mapping[int, pa.Scalar],
+) -> dict[int, Bounds]:
+    """The bounds of a row group's columns; without those that hold only nulls."""
+    bounds = ((id_, _bounds(group, id_, paths, leaves, constants)) for id_ in ids)
+    return {id_: column_bounds for id_, column_bounds in bounds if column_bounds is not _NO_VALUES}
+
+
+def _bounds(
+    group: Any,
+    id_: int,
+    paths: Mapping[int, Sequence[str]],
+    leaves: Mapping[str, int],
+    constants: Mapping[int, pa.Scalar],
+) -> Bounds:
+    """The bounds of a row group's column; `_NO_VALUES` if it holds only nulls."""
+    if id_ not in paths:
+        value = constants[id_].as_py() if id_ in constants else None
+        return _NO_VALUES if value is None else (value, value)
+    statistics = group.column(leaves[".".join(paths[id_])]).statistics
+    if statistics is None:
+        return None
+    if statistics.has_null_count and statistics.null_count == group.num_rows:
+        return _NO_VALUES
+    if not statistics.has_min_max:
+        return None
+    low, high = statistics.min, statistics.max
+    return low, high
+
+
+def _by_id(
+    read: pa.Table, ids: Iterable[int], paths: Mapping[int, Sequence[str]], file: KeyFile, count: int
+) -> pa.Table:
+    return pa.table(
+        {str(id_): column_at(read, paths[id_]) if id_ in paths else file.absent(id_, count) for id_ in ids}
+    )
+
 
 IdOf = Callable[[pa.Field], int | None]
 
@@ -180,3 +429,32 @@ def _leaves(type_: Primitive, stored: pa.Array, where: str) -> pa.Array:
 def _offsets(array: pa.Array) -> pa.Array:
     """The offsets of lists among all items; a copy, because Arrow takes no slice beside a mask."""
     return pa.array(array.offsets.to_numpy())
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedColumn:
+    """A column, or a field of structs, with its path in the table."""
+
+    path: Path
+    field: Field
+
+
+def columns_of(struct: Struct, path: Path, mark: str, parent: Path = ()) -> Iterator[PlacedColumn]:
+    """The columns that the field at a path of the data fills. ``mark``: the prefix of docs."""
+    for column in by_key(struct.fields, mark).get(path[0], []):
+        placed = PlacedColumn((*parent, column.name), column)
+        if len(path) == 1:
+            yield placed
+        elif isinstance(column.type, Struct):
+            yield from columns_of(column.type, path[1:], mark, placed.path)
+
+
+def values_of(columns: Sequence[PlacedColumn]) -> FieldColumns:
+    """The plain columns of a field, as keys and orders are read from them."""
+    plain = ((c.field.id, c.field.type) for c in columns if isinstance(c.field.type, Primitive))
+    return FieldColumns.of(plain)
+
+
+def by_id(rows: pa.Table, columns: Sequence[PlacedColumn]) -> pa.Table:
+    """The columns of some rows, named by their ids."""
+    return pa.table({str(c.field.id): column_at(rows, c.path) for c in columns})

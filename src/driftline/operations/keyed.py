@@ -18,10 +18,9 @@ from driftline.core.settings.properties import PREFIX
 from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, ORDERS_KIND, RowKey, table_property
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Transaction
-from driftline.keys.columns import columns_of, values_of
-from driftline.keys.folding import KeyFold
-from driftline.keys.identity import FieldColumns
-from driftline.keys.memory import key_texts
+from driftline.keys.identity import FieldColumns, KeyFold
+from driftline.keys.remembered import key_texts
+from driftline.keys.stored import columns_of, values_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -31,10 +31,9 @@ from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, CommitConflict, Draft
 from driftline.formats.rewriting import Rewrite
 from driftline.ingest.rewrite import check_readable
-from driftline.keys.columns import PlacedColumn, by_id, columns_of, values_of
-from driftline.keys.identity import FieldColumns
-from driftline.keys.memory import key_texts
-from driftline.keys.order import orders
+from driftline.keys.identity import FieldColumns, orders
+from driftline.keys.remembered import key_texts
+from driftline.keys.stored import PlacedColumn, by_id, columns_of, values_of
 from driftline.operations.explaining import explaining
 from driftline.operations.key_change import KeyChange, key_of
 from driftline.runtime.spark_conf import PLAIN, configured

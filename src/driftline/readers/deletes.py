@@ -29,7 +29,7 @@ from driftline.core.settings.condition import (
 )
 from driftline.core.support import gc_paused
 from driftline.core.values import Malformed, Number, parse, raw_members, reason
-from driftline.keys.conditions import Test, holds, record_test
+from driftline.keys.filling import Test, holds, record_test
 from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.decoder import REFUSED
 from driftline.observe.expect import ExpectedField

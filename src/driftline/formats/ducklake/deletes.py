@@ -24,10 +24,9 @@ from driftline.formats.ducklake.inlined import EndedRows, InlinedRows
 from driftline.formats.ducklake.scan import Scan, scan
 from driftline.formats.ducklake.storage import Storage
 from driftline.formats.lookup import KeyLookup, find_rows
-from driftline.keys.finder import KeyFile, KeyFinder
 from driftline.keys.settle import Found
-from driftline.keys.stored import StoredRows, as_table
-from driftline.keys.worn import RowsLeft, WornFile, worn
+from driftline.keys.slices import RowsLeft, WornFile, worn
+from driftline.keys.stored import KeyFile, KeyFinder, StoredRows, as_table
 from driftline.write.positions import DUCKLAKE_IDS, read_positions, write_positions
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
     from driftline.formats.ducklake.rows import LatestSnapshot
     from driftline.formats.ducklake.snapshot import LakeState, TableRow
-    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import SoughtKeys
+    from driftline.keys.stored import KeyCache
     from driftline.write.positions import Positions
 
 _ID = "__f"  # begins the names of columns that the catalog keeps; the id follows

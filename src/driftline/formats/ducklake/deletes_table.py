@@ -22,15 +22,15 @@ from driftline.formats.ducklake.rows import TableCommit
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState, find, latest, state_of
 from driftline.formats.ducklake.storage import Storage
 from driftline.keys.identity import BatchKeys, FieldColumns
-from driftline.keys.memory import MemoryFile, Tidying, key_texts, name_of, nested
-from driftline.keys.memory import latest as latest_of
+from driftline.keys.remembered import MemoryFile, Tidying, key_texts, name_of, nested
+from driftline.keys.remembered import latest as latest_of
 from driftline.write import FilePlan, FileSettings, NewFile, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
-    from driftline.keys.memory import DeletedKeys
+    from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
 
 _KEY, _ORDER, _SINCE = 1, 2, 3

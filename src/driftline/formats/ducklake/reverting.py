@@ -27,7 +27,7 @@ from driftline.formats.ducklake.ledger import forget
 from driftline.formats.ducklake.scan import inlined_deletes
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, TableRow, find, latest, state_of
 from driftline.formats.ducklake.storage import Storage
-from driftline.keys.memory import OF_BATCH
+from driftline.keys.remembered import OF_BATCH
 from driftline.write.positions import read_positions
 
 if TYPE_CHECKING:

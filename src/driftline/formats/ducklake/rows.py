@@ -26,7 +26,7 @@ from driftline.formats.ducklake.snapshot import LakeState, TableRow
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection
-    from driftline.keys.worn import WornFile
+    from driftline.keys.slices import WornFile
 
 AUTHOR = "driftline"  # of snapshots, in their changes
 

@@ -19,9 +19,8 @@ from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.key_files import KeyFiles, may_have
 from driftline.formats.iceberg.task_files import data_file
 from driftline.formats.lookup import KeyLookup
-from driftline.keys.finder import column_at, leaf_paths
-from driftline.keys.memory import DeletedKeys, MemoryFile, Tidying, latest, name_of, nested, only
-from driftline.keys.stored import as_table, field_id
+from driftline.keys.remembered import DeletedKeys, MemoryFile, Tidying, latest, name_of, nested, only
+from driftline.keys.stored import as_table, column_at, field_id, leaf_paths
 from driftline.runtime.spark_version import java_type
 from driftline.write import FilePlan, FileSettings, Key, NewFile, WrittenFile, write_files
 

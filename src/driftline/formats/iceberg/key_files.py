@@ -15,7 +15,7 @@ from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.store import options_of
 from driftline.formats.iceberg.task_files import location_of
 from driftline.formats.lookup import KeyLookup, find_rows
-from driftline.keys.finder import KeyFile
+from driftline.keys.stored import KeyFile
 from driftline.runtime import stores
 from driftline.runtime.disk import local, on_disk
 from driftline.runtime.spark_version import java_type
@@ -23,9 +23,9 @@ from driftline.runtime.spark_version import java_type
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import Bounds
     from driftline.keys.settle import Found
+    from driftline.keys.stored import KeyCache
 
 
 class KeyFiles:

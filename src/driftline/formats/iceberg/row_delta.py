@@ -24,8 +24,8 @@ from driftline.formats.iceberg.gateway import items
 from driftline.formats.iceberg.key_files import KeyFiles, may_have
 from driftline.formats.lookup import KeyLookup
 from driftline.keys.settle import Found
+from driftline.keys.slices import RowsLeft, WornFile, worn
 from driftline.keys.stored import StoredRows
-from driftline.keys.worn import RowsLeft, WornFile, worn
 from driftline.runtime.spark_version import java_type
 from driftline.write import WRITTEN
 from driftline.write.positions import (
@@ -39,8 +39,8 @@ from driftline.write.positions import (
 )
 
 if TYPE_CHECKING:
-    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import SoughtKeys
+    from driftline.keys.stored import KeyCache
     from driftline.write.positions import Positions
 
 # The columns of a file for rows that moved there: their ids, and the sequence numbers of their last changes,

@@ -60,12 +60,11 @@ if TYPE_CHECKING:
 
     from driftline.formats.base import Carry
     from driftline.formats.iceberg.reader import IcebergReader
-    from driftline.keys.cache import KeyCache
     from driftline.keys.identity import BatchKeys, SoughtKeys
-    from driftline.keys.memory import DeletedKeys
+    from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
-    from driftline.keys.stored import StoredRows
-    from driftline.keys.worn import RowsLeft
+    from driftline.keys.slices import RowsLeft
+    from driftline.keys.stored import KeyCache, StoredRows
     from driftline.write import RowTasks
     from driftline.write.positions import Positions
 

@@ -22,7 +22,7 @@ from driftline.core.planning.shape import Facet, FieldShape, RecordShape
 from driftline.core.schema.types import List, Map, Path, Place, Primitive, Schema, Struct, Type, dotted, peel
 from driftline.core.settings.fields import excluded_paths
 from driftline.errors import DataError
-from driftline.keys.presence import PRESENCE, presence_of_rows
+from driftline.keys.patch_fields import PRESENCE, presence_of_rows
 from driftline.observe.arrow import ArrowObserver, shape_of
 from driftline.observe.observation import (
     REASONS,

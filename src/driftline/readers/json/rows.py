@@ -35,7 +35,7 @@ from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Place, Struct
 from driftline.core.support import gc_paused, pickled
 from driftline.core.values import Malformed, RefusedText, UnlistedDocument, parse, parse_values, raw_members
-from driftline.keys.presence import PRESENCE, presence_of_lines
+from driftline.keys.patch_fields import PRESENCE, presence_of_lines
 from driftline.observe.decoder import REFUSED, FieldDecoders, doubtful
 from driftline.observe.expect import ExpectedField, foreseen
 from driftline.observe.json_lines import AdmissionByShape, JsonObserver, LineNumbers, Looked, Why
