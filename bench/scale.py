@@ -26,8 +26,8 @@ from events import event
 from pyspark.sql import SparkSession
 
 from driftline import Lake
-from driftline.formats.iceberg.committing import begin, commit
-from driftline.formats.iceberg.task_files import data_file
+from driftline.formats.iceberg.commit import begin, commit
+from driftline.formats.iceberg.files import data_file
 from driftline.lake import Table
 from driftline.runtime.jars import find_jars
 from driftline.write.files import FileMetrics, WrittenFile

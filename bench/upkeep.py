@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from driftline import Lake
-from driftline.formats.iceberg.upkeep import upkeep
+from driftline.formats.iceberg.commit import upkeep
 from driftline.lake import Table
 
 MINUTE, DAY = 60_000, 86_400_000  # milliseconds

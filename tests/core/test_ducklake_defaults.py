@@ -13,10 +13,8 @@ from driftline.core.changes.defaults import literal_of
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Expression, Field, Schema, Struct
 from driftline.errors import DataError
-from driftline.formats.ducklake.columns import ColumnRow, rows_of, schema_of
-from driftline.formats.ducklake.defaults import to_text, write_default
 from driftline.formats.ducklake.transaction import values_of, with_values
-from driftline.formats.ducklake.types import read_type
+from driftline.formats.ducklake.types import ColumnRow, read_type, rows_of, schema_of, to_text, write_default
 
 
 def schema(type_: str, sql: str, dialect: str = "duckdb") -> Schema:

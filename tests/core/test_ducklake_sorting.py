@@ -10,7 +10,7 @@ import pytest
 from driftline.core.schema.definition import SortExpression, SortField
 from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
 from driftline.errors import DriftlineError
-from driftline.formats.ducklake.sorting import expression_of, key_of, parts_of
+from driftline.formats.ducklake.layout import expression_of, key_of, parts_of
 
 SCHEMA = Schema(Struct((Field("a", LONG, 1), Field('Näme "x"', STRING, 2), Field("s", Struct(()), 3))))
 RENAMED = Schema(Struct((Field("order", LONG, 1), Field("$1$", STRING, 2), Field("s", Struct(()), 3))))

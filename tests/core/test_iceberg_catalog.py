@@ -8,7 +8,7 @@ import pytest
 
 from driftline.errors import DataError, SetupError
 from driftline.formats.iceberg import reader
-from driftline.formats.iceberg.committing import begin
+from driftline.formats.iceberg.commit import begin
 from driftline.formats.iceberg.reader import IcebergReader
 
 CATALOG = object()

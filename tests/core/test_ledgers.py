@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from driftline.formats.ducklake import ledger as of_ducklake
+from driftline.formats.ducklake import snapshot as of_ducklake
 from driftline.formats.ducklake.catalog import CatalogDatabase
-from driftline.formats.iceberg import ledger as of_iceberg
+from driftline.formats.iceberg import reader as of_iceberg
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])

@@ -12,8 +12,8 @@ from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import extends, refits
 from driftline.core.schema.types import INT, LONG, STRING, Field, List, Map, Schema, Struct
 from driftline.errors import DataError
-from driftline.formats import retry
-from driftline.formats.retry import Retry
+from driftline.formats import commit
+from driftline.formats.commit import Retry
 
 
 class Clock:
@@ -33,8 +33,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(retry, "time", clock)
-    monkeypatch.setattr(retry.random, "uniform", lambda _, most: most)
+    monkeypatch.setattr(commit, "time", clock)
+    monkeypatch.setattr(commit.random, "uniform", lambda _, most: most)
     return clock
 
 
@@ -49,7 +49,7 @@ def test_a_capture_never_gives_up_and_tells_why_it_waits(clock: Clock) -> None:
 
 
 def test_patience_counts_from_the_first_conflict(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "PATIENCE", 60.0)
+    monkeypatch.setattr(commit, "PATIENCE", 60.0)
     trying = Retry("shop.events")
     clock.now += 500  # of work
     for _ in range(60):

@@ -27,8 +27,7 @@ from driftline.core.schema.types import (
     Struct,
     decimal,
 )
-from driftline.formats.iceberg.manifests import Forgotten, ManifestEntry, Summation, merged
-from driftline.formats.iceberg.table_statistics import forgotten
+from driftline.formats.iceberg.manifests import Forgotten, ManifestEntry, Summation, forgotten, merged
 from driftline.stats.exact import _inside
 from driftline.stats.model import ColumnStatistics, origin
 from driftline.stats.samples import own_sample

@@ -146,7 +146,7 @@ def test_writers_that_never_stop(table: Table, monkeypatch: pytest.MonkeyPatch) 
         raise CommitConflict("someone was faster")
 
     monkeypatch.setattr(IcebergDraft, "commit", conflict)
-    monkeypatch.setattr("driftline.formats.retry.PATIENCE", 0.2)
+    monkeypatch.setattr("driftline.formats.commit.PATIENCE", 0.2)
     with pytest.raises(DataError, match="other writers keep changing this table"):
         alter(table, "ADD COLUMN n int")
 

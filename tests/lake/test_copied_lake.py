@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from driftline import DataError, Lake, UsageError
 from driftline.formats.iceberg import relocating
-from driftline.formats.iceberg.home import displaced_lake
+from driftline.formats.iceberg.relocating import displaced_lake
 from driftline.operations.doctor import checks
 from lake.formats import by_pyiceberg
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from driftline.formats.ducklake.lake import DuckLake
-from driftline.formats.ducklake.offline import OfflineDuckLakeTable
+from driftline.formats.ducklake.statistics import OfflineDuckLakeTable
 from driftline.formats.open import EmbeddedLake
 from driftline.lake import Lake
 
@@ -41,5 +41,5 @@ def test_the_names_of_tables(ducklake: Lake, table_name: str, tmp_path: Path) ->
 
 
 def test_spark_is_not_loaded() -> None:
-    code = "import driftline.formats.ducklake.offline, sys; sys.exit('pyspark' in sys.modules)"
+    code = "import driftline.formats.ducklake.statistics, sys; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,8 +12,8 @@ import pytest
 
 from driftline.errors import DataError
 from driftline.formats import base
-from driftline.formats.ducklake import ledger as ducklake_ledger
-from driftline.formats.iceberg import ledger as iceberg_ledger
+from driftline.formats.ducklake import snapshot as ducklake_ledger
+from driftline.formats.iceberg import reader as iceberg_ledger
 from driftline.formats.iceberg.catalog import IcebergCatalog
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.ingest import pipeline

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from driftline.core.history.batch_properties import BatchIsInError, Token
 from driftline.errors import DataError
-from driftline.formats import retry
+from driftline.formats import commit as retry
 from driftline.formats.base import CommitConflict
 from driftline.formats.ducklake.alterable import DuckLakeDraft
 from driftline.formats.ducklake.transaction import DuckLakeTransaction

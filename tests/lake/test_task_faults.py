@@ -20,7 +20,7 @@ from driftline.convert import arrow_schema
 from driftline.core.schema.types import Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.iceberg.catalog import IcebergCatalog
-from driftline.formats.iceberg.spark_writer import SparkWriter
+from driftline.formats.iceberg.files import SparkWriter
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.tasks import batch_folder

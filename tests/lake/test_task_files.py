@@ -22,8 +22,8 @@ from driftline.convert import arrow_schema
 from driftline.core.schema.types import Primitive, Schema
 from driftline.formats.ducklake import transaction as ducklake_transaction
 from driftline.formats.iceberg import transaction as iceberg_transaction
+from driftline.formats.iceberg.files import data_file, modes_of
 from driftline.formats.iceberg.gateway import items, text_map
-from driftline.formats.iceberg.task_files import data_file, modes_of
 from driftline.formats.leftovers import bare
 from driftline.runtime.spark_conf import configured
 from driftline.runtime.spark_version import as_arrow, installed_release

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from driftline.core.history import entries
 from driftline.core.history.entries import Ids, Step
 from driftline.core.history.retention import BEHIND, MAX_AGE, MIN_SNAPSHOTS
-from driftline.formats.iceberg import upkeep
+from driftline.formats.iceberg import commit
+from driftline.formats.iceberg.commit import Dispensable, dispensable
 from driftline.formats.iceberg.offline import OfflineIcebergTable
-from driftline.formats.iceberg.upkeep import Dispensable, dispensable
 from driftline.lake import Lake, Table
 from lake.test_outcome import attached
 from servers.rest import Rest
@@ -236,8 +236,8 @@ def test_a_branch_keeps_what_it_says(table: Table, lake: Lake) -> None:
 
 
 def test_changes_by_hand_let_go_of_schemas(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "SCHEMAS", 3)
-    monkeypatch.setattr(upkeep, "FEW", 2)
+    monkeypatch.setattr(commit, "SCHEMAS", 3)
+    monkeypatch.setattr(commit, "FEW", 2)
 
     def schemas() -> int:
         return int(table.format.java().schemas().size())
@@ -290,14 +290,14 @@ def test_somebody_is_faster_in_a_rest_catalog(
 
 
 def others_are_faster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    look, others = upkeep.dispensable, [100]
+    look, others = commit.dispensable, [100]
 
     def slow(metadata: Any, now: int) -> Dispensable:
         if others:
             table.lake.sql(f"insert into {table.format.full_name} values ({others.pop()}, 'x')")
         return look(metadata, now)
 
-    monkeypatch.setattr(upkeep, "dispensable", slow)
+    monkeypatch.setattr(commit, "dispensable", slow)
     batches(table, 1, 13)
     assert not others
     assert len(snapshots(table)) == 14, "nothing is done this time"
@@ -311,7 +311,7 @@ def test_it_dies_on_the_way(table: Table, folder: Path, monkeypatch: pytest.Monk
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(upkeep, "_delete_manifests", fail)
+        patch.setattr(commit, "_delete_manifests", fail)
         batches(table, 1, 13)
     assert len(snapshots(table)) == 3
     batches(table, 13, 24)
@@ -321,17 +321,17 @@ def test_it_dies_on_the_way(table: Table, folder: Path, monkeypatch: pytest.Monk
 
 
 def test_two_do_it(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    look = upkeep.dispensable
+    look = commit.dispensable
     twin = lake.table(table.name).format
     nested = []
 
     def both(metadata: Any, now: int) -> Dispensable:
         if not nested:
             nested.append(True)
-            upkeep.upkeep(twin, twin.java())
+            commit.upkeep(twin, twin.java())
         return look(metadata, now)
 
-    monkeypatch.setattr(upkeep, "dispensable", both)
+    monkeypatch.setattr(commit, "dispensable", both)
     batches(table, 1, 13)
     assert len(snapshots(table)) == 3
     assert numbers(table) == list(range(13))
@@ -341,8 +341,8 @@ def test_two_do_it(table: Table, lake: Lake, monkeypatch: pytest.MonkeyPatch) ->
 def test_history_and_undo_go_on(
     table: Table, lake: Lake, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "SCHEMAS", 3)
-    monkeypatch.setattr(upkeep, "FEW", 2)
+    monkeypatch.setattr(commit, "SCHEMAS", 3)
+    monkeypatch.setattr(commit, "FEW", 2)
     monkeypatch.setattr("driftline.core.history.retention.FEW", 2)
     lake.alter(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.metadata.previous-versions-max' = '1')")
     for i in range(8):

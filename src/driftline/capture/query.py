@@ -23,7 +23,7 @@ from driftline.capture.resuming import Resumption
 from driftline.core.history.batch_properties import BatchIsInError, Captured, Token
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable
-from driftline.formats.retry import WAITING, Progress
+from driftline.formats.commit import WAITING, Progress
 from driftline.ingest.listener import Listener
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.recent import RecentBatches

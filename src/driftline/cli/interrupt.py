@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from driftline.formats.retry import Progress
+    from driftline.formats.commit import Progress
 
 EXIT_CODE = 130
 _HANG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none

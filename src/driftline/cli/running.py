@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from driftline.core.schema.text import counted
-from driftline.formats.retry import WAITING
+from driftline.formats.commit import WAITING
 
 if TYPE_CHECKING:
     from rich.text import Text

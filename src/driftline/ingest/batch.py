@@ -27,7 +27,7 @@ from driftline.core.settings.properties import (
 from driftline.core.settings.row_key import arrival_hint, check_kept
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, Moved, State
-from driftline.formats.retry import Progress, Retry
+from driftline.formats.commit import Progress, Retry
 from driftline.ingest.once import Once, reading_hash
 from driftline.ingest.recent import RecentBatches
 from driftline.keys.settle import KeyCounts

@@ -24,7 +24,7 @@ from driftline.core.settings.fields import excluded_paths, without_excluded
 from driftline.core.settings.properties import as_properties, creation
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, CommitConflict, Moved, State, Transaction
-from driftline.formats.retry import Progress, Retry, commit, is_conflict
+from driftline.formats.commit import Progress, Retry, commit, is_conflict
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import AGAIN, BatchRequest, Planned
 from driftline.ingest.listener import Listener, heard

@@ -15,7 +15,7 @@ from driftline.core.schema.types import Field, List, Map, Path, Schema, Struct, 
 from driftline.core.settings.properties import PREFIX, SETTINGS, from_properties
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable
-from driftline.formats.retry import Progress
+from driftline.formats.commit import Progress
 from driftline.ingest.accept import accepted
 from driftline.ingest.outcome import paths_of_rest
 from driftline.ingest.recent import RecentBatches

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from driftline.errors import UsageError
 from driftline.formats.base import CatalogTable
-from driftline.formats.retry import Retry
+from driftline.formats.commit import Retry
 from driftline.operations.explaining import explaining
 from driftline.operations.replay import pending_of
 from driftline.quarantine import table as quarantine

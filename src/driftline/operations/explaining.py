@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from driftline.errors import DataError
-from driftline.formats.retry import is_conflict
+from driftline.formats.commit import is_conflict
 from driftline.runtime.failure import explained, java_ended
 
 

@@ -30,8 +30,7 @@ from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.properties import from_properties
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
-from driftline.formats.retry import Retry
-from driftline.formats.rewriting import Rewrite, rewriting
+from driftline.formats.commit import Retry, Rewrite, rewriting
 from driftline.ingest.rewrite import check_readable
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import ExpectedField, expect

@@ -29,7 +29,7 @@ from driftline.core.settings.properties import from_properties
 from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND, RowKey, table_property
 from driftline.errors import DataError
 from driftline.formats.base import CatalogTable, CommitConflict, Draft
-from driftline.formats.rewriting import Rewrite
+from driftline.formats.commit import Rewrite
 from driftline.ingest.rewrite import check_readable
 from driftline.keys.identity import FieldColumns, orders
 from driftline.keys.remembered import key_texts

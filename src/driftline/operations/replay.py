@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from driftline.core.history.batch_properties import BatchIsInError
 from driftline.errors import UsageError, no_table
 from driftline.formats.base import CatalogTable
-from driftline.formats.retry import Retry
+from driftline.formats.commit import Retry
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result, ResultJson
 from driftline.operations.explaining import explaining

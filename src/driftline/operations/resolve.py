@@ -41,8 +41,7 @@ from driftline.core.settings.properties import PREFIX, from_properties
 from driftline.core.values import OFFSET_PATTERN
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
-from driftline.formats.retry import Retry
-from driftline.formats.rewriting import rewriting
+from driftline.formats.commit import Retry, rewriting
 from driftline.ingest.rewrite import check_readable
 from driftline.operations.explaining import explaining
 from driftline.operations.keyed import RememberedFold, check_resolved

@@ -27,7 +27,7 @@ from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type, d
 from driftline.core.settings.row_key import DELETED_KIND, ORDER_KIND
 from driftline.errors import DataError
 from driftline.formats.base import Alteration, CatalogTable, Draft, LastBatch, State
-from driftline.formats.retry import Retry
+from driftline.formats.commit import Retry
 from driftline.operations import history
 from driftline.operations.keyed import check_definition, check_remembered
 from driftline.operations.rekeying import check_restored

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from driftline.core.history.batch_properties import Token
 from driftline.formats.base import CatalogTable, State
-from driftline.formats.retry import Retry
-from driftline.formats.rewriting import rewriting
+from driftline.formats.commit import Retry, rewriting
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.replays import DISCARDED, REPLAY, last_replay
 from driftline.sql.quoting import literal, name, spark_type

@@ -13,7 +13,7 @@ from driftline.core.history.batch_properties import Token
 from driftline.core.schema.naming import QUARANTINE
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, Schema, Struct
 from driftline.formats.base import CatalogTable, State, Transaction
-from driftline.formats.retry import Retry, commit
+from driftline.formats.commit import Retry, commit
 from driftline.quarantine.replays import REPLAY
 from driftline.readers.rejects import REJECTED, Rejects
 from driftline.write import folder_of_batch

@@ -15,15 +15,13 @@ from driftline.core.schema.definition import Definition, SortExpression
 from driftline.core.schema.types import Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection, NoLakeError
-from driftline.formats.ducklake.catalog_layout import CatalogLayout, layout
-from driftline.formats.ducklake.columns import rows_of
 from driftline.formats.ducklake.commit import commit, landed, rename
 from driftline.formats.ducklake.inlined import inlined_rows
+from driftline.formats.ducklake.layout import CatalogLayout, check, definition, layout, parts_of
 from driftline.formats.ducklake.reverting import copies, replaced
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import LIVE, LakeState, TableRow, load, load_again, split
-from driftline.formats.ducklake.sorting import check, parts_of
-from driftline.formats.ducklake.versions import definition
+from driftline.formats.ducklake.types import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

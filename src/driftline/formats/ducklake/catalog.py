@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline.errors import SetupError, UsageError
 from driftline.formats.base import CommitConflict, UnknownError
-from driftline.formats.ducklake.storage import local
+from driftline.formats.ducklake.files import local
 from driftline.formats.home import DisplacedLake, Home, displaced, is_same
 from driftline.runtime.disk import sync
 from driftline.runtime.duckdb import instance, literal, must_be_installed, reach

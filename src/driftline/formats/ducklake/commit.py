@@ -17,10 +17,9 @@ from driftline.core.schema.definition import forgets_deletes, known_by
 from driftline.core.schema.text import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake.catalog_layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.deletes import add_deletes, drop_worn
 from driftline.formats.ducklake.inlined import inlined_tables, renew_inlined_table
-from driftline.formats.ducklake.ledger import remember
+from driftline.formats.ducklake.layout import LayoutUpdate, layout, set_layout
 from driftline.formats.ducklake.reverting import forget_deletes, take_back
 from driftline.formats.ducklake.rows import (
     CommitMessage,
@@ -40,6 +39,7 @@ from driftline.formats.ducklake.snapshot import (
     columns_of,
     find,
     load_again,
+    remember,
     split,
     state_of,
 )

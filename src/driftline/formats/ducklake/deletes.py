@@ -19,10 +19,9 @@ from pyroaring import BitMap64
 
 from driftline.core.schema.text import quoted
 from driftline.errors import DataError
-from driftline.formats.ducklake.files import DeleteFile
+from driftline.formats.ducklake.files import DeleteFile, Storage
 from driftline.formats.ducklake.inlined import EndedRows, InlinedRows
 from driftline.formats.ducklake.scan import Scan, scan
-from driftline.formats.ducklake.storage import Storage
 from driftline.formats.lookup import KeyLookup, find_rows
 from driftline.keys.settle import Found
 from driftline.keys.slices import RowsLeft, WornFile, worn

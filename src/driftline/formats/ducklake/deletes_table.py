@@ -17,10 +17,9 @@ from driftline.core.schema.types import STRING, TIMESTAMP, Field, Schema, Struct
 from driftline.errors import DataError
 from driftline.formats.ducklake.commit import folder_of
 from driftline.formats.ducklake.deletes import RowDeletes
-from driftline.formats.ducklake.files import DataFile, describe
+from driftline.formats.ducklake.files import DataFile, Storage, describe
 from driftline.formats.ducklake.rows import TableCommit
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState, find, latest, state_of
-from driftline.formats.ducklake.storage import Storage
 from driftline.keys.identity import BatchKeys, FieldColumns
 from driftline.keys.remembered import MemoryFile, Tidying, key_texts, name_of, nested
 from driftline.keys.remembered import latest as latest_of

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from driftline.core.schema.text import quoted
-from driftline.formats.ducklake.columns import ColumnRow
 from driftline.formats.ducklake.snapshot import columns_of
-from driftline.formats.ducklake.types import duckdb_name, handed_over_as, stored_name
+from driftline.formats.ducklake.types import ColumnRow, duckdb_name, handed_over_as, stored_name
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection

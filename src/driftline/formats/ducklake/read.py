@@ -19,13 +19,11 @@ from driftline.errors import DataError, no_table
 from driftline.formats.base import State
 from driftline.formats.ducklake.alterable import AlterableDuckLakeTable
 from driftline.formats.ducklake.catalog import CatalogDatabase, Connection
-from driftline.formats.ducklake.columns import rows_of
-from driftline.formats.ducklake.defaults import to_sql
 from driftline.formats.ducklake.files import unchanged
 from driftline.formats.ducklake.inlined import InlinedRows, duckdb_type, for_spark
 from driftline.formats.ducklake.scan import MapRow, Scan, ScanGroup, scan
 from driftline.formats.ducklake.snapshot import load
-from driftline.formats.ducklake.types import read_type, readable, spark_name
+from driftline.formats.ducklake.types import read_type, readable, rows_of, spark_name, to_sql
 from driftline.formats.ducklake.write import FIELD_ID, parsed
 from driftline.runtime.duckdb import instance
 from driftline.runtime.duckdb import literal as duckdb_literal
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
-    from driftline.formats.ducklake.columns import ColumnRow
+    from driftline.formats.ducklake.types import ColumnRow
 
 
 @dataclass(frozen=True, slots=True)

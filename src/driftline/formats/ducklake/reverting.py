@@ -21,12 +21,18 @@ from driftline.core.schema.text import quoted
 from driftline.errors import DataError, no_table
 from driftline.formats.base import LastBatch, UnknownError
 from driftline.formats.ducklake.deletes import written_deletes
-from driftline.formats.ducklake.files import DeleteFile, ReturningFile
+from driftline.formats.ducklake.files import DeleteFile, ReturningFile, Storage
 from driftline.formats.ducklake.inlined import inlined_tables
-from driftline.formats.ducklake.ledger import forget
 from driftline.formats.ducklake.scan import inlined_deletes
-from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, TableRow, find, latest, state_of
-from driftline.formats.ducklake.storage import Storage
+from driftline.formats.ducklake.snapshot import (
+    DELETES_OF,
+    DELETES_SUFFIX,
+    TableRow,
+    find,
+    forget,
+    latest,
+    state_of,
+)
 from driftline.keys.remembered import OF_BATCH
 from driftline.write.positions import read_positions
 

@@ -10,8 +10,6 @@ from uuid import uuid4
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError
 from driftline.formats.base import CommitConflict
-from driftline.formats.ducklake.catalog_layout import CatalogLayout, partition_id_of
-from driftline.formats.ducklake.columns import COMMENT, ColumnRow, rows_of
 from driftline.formats.ducklake.files import (
     ColumnStats,
     DataFile,
@@ -21,8 +19,10 @@ from driftline.formats.ducklake.files import (
     order_of,
 )
 from driftline.formats.ducklake.inlined import EndedRows, renew_inlined_table
-from driftline.formats.ducklake.mapping import mapping_of
+from driftline.formats.ducklake.layout import CatalogLayout, partition_id_of
+from driftline.formats.ducklake.scan import mapping_of
 from driftline.formats.ducklake.snapshot import LakeState, TableRow
+from driftline.formats.ducklake.types import COMMENT, ColumnRow, rows_of
 
 if TYPE_CHECKING:
     from driftline.formats.ducklake.catalog import Connection

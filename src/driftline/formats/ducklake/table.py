@@ -15,18 +15,15 @@ from driftline.errors import no_table
 from driftline.formats.base import LastBatch, State
 from driftline.formats.ducklake.alterable import new_layout
 from driftline.formats.ducklake.catalog import Connection
-from driftline.formats.ducklake.catalog_layout import laid
 from driftline.formats.ducklake.commit import folder_of
-from driftline.formats.ducklake.defaults import defaults_ever
-from driftline.formats.ducklake.ledger import taken
+from driftline.formats.ducklake.files import local
+from driftline.formats.ducklake.layout import FORMAT, laid, versions_of
 from driftline.formats.ducklake.read import DuckLakeReader
 from driftline.formats.ducklake.reverting import last_batch
-from driftline.formats.ducklake.snapshot import LakeState, load, split
-from driftline.formats.ducklake.storage import local
-from driftline.formats.ducklake.table_statistics import table_statistics
+from driftline.formats.ducklake.snapshot import LakeState, load, split, taken
+from driftline.formats.ducklake.statistics import table_statistics
 from driftline.formats.ducklake.transaction import DuckLakeTransaction
-from driftline.formats.ducklake.types import readable
-from driftline.formats.ducklake.versions import FORMAT, versions_of
+from driftline.formats.ducklake.types import defaults_ever, readable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

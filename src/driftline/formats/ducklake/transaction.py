@@ -35,19 +35,15 @@ from driftline.core.schema.types import (
 )
 from driftline.errors import DataError, UsageError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
-from driftline.formats.ducklake.catalog_layout import CatalogLayout
 from driftline.formats.ducklake.commit import commit, landed
-from driftline.formats.ducklake.defaults import value_of
 from driftline.formats.ducklake.deletes import RowDeletes
 from driftline.formats.ducklake.deletes_table import DeletesTable
-from driftline.formats.ducklake.files import DataFile, describe, removed
-from driftline.formats.ducklake.partition import duckdb_folder
+from driftline.formats.ducklake.files import DataFile, Storage, describe, local, removed
+from driftline.formats.ducklake.layout import CatalogLayout, top_column
 from driftline.formats.ducklake.rows import AUTHOR, CommitMessage, TableCommit
 from driftline.formats.ducklake.snapshot import DELETES_OF, DELETES_SUFFIX, LakeState
-from driftline.formats.ducklake.sorting import top_column
-from driftline.formats.ducklake.storage import Storage, local
-from driftline.formats.ducklake.types import duckdb_name, write_type
-from driftline.formats.ducklake.write import check_required, write
+from driftline.formats.ducklake.types import duckdb_name, value_of, write_type
+from driftline.formats.ducklake.write import check_required, duckdb_folder, write
 from driftline.runtime.duckdb import literal
 from driftline.write import (
     BatchFolder,

@@ -26,13 +26,11 @@ from driftline.core.schema.definition import (
 from driftline.core.schema.types import VARIANT, Field, Path, Schema, dotted
 from driftline.errors import DataError, NeedsSpark, no_table
 from driftline.formats.base import CommitConflict
-from driftline.formats.iceberg.committing import SyncedCommit, begin, check_head, replace_metadata
-from driftline.formats.iceberg.definition import definition, metrics_of_all, step
+from driftline.formats.iceberg.commit import SyncedCommit, begin, check_head, replace_metadata, upkeep
+from driftline.formats.iceberg.definition import definition, metrics_of_all, step, update_schema
 from driftline.formats.iceberg.gateway import java_class, java_errors, java_schema, short
 from driftline.formats.iceberg.loader import IcebergLoader
-from driftline.formats.iceberg.schema_update import update_schema
 from driftline.formats.iceberg.unread import check_variants, warnings
-from driftline.formats.iceberg.upkeep import upkeep
 from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
@@ -221,7 +219,7 @@ class IcebergAlteration:
                 f"{self.table.name}: batch {batch.id} cannot be undone: the snapshot before it has expired",
                 "ingest corrected records instead",
             )
-        from driftline.formats.iceberg.deletes_branch import remembered_file
+        from driftline.formats.iceberg.row_delta import remembered_file
 
         deletes = remembered_file(self._java, snapshot)
 

@@ -16,13 +16,12 @@ from pyspark.errors.exceptions.captured import UnsupportedOperationException
 from driftline.config import DURABILITY
 from driftline.core.history.entries import LEDGER
 from driftline.errors import DataError, DriftlineError, UsageError
-from driftline.formats.iceberg import store
-from driftline.formats.iceberg.committing import SyncedCommit
+from driftline.formats.iceberg.commit import SyncedCommit
+from driftline.formats.iceberg.files import WRITTEN_BY_SPARK, data_folders, in_store, listed_orphans
 from driftline.formats.iceberg.gateway import items
-from driftline.formats.iceberg.home import CATALOG, displaced_lake
-from driftline.formats.iceberg.ledger import WRITTEN_LEDGER, place
 from driftline.formats.iceberg.offline import located
-from driftline.formats.iceberg.spark_writer import WRITTEN_BY_SPARK, data_folders
+from driftline.formats.iceberg.reader import WRITTEN_LEDGER, place
+from driftline.formats.iceberg.relocating import CATALOG, displaced_lake
 from driftline.formats.iceberg.table import IcebergTable
 from driftline.formats.iceberg.unread import unreadable
 from driftline.formats.lakes import BY_PYTHON, Orphan
@@ -180,8 +179,8 @@ def clean(
     for folder, sharing in owners.items():
         table = tables[sharing[0]]
         within = Bounds.either(reader.bounds(tables[reader]) for reader in sharing)
-        remote = store.in_store(table, folder)
-        files = store.listed(table, folder, before) if remote else listed(spark, folder, before)
+        remote = in_store(table, folder)
+        files = listed_orphans(table, folder, before) if remote else listed(spark, folder, before)
         # Listed first: what is committed after that is younger than any file of the list.
         ours = (f for f in files if _is_ours(f.path, remote=remote) and within.hold(f.path))
         written = {bare(f.path): f for f in ours}

@@ -22,10 +22,9 @@ from driftline.formats.iceberg.gateway import (
     strings,
     text_map,
 )
-from driftline.formats.iceberg.home import displaced_lake
-from driftline.formats.iceberg.manifests import entries_of
-from driftline.formats.iceberg.null_counts import FileNulls, by_entries, null_count
+from driftline.formats.iceberg.manifests import FileNulls, by_entries, entries_of, null_count
 from driftline.formats.iceberg.offline import recovered
+from driftline.formats.iceberg.relocating import displaced_lake
 from driftline.runtime.disk import Bounds
 from driftline.runtime.spark_version import java_type
 

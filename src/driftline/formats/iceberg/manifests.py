@@ -5,20 +5,126 @@ machine that has them.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
+from uuid import UUID
 
-from driftline.core.columns.statistics import RECORDS, KnownSnapshot
-from driftline.core.schema.types import Primitive
-from driftline.formats.iceberg.bounds import kind, sorting
+from driftline.core.changes import NullCount
+from driftline.core.columns.statistics import (
+    RECORDS,
+    TREND,
+    CommittedBatch,
+    Count,
+    Counts,
+    KnownSnapshot,
+    Numbers,
+    TableStatistics,
+    shown,
+)
+from driftline.core.history import entries
+from driftline.core.history import entries as last_changes
+from driftline.core.history.entries import BATCH, EXPIRED, MOVED
+from driftline.core.history.retention import DELETES_BRANCH
+from driftline.core.schema.definition import WITH_VECTORS
+from driftline.core.schema.schema_json import from_json
+from driftline.core.schema.types import Primitive, Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+    from driftline.core.schema.types import Field
+
+CUT = 16  # characters, at which Iceberg cuts the bounds of texts
+_KINDS = {
+    "int": "whole", "long": "whole", "date": "whole", "time": "whole", "timestamp": "whole", "timestamp_ntz": "whole",
+    "float": "fraction", "double": "fraction", "decimal": "decimal", "boolean": "bytes", "string": "bytes", "uuid": "bytes",
+}  # fmt: skip
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def kind(type_: Primitive) -> str | None:
+    """The rule for comparing the bounds of a column; None if they are not compared."""
+    return _KINDS.get(type_.name)
+
+
+def sorting(kind: str | None, raw: bytes) -> Any:
+    """A sort key for raw bounds; those of kinds ``whole`` and ``fraction`` must have one width.
+
+    >>> from struct import pack
+    >>> sorted((-1.5, 2.0, -0.0, 0.5, -3.0), key=lambda x: sorting("fraction", pack("<d", x)))
+    [-3.0, -1.5, -0.0, 0.5, 2.0]
+    """
+    match kind:
+        case "whole":
+            return int.from_bytes(raw, "little", signed=True)
+        case "decimal":
+            return int.from_bytes(raw, "big", signed=True)
+        case "fraction":
+            bits = int.from_bytes(raw, "little", signed=True)
+            return bits if bits >= 0 else -(bits + (1 << (8 * len(raw) - 1))) - 1
+    return raw
+
+
+def numbers(raw_lows: Iterable[bytes], raw_highs: Iterable[bytes], type_: Primitive) -> Numbers:
+    """The bounds of a column, from the lowest and the highest of each width."""
+    if kind(type_) is None:
+        return Numbers()
+    lows = [value for low in raw_lows if (value := _value(low, type_)) is not None]
+    highs = [value for high in raw_highs if (value := _value(high, type_)) is not None]
+    if not lows or not highs:
+        return Numbers()
+    low, high = shown(min(lows), type_), shown(max(highs), type_)
+    low_cut = high_cut = False
+    if type_.name == "string":
+        low_cut, high_cut = len(str(low)) >= CUT, len(str(high)) >= CUT
+        # The last character of an upper bound that was cut is one higher than it was.
+        high = str(high)[:-1] if high_cut else high
+    return Numbers(low=low, high=high, low_cut=low_cut, high_cut=high_cut)
+
+
+def _value(raw: bytes, type_: Primitive) -> Any:
+    """A bound's value; None where Python has none.
+
+    >>> from driftline.core.schema.types import DATE, DOUBLE, LONG
+    >>> _value(b"\\xfe\\xff\\xff\\xff", LONG), _value(b"\\x00\\x00\\xc0\\x3f", DOUBLE)
+    (-2, 1.5)
+    >>> _value(b"\\x01\\x00\\x00\\x00", DATE)
+    '1970-01-02'
+    """
+    match type_.name:
+        case "boolean":
+            return raw != b"\0"
+        case "float" | "double":
+            return struct.unpack("<f" if len(raw) == 4 else "<d", raw)[0]
+        case "decimal":
+            return Decimal(f"{int.from_bytes(raw, 'big', signed=True)}e-{type_.args[1]}")
+        case "string":
+            return raw.decode(errors="replace")
+        case "uuid":
+            return str(UUID(bytes=bytes(raw)))
+    number = int.from_bytes(raw, "little", signed=True)
+    try:
+        match type_.name:
+            case "date":
+                return (date(1970, 1, 1) + timedelta(days=number)).isoformat()
+            case "timestamp" | "timestamp_ntz" | "time":
+                moment = (_EPOCH + timedelta(microseconds=number)).replace(tzinfo=None)
+                text = (moment.time() if type_.name == "time" else moment).isoformat()
+                return text.rstrip("0") if "." in text else text
+    except OverflowError:  # beyond the year 9999
+        return None
+    return number
+
 
 _ROWS = 256
 _MANIFESTS = 8 * 2**20  # bytes, of more than which Spark makes shorter work
@@ -280,3 +386,204 @@ def local_path(location: str) -> Path:
         raise ValueError(location)
     # Hadoop writes paths as they are, without escapes.
     return Path(location.removeprefix("file:")) if parts.scheme else Path(location)
+
+
+class FileNulls(NamedTuple):
+    """The nulls of a column in files of one commit. ``unknown``: records of files that do not count them."""
+
+    snapshot: int | None
+    sequence: int | None
+    nulls: int
+    unknown: int
+
+
+def null_count(
+    metadata: Mapping[str, Any], column: Field, files_of: Callable[[int], Iterable[FileNulls]]
+) -> NullCount:
+    """The number of nulls in a column of a table, over main and every other branch.
+
+    ``metadata``: in JSON form; ``files_of``: the data files of a snapshot by its id. Remembered deletes are
+    no rows. All branches are read with the table's schema.
+    """
+    refs = metadata.get("refs", {}).items()
+    heads = {ref["snapshot-id"] for name, ref in refs if ref["type"] == "branch" and name != DELETES_BRANCH}
+    written_with = _Schemas(metadata)
+    count = NullCount()
+    for head in sorted(heads):
+        for files in files_of(head):
+            count += NullCount(files.nulls)
+            if written_with.lacks(column.id, files):
+                count += NullCount(files.unknown if column.initial_default is None else 0)
+            else:
+                count += NullCount(unknown=files.unknown)
+    return count
+
+
+def by_spark(spark: SparkSession, table: str, column: int, snapshot: int) -> list[FileNulls]:
+    """The nulls in the data files of a snapshot of a ``table`` by its name in Spark's SQL."""
+    rows = spark.sql(
+        f"""select snapshot_id, file_sequence_number,
+        coalesce(sum(data_file.null_value_counts[{column}]), 0) as nulls,
+        sum(if(data_file.null_value_counts[{column}] is null, data_file.record_count, 0)) as unknown
+        from {table}.entries version as of {snapshot}
+        where status <> 2 and data_file.content = 0 group by all"""
+    )
+    return [FileNulls(*row) for row in rows.collect()]
+
+
+def by_entries(entries: Iterable[ManifestEntry], column: int) -> Iterator[FileNulls]:
+    """The nulls in the data files among the entries of manifests."""
+    for entry in entries:
+        if entry.is_data:
+            nulls = entry.nulls.get(column)
+            yield FileNulls(entry.snapshot, entry.sequence, nulls or 0, entry.records if nulls is None else 0)
+
+
+class _Schemas:
+    """The columns that files were written with, by their commits or by the changes that a table remembers."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self._ids = {s["schema-id"]: _ids(s) for s in metadata["schemas"]}
+        self._by_snapshot = {s["snapshot-id"]: s.get("schema-id") for s in metadata.get("snapshots", ())}
+        changes = last_changes.last_changes(metadata.get("properties", {}))
+        self._since = last_changes.written_with(changes, metadata["current-schema-id"])[::-1]
+
+    def lacks(self, column: int, files: FileNulls) -> bool:
+        """True if files of a commit certainly lack the column."""
+        schema = self._by_snapshot.get(files.snapshot)
+        if schema is None:
+            sequence = files.sequence or 0
+            schema = next((schema for since, schema in self._since if sequence >= since), None)
+        return schema in self._ids and column not in self._ids[schema]
+
+
+def _ids(schema: Any) -> Iterable[int]:
+    return frozenset(f.id for _, f in from_json(schema).walk())
+
+
+def table_statistics(
+    metadata: Mapping[str, Any], schema: Schema, sum_up: Callable[[Summation], Sums]
+) -> TableStatistics:
+    """The statistics of the columns of ``schema``.
+
+    ``metadata``: the table's, in JSON form; ``sum_up``: sums the metrics of the table's data files.
+    """
+    commits, columns = tuple(snapshots(metadata)), plain(schema)
+    sums = sum_up(Summation(commits, columns, forgotten(metadata)))
+    counts = Counts(
+        commits,
+        _counts(sums),
+        {int(s["schema-id"]): frozenset(f.id for _, f in from_json(s).walk()) for s in metadata["schemas"]},
+        frozenset(f.id for _, f in schema.walk() if f.initial_default is not None),
+        int(metadata.get("properties", {}).get(EXPIRED, 0)),
+    )
+    summary = _summary(metadata)
+    by_position, by_equality = (
+        int(summary.get(f"total-{kind}-deletes", 0)) for kind in ("position", "equality")
+    )
+    # A vector goes with its data file; a delete file of positions may outlive it, and is counted still.
+    is_exact = not by_equality and (not by_position or int(metadata["format-version"]) >= WITH_VECTORS)
+    return TableStatistics(
+        int(metadata["last-updated-ms"]),
+        int(summary.get("total-data-files", 0)),
+        int(summary.get("total-files-size", 0)),
+        by_position + by_equality,
+        counts,
+        *_bounds(sums, columns),
+        counts.records - by_position if is_exact else None,
+    )
+
+
+def plain(schema: Schema) -> dict[int, Primitive]:
+    """The columns that may have bounds, by their ids."""
+    return {f.id: f.type for _, f in schema.walk() if isinstance(f.type, Primitive)}
+
+
+def _summary(metadata: Mapping[str, Any]) -> Mapping[str, str]:
+    current = metadata.get("current-snapshot-id")
+    return next((s["summary"] for s in metadata.get("snapshots", ()) if s["snapshot-id"] == current), {})
+
+
+def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
+    """The commits that lead to the current one, oldest first."""
+    by_id = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
+    chain = []
+    snapshot_id = metadata.get("current-snapshot-id")
+    while snapshot_id in by_id:
+        chain.append(by_id[snapshot_id])
+        snapshot_id = chain[-1].get("parent-snapshot-id")
+    chain.reverse()
+    snapshots_ = []
+    for s in chain:
+        summary = s.get("summary", {})
+        added = int(summary.get("added-records", 0))
+        born = added > 0 and _brought(summary)
+        own_rows = added - int(summary.get(MOVED, 0))
+        batch = CommittedBatch(int(s["timestamp-ms"]), summary.get(BATCH), own_rows)
+        snapshot = KnownSnapshot(int(s["snapshot-id"]), s.get("schema-id"), batch, born)
+        snapshots_.append(replace(snapshot, moved=MOVED in summary))
+    last = [i for i, s in enumerate(snapshots_) if s.born][-TREND:]
+    for i, s in enumerate(snapshots_):
+        yield replace(s, slot=last.index(i)) if i in last else s
+
+
+def _brought(summary: Mapping[str, str]) -> bool:
+    """True if all rows in the files of a snapshot came with it: appended, or by a batch of changes by key."""
+    if summary.get("operation") == "append":
+        return True
+    return BATCH in summary and not int(summary.get("deleted-data-files", 0))
+
+
+def forgotten(metadata: Mapping[str, Any]) -> Forgotten:
+    """Find out about the commits that are no longer known.
+
+    Upkeep removes only snapshots that add files, and counts them. Each commit has a sequence number, so if
+    more are missing, somebody else has removed them.
+    """
+    properties = metadata.get("properties", {})
+    changes = entries.last_changes(properties)
+    schemas = list(reversed(entries.written_with(changes, metadata["current-schema-id"])))
+    missing = int(metadata.get("last-sequence-number", 0)) - sum(1 for _ in snapshots(metadata))
+    return Forgotten(schemas, 0 <= missing <= int(properties.get(EXPIRED, 0)))
+
+
+def _counts(sums: Sums) -> dict[int, dict[int | None, Count]]:
+    counts: dict[int, dict[int | None, Count]] = defaultdict(dict)
+    for key, total in sums.items():
+        count = counts[key.column].setdefault(key.schema, Count())
+        count.values += total.values
+        count.files += total.files
+        count.foreign += total.foreign
+        count.rewritten += total.rewritten
+        count.first = _of(min, count.first, total.first)
+        count.last = _of(max, count.last, total.last)
+        count.last_born = _of(max, count.last_born, total.last_born)
+        if key.slot is not None:
+            count.slots[key.slot] = count.slots.get(key.slot, 0) + total.values
+    return dict(counts)
+
+
+def _bounds(sums: Sums, columns: Mapping[int, Primitive]) -> tuple[dict[int, Numbers], dict[int, Numbers]]:
+    """By column id: the bounds over all files, and in one of the first that have a value."""
+    by_id: dict[int, list[MetricSum]] = defaultdict(list)
+    for key, total in sums.items():
+        if key.column in columns and total.values:
+            by_id[key.column].append(total)
+    bounds, firsts = {}, {}
+    for id_, totals in by_id.items():
+        if any(total.missing for total in totals):
+            bounds[id_] = Numbers()
+        else:
+            lows = [total.low[1] for total in totals if total.low is not None]
+            highs = [total.high[1] for total in totals if total.high is not None]
+            bounds[id_] = numbers(lows, highs, columns[id_])
+        starts = [total.earliest for total in totals if total.earliest is not None]
+        if starts:
+            _, low, high = min(starts, key=itemgetter(0))
+            lows, highs = ([] if bound is None else [bound] for bound in (low, high))
+            firsts[id_] = numbers(lows, highs, columns[id_])
+    return bounds, firsts
+
+
+def _of(which: Any, *values: Any) -> Any:
+    return which((v for v in values if v is not None), default=None)

@@ -7,27 +7,35 @@ worn file goes as a whole; the batch writes the rest of its rows anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache as evaluated_once
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from driftline.core.history.retention import DELETES_BRANCH
 from driftline.core.schema.definition import WITH_VECTORS
-from driftline.core.schema.types import LONG, Field, Schema, Struct
-from driftline.errors import DataError
+from driftline.core.schema.types import LONG, UNKNOWN, Field, Primitive, Schema, Struct
+from driftline.errors import DataError, SetupError
+from driftline.formats.iceberg.files import data_file, location_of, options_of
 from driftline.formats.iceberg.gateway import items
-from driftline.formats.iceberg.key_files import KeyFiles, may_have
-from driftline.formats.lookup import KeyLookup
+from driftline.formats.lookup import KeyLookup, find_rows
+from driftline.keys.remembered import DeletedKeys, MemoryFile, Tidying, latest, name_of, nested, only
 from driftline.keys.settle import Found
 from driftline.keys.slices import RowsLeft, WornFile, worn
-from driftline.keys.stored import StoredRows
+from driftline.keys.stored import KeyFile, StoredRows, as_table, column_at, field_id, leaf_paths
+from driftline.runtime import stores
+from driftline.runtime.disk import local, on_disk
 from driftline.runtime.spark_version import java_type
-from driftline.write import WRITTEN
+from driftline.write import WRITTEN, FilePlan, FileSettings, Key, NewFile, WrittenFile, write_files
 from driftline.write.positions import (
     CHANGED,
     ICEBERG_IDS,
@@ -39,9 +47,125 @@ from driftline.write.positions import (
 )
 
 if TYPE_CHECKING:
-    from driftline.keys.identity import SoughtKeys
+    from pyspark.sql import SparkSession
+
+    from driftline.keys.identity import BatchKeys, Bounds, SoughtKeys
     from driftline.keys.stored import KeyCache
     from driftline.write.positions import Positions
+
+
+class KeyFiles:
+    """Access to the files of a Java transaction's table, ``name``.
+
+    ``open``: opens a file, in tasks too; ``paths``: gets the paths of the files that are written.
+    """
+
+    def __init__(self, spark: SparkSession, java: Any, name: str, paths: list[str]) -> None:
+        self._spark = spark
+        self.jvm: Any = spark._jvm
+        self._java = java
+        self.location = location_of(java.table())
+        options = None
+        if on_disk(self.location) is None:
+            options = options_of(spark, java.table(), self.location)
+            if options is None:
+                raise SetupError(
+                    f"{name}: its rows cannot be looked up by key: only Java reaches {self.location}",
+                    "keep the table in a store that `driftline doctor` names, or on a disk",
+                )
+        self._options: Mapping[str, str] | None = options
+        self.open = partial(_opened, options)
+        self._paths = paths
+
+    def planned(
+        self, scan: Any, ids: Sequence[int], tasks: dict[str, Any] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """The data files of a Java scan as Iceberg's JSON has them, each with its ``deletes``.
+
+        ``ids``: the columns whose statistics they have; ``tasks``: gets Java's scan tasks, by path.
+        """
+        schema, names = scan.schema(), java_type(self.jvm, "java.util.ArrayList")()
+        for name in filter(None, (schema.findColumnName(id_) for id_ in ids)):
+            names.add(name)
+        parser = java_type(self.jvm, "org.apache.iceberg.ScanTaskParser")
+        for task in items(scan.includeColumnStats(names).planFiles()):
+            planned = json.loads(parser.toJson(task))
+            if tasks is not None:
+                tasks[planned["data-file"]["file-path"]] = task
+            yield {**planned["data-file"], "deletes": planned.get("delete-files", [])}
+
+    def find(
+        self, files: Iterable[Mapping[str, Any]], lookup: KeyLookup, cache: KeyCache | None = None
+    ) -> list[Found]:
+        """Find the rows of these files that have a key of the batch. Raises DataError for a file whose keys
+        cannot be read.
+        """
+        constants = lookup.constants
+        sized = [(_size(file, lookup), KeyFile(file["file-path"], constants)) for file in files]
+        return find_rows(self._spark.sparkContext, lookup.finder(self.open), sized, cache)
+
+    def created(self, path: str) -> pa.NativeFile:
+        """Create a file, which is known among the paths from now on."""
+        self._paths.append(path)
+        if self._options is not None:
+            return stores.created(path, self._options)
+        place = local(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return pa.OSFile(str(place), "wb")
+
+    def as_java(self, file: Mapping[str, Any]) -> Any:
+        """Java's object of a file as Iceberg's JSON has it."""
+        parser = java_type(self.jvm, "org.apache.iceberg.ContentFileParser")
+        mapper = java_type(self.jvm, "org.apache.iceberg.util.JsonUtil").mapper()
+        return parser.fromJson(mapper.readTree(json.dumps(file)), self._java.table().specs())
+
+
+def _opened(options: Mapping[str, str] | None, path: str) -> pa.NativeFile:
+    return pa.memory_map(str(local(path))) if options is None else stores.native(path, options)
+
+
+def may_have(file: Mapping[str, Any], lookup: KeyLookup) -> bool:
+    """True if the bounds of a file do not rule out that it has a key."""
+    key_columns = (lookup.columns[id_] for id_ in lookup.keys.ids if id_ in lookup.columns)
+    return lookup.keys.may_be_in(_bounds(file, key_columns))
+
+
+def _size(file: Mapping[str, Any], lookup: KeyLookup) -> int:
+    """The bytes of the columns in a file. Raises DataError for one whose keys cannot be read."""
+    if file["file-format"].lower() != "parquet" or file.get("key-metadata"):
+        raise DataError(
+            f"{file['file-path']}: keys are not looked up in files of {file['file-format']}, nor in encrypted ones",
+            "write the table anew in Parquet first: CALL … rewrite_data_files",
+        )
+    sizes = _by_id(file, "column-sizes")
+    return sum(sizes.get(id_, 0) for id_ in lookup.columns) or int(file["file-size-in-bytes"])
+
+
+def _by_id(file: Mapping[str, Any], name: str) -> dict[int, Any]:
+    pairs = file.get(name)
+    return {} if pairs is None else dict(zip(pairs["keys"], pairs["values"], strict=True))
+
+
+def _bounds(file: Mapping[str, Any], columns: Iterable[Field]) -> dict[int, Bounds]:
+    """The bounds of a data file's key columns, as `BatchKeys.may_be_in` takes them."""
+    lows, highs, values, nulls = (
+        _by_id(file, name) for name in ("lower-bounds", "upper-bounds", "value-counts", "null-value-counts")
+    )
+    bounds: dict[int, Bounds] = {}
+    for column in columns:
+        id_, type_ = column.id, column.type
+        if id_ in values and values[id_] == nulls.get(id_):
+            continue  # nothing but null
+        has_both = id_ in lows and id_ in highs and isinstance(type_, Primitive)
+        name = type_.name if has_both and isinstance(type_, Primitive) else ""
+        bounds[id_] = None
+        if name in ("int", "long"):
+            low, high = (int.from_bytes(bytes.fromhex(b[id_]), "little", signed=True) for b in (lows, highs))
+            bounds[id_] = low, high
+        elif name == "string":
+            bounds[id_] = bytes.fromhex(lows[id_]).decode(), bytes.fromhex(highs[id_]).decode()
+    return bounds
+
 
 # The columns of a file for rows that moved there: their ids, and the sequence numbers of their last changes,
 # which are that of the file where null. The ids of the columns are the format's own.
@@ -230,3 +354,124 @@ def identified(schema: Schema) -> Schema:
 
 def _with_ids(struct: Struct) -> Struct:
     return Struct((*struct.fields, _ROW_ID, _CHANGED))
+
+
+REMEMBERED = "driftline.remembered-deletes"  # of the batch's snapshot: the file of its deletes in the branch
+_BOUNDS = "truncate(16)"
+_ENDLESS = 2**62  # bytes: no file is divided
+
+
+class DeletesBranch:
+    """The branch, as a Java transaction reads and writes it.
+
+    ``base``: the Java table that it began on, None for a new one. ``snapshots``: those that it makes;
+    ``file``: the path of the one with the batch's own deletes.
+    """
+
+    def __init__(self, key_files: KeyFiles, java: Any, base: Any | None) -> None:
+        self._key_files = key_files
+        self._java = java
+        self._base = base
+        self._files: dict[str, dict[str, Any]] = {}  # as Iceberg's JSON
+        self.snapshots: list[Any] = []
+        self.file: str | None = None
+
+    def find(self, keys: BatchKeys, order: int, schema: Schema) -> list[Found]:
+        """Find the deletes of keys of the batch. ``schema``: the table's as the transaction began."""
+        if self._base is None or not self._base.refs().containsKey(DELETES_BRANCH):
+            return []
+        lookup = KeyLookup.of(keys, order, schema)
+        planned = self._key_files.planned(self._base.newScan().useRef(DELETES_BRANCH), list(lookup.columns))
+        self._files = {file["file-path"]: file for file in planned}
+        return self._key_files.find((file for file in self._files.values() if may_have(file, lookup)), lookup)
+
+    def remember(self, deletes: DeletedKeys, schema: Schema) -> None:
+        """Add the deletes to the branch; a new table gets it even without any.
+
+        ``schema``: the table's as it is now.
+        """
+        if not len(deletes.rows):
+            if self._base is None:
+                self._commit([], ())
+            return
+        now, columns = time.time(), deletes.columns
+        sized = (MemoryFile.of(path, file["file-size-in-bytes"]) for path, file in self._files.items())
+        tidying = Tidying.of(sized, now, deletes.span)
+        part = Schema(only(schema.struct, set(map(int, columns.column_names))), schema.id)
+        written = [self._written(name_of(now), part, nested(part.struct, columns))]
+        self.file = written[0].path
+        for group in tidying.groups:
+            rows = pa.concat_tables([self._read(file.path, part) for file in group])
+            name = name_of(latest(group), gathered=True)
+            written += [self._written(name, part, rows.combine_chunks().to_batches()[0])]
+        self._commit(written, [self._files[file.path] for file in tidying.gone])
+
+    def rows(self, ids: Sequence[int]) -> Iterator[tuple[str, pa.Table]]:
+        """The deletes by file: those of the columns with these ids that it has, named by them."""
+        if self._base is None or not self._base.refs().containsKey(DELETES_BRANCH):
+            return
+        planned = self._key_files.planned(self._base.newScan().useRef(DELETES_BRANCH), list(ids))
+        self._files = {file["file-path"]: file for file in planned}
+        for path in self._files:
+            with self._key_files.open(path) as stream, pq.ParquetFile(stream) as parquet:
+                rows, places = parquet.read(), leaf_paths(parquet.schema_arrow)
+            columns = {str(id_): column_at(rows, places[id_]) for id_ in places if id_ in ids}
+            yield path, pa.table({str(id_): columns.get(str(id_), pa.nulls(len(rows))) for id_ in ids})
+
+    def rewrite(self, files: Iterable[tuple[str, pa.Table]], schema: Schema) -> None:
+        """Write files of deletes anew, each with these columns, named by their ids in ``schema``."""
+        written, gone = [], []
+        for path, columns in files:
+            part = Schema(only(schema.struct, set(map(int, columns.column_names))), schema.id)
+            name = name_of(MemoryFile.of(path, 0).since, gathered=True)
+            written.append(self._written(name, part, nested(part.struct, columns)))
+            gone.append(self._files[path])
+        if written:
+            self._commit(written, gone)
+
+    def _read(self, path: str, part: Schema) -> pa.Table:
+        """The rows of a file, which may be older than some of the columns."""
+        with self._key_files.open(path) as stream, pq.ParquetFile(stream) as parquet:
+            return as_table(parquet.read(), part.struct, field_id, path)
+
+    def _written(self, name: str, part: Schema, rows: pa.RecordBatch) -> WrittenFile:
+        path = f"{self._key_files.location}/{name}"
+        with self._key_files.created(path) as stream:
+            plan = FilePlan(part, {f.id: _BOUNDS for _, f in part.walk()}, FileSettings(), _ENDLESS)
+            (file,) = write_files([rows], plan, lambda _: NewFile(path, stream, lambda: None))
+        return file
+
+    def _commit(self, written: Sequence[WrittenFile], gone: Sequence[dict[str, Any]]) -> None:
+        table, jvm = self._java.table(), self._key_files.jvm
+        if table.currentSnapshot() is not None and not table.refs().containsKey(DELETES_BRANCH):
+            self._empty_branch()
+        update = self._java.newOverwrite() if gone else self._java.newAppend()
+        for old in gone:
+            update.deleteFile(self._key_files.as_java(old))
+        add = update.addFile if gone else update.appendFile
+        spec = table.spec()
+        # Nothing divides the branch: its files belong to no partition.
+        keys = [Key((), UNKNOWN)] * int(spec.fields().size())
+        for file in written:
+            add(data_file(jvm, spec, replace(file, partition=(None,) * len(keys)), keys))
+        update.toBranch(DELETES_BRANCH).commit()
+        self._note()
+
+    def _empty_branch(self) -> None:
+        """Make the branch of a table that has rows: it begins as what they are."""
+        self._java.manageSnapshots().createBranch(DELETES_BRANCH).commit()
+        all_rows = java_type(self._key_files.jvm, "org.apache.iceberg.expressions.Expressions").alwaysTrue()
+        self._java.newDelete().deleteFromRowFilter(all_rows).toBranch(DELETES_BRANCH).commit()
+        self._note()
+
+    def _note(self) -> None:
+        self.snapshots.append(self._java.table().snapshot(DELETES_BRANCH))
+
+
+def remembered_file(table: Any, snapshot: Any) -> Any | None:
+    """Java's object of the file with the deletes that a snapshot remembered; None if it has gone."""
+    path = snapshot.summary().get(REMEMBERED)
+    if path is None or not table.refs().containsKey(DELETES_BRANCH):
+        return None
+    files = (task.file() for task in items(table.newScan().useRef(DELETES_BRANCH).planFiles()))
+    return next((file for file in files if file.location() == path), None)

@@ -17,8 +17,10 @@ from driftline.core.schema.definition import Definition, Laid
 from driftline.core.schema.types import Primitive, Schema
 from driftline.errors import DataError, SetupError
 from driftline.formats.base import LastBatch, State
-from driftline.formats.iceberg.committing import begin, commit
+from driftline.formats.commit import Retry
+from driftline.formats.iceberg.commit import begin, commit
 from driftline.formats.iceberg.definition import metrics_of_all, order_json, partition_fields, spec_json
+from driftline.formats.iceberg.files import COMMITTED_IN
 from driftline.formats.iceberg.gateway import (
     failure,
     items,
@@ -31,15 +33,11 @@ from driftline.formats.iceberg.gateway import (
     strings,
     text_map,
 )
-from driftline.formats.iceberg.ledger import undone
-from driftline.formats.iceberg.manifests import sums_by_spark
-from driftline.formats.iceberg.reader import IcebergReader
-from driftline.formats.iceberg.spark_writer import COMMITTED_IN
-from driftline.formats.iceberg.table_statistics import table_statistics
+from driftline.formats.iceberg.manifests import sums_by_spark, table_statistics
+from driftline.formats.iceberg.reader import IcebergReader, undone
 from driftline.formats.iceberg.transaction import IcebergTransaction
 from driftline.formats.iceberg.unread import check_variants, fillable, readable
 from driftline.formats.iceberg.versions import past, schemas
-from driftline.formats.retry import Retry
 from driftline.runtime.spark_conf import SMALL, configured
 from driftline.runtime.spark_version import java_type
 from driftline.sql.quoting import literal

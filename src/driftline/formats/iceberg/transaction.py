@@ -15,9 +15,21 @@ from driftline.core.history.entries import CHANGE_RECORD, LEDGER, OTHERS, with_c
 from driftline.core.schema.types import Schema, Struct
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import Added, CommitConflict, Moved, State, UnknownError, carried
-from driftline.formats.iceberg.committing import begin, check_head, commit, delete_files, is_durable
-from driftline.formats.iceberg.definition import metrics_of_all, step
-from driftline.formats.iceberg.deletes_branch import REMEMBERED, DeletesBranch
+from driftline.formats.commit import Retry
+from driftline.formats.iceberg.commit import begin, check_head, commit, delete_files, is_durable, upkeep
+from driftline.formats.iceberg.definition import metrics_of_all, step, update_schema
+from driftline.formats.iceberg.files import (
+    SparkWriter,
+    delete_folder,
+    location_of,
+    new_folder,
+    options_of,
+    snapshot_properties,
+    staging_transaction,
+    taken_files,
+    write_tasks,
+    writes_in_tasks,
+)
 from driftline.formats.iceberg.gateway import (
     failure,
     items,
@@ -28,18 +40,8 @@ from driftline.formats.iceberg.gateway import (
     short,
     text_map,
 )
-from driftline.formats.iceberg.key_files import KeyFiles
-from driftline.formats.iceberg.ledger import write_ledger
-from driftline.formats.iceberg.row_delta import RowDelta, identified
-from driftline.formats.iceberg.schema_update import update_schema
-from driftline.formats.iceberg.spark_writer import SparkWriter, new_folder, staging_transaction, taken_files
-from driftline.formats.iceberg.store import delete_folder, options_of
-from driftline.formats.iceberg.task_files import (
-    location_of,
-    snapshot_properties,
-    write_tasks,
-    writes_in_tasks,
-)
+from driftline.formats.iceberg.reader import write_ledger
+from driftline.formats.iceberg.row_delta import REMEMBERED, DeletesBranch, KeyFiles, RowDelta, identified
 from driftline.formats.iceberg.unread import (
     check_left_out,
     fillable,
@@ -47,8 +49,6 @@ from driftline.formats.iceberg.unread import (
     left_out,
     telling,
 )
-from driftline.formats.iceberg.upkeep import upkeep
-from driftline.formats.retry import Retry
 from driftline.runtime.disk import NEW
 from driftline.runtime.spark_version import java_type
 from driftline.write import BatchFolder, staged

@@ -42,7 +42,7 @@ from driftline.core.settings.properties import PREFIX, from_properties, with_rea
 from driftline.core.settings.row_key import check_epoch
 from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import AlterableTable
-from driftline.formats.retry import Retry
+from driftline.formats.commit import Retry
 from driftline.operations.alter.parse import AlterRequest
 from driftline.operations.key_change import KeyChange
 from driftline.runtime.shown import Shown

@@ -1,25 +1,35 @@
-"""Data files that tasks write for an Iceberg table: whether they may, and how the table wants them."""
+"""Iceberg's own writer in Spark: appends the rows of a frame, or makes files of them to be committed.
+
+The files of each transaction are in a folder of its own, which shows whose they are.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
 
 import numpy as np
-from py4j.java_gateway import get_method
+from py4j.java_gateway import get_method, is_instance_of
+from py4j.protocol import Py4JJavaError
 
 from driftline.convert.types import convertible
 from driftline.core.schema.definition import Transform
 from driftline.core.schema.types import UNKNOWN, Primitive, Schema, Type, children
 from driftline.core.support import LruCache
 from driftline.formats.iceberg.definition import partition_fields, sort_fields
-from driftline.formats.iceberg.gateway import json_of, text_map
-from driftline.formats.iceberg.store import options_of, remove_all
-from driftline.runtime.disk import on_disk
-from driftline.runtime.spark_version import java_type
+from driftline.formats.iceberg.gateway import items, java_errors, java_schema, json_of, text_map
+from driftline.formats.iceberg.unread import telling
+from driftline.formats.lakes import Orphan
+from driftline.runtime.disk import NEW, delete_by_file_io, delete_by_hadoop, on_disk
+from driftline.runtime.file_io import options, vended
+from driftline.runtime.spark_version import java_type, rewritten_table, rows_of, spark_table
 from driftline.write import (
     BatchFolder,
     Destination,
@@ -35,9 +45,63 @@ from driftline.write import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from driftline.write import RowTasks
+
+_RESOLVING = "ResolvingFileIO"
+_WITH_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
+
+
+def options_of(spark: Any, table: Any, location: str) -> dict[str, str] | None:
+    """The options of `stores.filesystem` for files of a Java ``table`` at the URI ``location``.
+
+    They include secrets. Returns None if only Java can reach the store.
+    """
+    io = table.io()
+    properties = text_map(spark._jvm, io.properties())
+    if is_instance_of(spark.sparkContext._gateway, io, _WITH_CREDENTIALS):
+        handed = [
+            (str(credential.prefix()), text_map(spark._jvm, credential.config()))
+            for credential in items(io.credentials())
+        ]
+        properties |= vended(handed, location)
+    return options(_class(io, location), properties, location)
+
+
+def in_store(table: Any, folder: str) -> bool:
+    """True if the table's own FileIO, and not Hadoop, lists this folder of its files."""
+    return _class(table.io(), folder) != "HadoopFileIO"
+
+
+def listed_orphans(table: Any, folder: str, before: float) -> Iterator[Orphan]:
+    """All files in a folder of a store that were made ``before`` then, in seconds since 1970."""
+    for file in items(table.io().listPrefix(f"{folder.rstrip('/')}/")):
+        if int(file.createdAtMillis()) / 1000 <= before:
+            yield Orphan(str(file.location()), int(file.size()))
+
+
+def remove_all(io: Any, prefix: str) -> None:
+    """Delete all files of this process whose URIs begin so; any that cannot be deleted are orphans."""
+    with suppress(Py4JJavaError), java_errors():
+        for file in items(io.listPrefix(prefix)):
+            delete_by_file_io(io, str(file.location()), NEW)
+
+
+def delete_folder(spark: Any, table: Any, folder: str) -> None:
+    """Delete a folder of files that this process has made; any that cannot be deleted are orphans."""
+    if in_store(table, folder):
+        remove_all(table.io(), f"{folder}/")
+    else:
+        with suppress(Py4JJavaError):
+            delete_by_hadoop(spark, folder, NEW)
+
+
+def _class(io: Any, location: str) -> str:
+    """The class of the FileIO that has this location, without its package."""
+    name = str(io.getClass().getSimpleName())
+    return str(io.ioClass(location).getSimpleName()) if name == _RESOLVING else name
+
 
 _METRICS = "write.metadata.metrics."  # properties that say which metrics there are
 _modes: LruCache[tuple[Schema, str, dict[str, str]], dict[int, str]] = LruCache(16)
@@ -287,3 +351,99 @@ def _dealing(jvm: Any, table: Any, schema: Schema) -> Distribution:
             for f in sort_fields(order)
         ),
     )
+
+
+# A column of data files: the sequence number of each row's last change.
+COMMITTED_IN = "_last_updated_sequence_number"
+
+_PLANS = "org.apache.spark.sql.catalyst.plans.logical."
+_Command: TypeAlias = Callable[[Any, Any, Any], Any]  # of relation, rows and options: what Spark is to do
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWriter:
+    """Writes into Java tables. ``catalog``: as Spark has it, with the functions by which rows
+    are handed to the writers of partitions.
+    """
+
+    spark: SparkSession
+    catalog: Any
+
+    def append(self, table: Any, frame: DataFrame, summary: Mapping[str, str]) -> None:
+        """Append the rows."""
+        options = {f"snapshot-property.{key}": value for key, value in summary.items()}
+        append = self._java(f"{_PLANS}AppendData").byName
+        self._run(spark_table(self.spark, table), frame, options, append)
+
+    def files_with_ids(self, table: Any, frame: DataFrame) -> list[Any]:
+        """The rows as files that are to be committed. The frame has ids, which no other writer takes
+        than the one that compacts tables.
+        """
+        group = uuid4().hex
+        coordinator = self._java("org.apache.iceberg.spark.FileRewriteCoordinator").get()
+        try:
+            append = self._java(f"{_PLANS}AppendData").byName
+            target, options = rewritten_table(self.spark, table, group)
+            self._run(target, frame, options, append)
+            return items(coordinator.fetchNewFiles(table, group))
+        finally:
+            coordinator.clearRewrite(table, group)
+
+    def _run(self, target: Any, frame: DataFrame, options: Mapping[str, str], command: _Command) -> None:
+        relation = self._java("org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
+        option = self._java("scala.Option")
+        into = relation.create(target, option.apply(self.catalog), option.empty())
+        scala = self._java("org.apache.spark.api.python.PythonUtils").toScalaMap(dict(options))
+        jdf: Any = frame._jdf
+        rows_of(self.spark, jdf.sparkSession(), command(into, jdf.logicalPlan(), scala))
+
+    def _java(self, name: str) -> Any:
+        return java_type(self.spark._jvm, name)
+
+
+# Checksums, which begin with a dot, are deleted with their files.
+WRITTEN_BY_SPARK = re.compile(r"/driftline-[0-9a-f]{32}/(.+/)?[^./][^/]*$")
+
+_DATA = "write.data.path"
+_PATHS = (_DATA, "write.object-storage.path", "write.folder-storage.path")
+
+
+def data_folders(table: Any) -> Iterator[str]:
+    """The possible folders of a Java table's data files, the likeliest first."""
+    properties = table.properties()
+    for name in _PATHS:
+        if (path := properties.get(name)) is not None:
+            yield str(path).rstrip("/")
+    yield f"{table.location()}/data"
+
+
+def new_folder(table: Any) -> str:
+    """A folder for files of a Java table, of a name that nothing has yet."""
+    return f"{next(data_folders(table))}/driftline-{uuid4().hex}"
+
+
+def staging_transaction(jvm: Any, java: Any, inside: Any, schema: Schema, folder: str) -> Any:
+    """A Java transaction on the table ``java``, never to be committed, whose data files go into the folder.
+
+    Its table is as it is ``inside`` another transaction, but for the columns that ``schema`` lacks.
+    """
+    transaction = java.newTransaction()
+    operations, now = transaction.table().operations(), inside.operations().current()
+    builder = java_type(jvm, "org.apache.iceberg.TableMetadata").buildFrom(now).setProperties({_DATA: folder})
+    builder.setCurrentSchema(java_schema(jvm, schema), max(now.lastColumnId(), schema.highest_id()))
+    operations.commit(operations.current(), builder.build())
+    return transaction
+
+
+def taken_files(table: Any, before: Any) -> list[Any]:
+    """The data files that a staging transaction has added since the snapshot ``before``.
+
+    ``table``: the transaction's. The metadata files of the addition are deleted.
+    """
+    snapshot = table.currentSnapshot()
+    if snapshot is None or (before is not None and snapshot.snapshotId() == before.snapshotId()):
+        return []
+    files = items(snapshot.addedDataFiles(table.io()))
+    for path in telling(table):
+        delete_by_file_io(table.io(), path, NEW)
+    return files
