@@ -9,9 +9,9 @@ from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Place
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver
+from driftline.quarantine.pending import _Raw
 from driftline.readers.rejects import Origin
 from driftline.sources.kafka import _Values
-from driftline.sources.quarantined import _Raw
 
 
 def batch(

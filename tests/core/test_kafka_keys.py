@@ -18,13 +18,13 @@ from driftline.core.settings.properties import from_properties
 from driftline.core.settings.row_key import RowKey
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
+from driftline.quarantine.pending import _Raw
 from driftline.readers.deletes import DeleteFilter
 from driftline.readers.json.rows import LineTask
 from driftline.readers.kafka.keys import key_text
 from driftline.readers.kafka.wire import UnreadableError
 from driftline.readers.task import AdmissionTerms
 from driftline.sources.kafka import _Values
-from driftline.sources.quarantined import _Raw
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,9 @@ from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result, ResultJson
 from driftline.operations.explaining import explaining
 from driftline.quarantine import table as quarantine
-from driftline.quarantine.pending import IS_DISCARDED, Pending
+from driftline.quarantine.pending import IS_DISCARDED, Pending, quarantined
 from driftline.quarantine.replays import REPLAY, replay_token
 from driftline.runtime.shown import Shown
-from driftline.sources.quarantined import quarantined
 from driftline.sql.quoting import name
 
 if TYPE_CHECKING:
