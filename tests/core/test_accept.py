@@ -18,7 +18,7 @@ from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.fields import OfPaths, contract
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import RecentBatches
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations

@@ -24,7 +24,7 @@ from driftline.core.schema.types import Path, Schema, Struct
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.values import Malformed, parse
 from driftline.ingest.accept import accepted
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import RecentBatches
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation

@@ -14,7 +14,7 @@ from driftline.cli import log
 from driftline.config import Config
 from driftline.core.changes import AddColumn, Reason
 from driftline.core.schema.types import STRING, Field
-from driftline.ingest.listener import Listeners
+from driftline.ingest.batch import Listeners
 from driftline.ingest.result import Result
 from driftline.report.listeners import Log
 

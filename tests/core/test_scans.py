@@ -17,7 +17,7 @@ from driftline.core.planning.planner import plan
 from driftline.core.schema.types import DOUBLE, Schema
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.ingest.accept import accepted
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import RecentBatches
 from driftline.observe.observation import Observation
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.readers.csv.reader import CsvFiles

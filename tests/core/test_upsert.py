@@ -25,7 +25,7 @@ from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import RecentBatches
 from driftline.ingest.upsert import Changes
 from driftline.keys.identity import BatchKeys
 from driftline.keys.remembered import DeletedKeys, LastTruncate, nested, only

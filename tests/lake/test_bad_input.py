@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from driftline.errors import DataError, DriftlineError, UsageError
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import RecentBatches
 from driftline.ingest.result import Result
 from driftline.lake import Lake, Table
 from driftline.quarantine import table as quarantine

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from driftline import Lake
 from driftline.errors import DataError
 from driftline.files import text as text_files
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import RecentBatches
 from driftline.readers.json import splits
 from driftline.sources import json_files as json_source
 from driftline.sources.frames import FrameScan

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Schema
 from driftline.ingest.accept import accepted
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import RecentBatches
 from driftline.readers.json import usual
 from driftline.runtime.spark_conf import configured
 from driftline.sources.json_files import JsonFiles

@@ -20,7 +20,7 @@ from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
 from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.capture.seeking import Seek, not_begun, parsed
 from driftline.errors import UsageError
-from driftline.ingest.listener import Listener
+from driftline.ingest.batch import Listener
 from driftline.runtime.session import must_be_classic
 from driftline.runtime.stores import is_s3, is_stored
 from driftline.sources.given import given_paths

@@ -13,7 +13,7 @@ from driftline.core.planning.policies import policy_of
 from driftline.core.schema.types import Path, Schema, dotted
 from driftline.core.settings.fields import without_excluded
 from driftline.errors import DataError, UsageError
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import RecentBatches
 from driftline.observe.observation import Observation
 from driftline.sources.scan import BatchScan, Observed
 

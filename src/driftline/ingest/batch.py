@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from driftline.core.changes.apply import refits
 from driftline.core.history.batch_properties import Token
-from driftline.core.planning.own_columns import with_own
+from driftline.core.planning.own_columns import spelled_field, with_own
 from driftline.core.planning.plan import Plan, Settings
 from driftline.core.planning.planner import plan
+from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.definition import WITH_VECTORS, Definition
-from driftline.core.schema.types import Path, Schema, Struct, mark_unwritable
+from driftline.core.schema.text import counted
+from driftline.core.schema.types import Path, Schema, Struct, mark_unwritable, name_text
 from driftline.core.settings.creation import Creation, check_declared
 from driftline.core.settings.csv import JSON_SIGNS
 from driftline.core.settings.fields import without_excluded
@@ -20,26 +31,185 @@ from driftline.core.settings.properties import (
     NEW_TABLE,
     earlier_patterns,
     from_properties,
+    newly_kept,
     reading,
     readings,
     with_reading,
 )
-from driftline.core.settings.row_key import arrival_hint, check_kept
-from driftline.errors import DataError
-from driftline.formats.base import CatalogTable, Moved, State
+from driftline.core.settings.row_key import arrival_hint, check_kept, late_hint
+from driftline.core.support import LruCache
+from driftline.errors import DataError, DriftlineError
+from driftline.formats.base import CatalogTable, Moved, State, Transaction
 from driftline.formats.commit import Progress, Retry
-from driftline.ingest.once import Once, reading_hash
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.result import Result, result
 from driftline.keys.settle import KeyCounts
+from driftline.keys.stored import KeyCache
 from driftline.observe.observation import Observation
 from driftline.quarantine.table import with_feed
 from driftline.readers.csv.types import offset_notes
 from driftline.readers.envelopes.connect_schema import encoded_notes
 from driftline.readers.envelopes.messages import envelope_note
 from driftline.readers.rejects import OriginOfRows
-from driftline.sources.files import Stamp, changed
-from driftline.sources.scan import Observed, Source
+from driftline.sources.files import Stamp, changed, fingerprint, hashed, path_fingerprint, version_fingerprint
+from driftline.sources.scan import BatchScan, Observed, Source
+from driftline.sql.lost import waiting
 from driftline.write import RowTasks
+
+_NAMED = 5  # files that an error lists
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The files of a batch, by their fingerprints; ``paths``, ``versions``: by those of their location and of
+    their version alone. ``again``: files that the table has are taken again; ``dry_run``: they are told.
+    """
+
+    files: Mapping[int, str] = field(default_factory=dict)
+    paths: Mapping[int, str] = field(default_factory=dict)
+    versions: Mapping[int, str] = field(default_factory=dict)
+    again: bool = False
+    dry_run: bool = False
+
+    @classmethod
+    def of(
+        cls, source: Source, stamps: Mapping[str, Stamp], *, again: bool = False, dry_run: bool = False
+    ) -> Once:
+        """The files that a person named: of an archive the archive itself, not its unpacked files."""
+        named = stamps if source.originals is None else source.originals
+        return replace(cls.stamped(named), again=again, dry_run=dry_run)
+
+    @classmethod
+    def stamped(cls, stamps: Mapping[str, Stamp]) -> Once:
+        """Fingerprint the files, by path with the stamp of each."""
+        return cls(
+            {fingerprint(file, stamp): file for file, stamp in stamps.items()},
+            {path_fingerprint(file): file for file in stamps},
+            # Empty files have no records that could come again.
+            {version_fingerprint(stamp): file for file, stamp in stamps.items() if stamp.size},
+        )
+
+    def check(self, table: CatalogTable, state: State) -> None:
+        """Raise DataError if the table has one of the files."""
+        if self.again or self.dry_run:
+            return
+        if taken := {self.files[number] for number in self._taken(table, state, self.files.keys())}:
+            raise DataError(
+                f"{table.name}: {self._count(taken)} in the table already: {_listed(taken)}",
+                hint=f"leave {'it' if len(taken) == 1 else 'them'} out, or pass --again (again=True in Python) "
+                "to ingest again as new rows; a new table takes every file",
+            )
+
+    def notes(self, table: CatalogTable, state: State) -> tuple[str, ...]:
+        """Notes on files that the table has, has in another version, or has by another name."""
+        if self.again and not self.dry_run:
+            return ()
+        numbers = self._taken(table, state, [*self.files, *self.paths, *self.versions])
+        taken, changed, moved = (
+            {file for number, file in files.items() if number in numbers}
+            for files in (self.files, self.paths, self.versions)
+        )
+        changed -= taken
+        moved -= taken | changed
+        notes = []
+        if taken:
+            notes.append(f"{self._count(taken)} in the table already: --again ingests them once more")
+        if changed:
+            notes.append(
+                f"{_listed(changed)} changed since {_they(changed)} ingested: all is ingested, and what was there "
+                "before comes again"
+            )
+        if moved:
+            notes.append(
+                f"{_listed(moved)}: size and time are those of a file that was ingested under another name: if "
+                f"{_they(moved)} moved or copied, all records come again"
+            )
+        return tuple(notes)
+
+    def _taken(self, table: CatalogTable, state: State, numbers: Collection[int]) -> Collection[int]:
+        return table.taken(state, numbers) if numbers and state.exists else ()
+
+    def _count(self, taken: AbstractSet[str]) -> str:
+        if len(self.files) == 1:
+            return "the file is"
+        return f"{len(taken)} of {counted(len(self.files), 'file')} {'is' if len(taken) == 1 else 'are'}"
+
+
+def reading_hash(read: Mapping[str, str]) -> int:
+    """The number that, mixed with a file's fingerprint, says that the table has read the file so."""
+    return hashed(json.dumps(read, sort_keys=True))
+
+
+def read_by(table: CatalogTable, state: State, files: Mapping[int, str]) -> dict[str, dict[str, str]]:
+    """The properties by which the table has read files, by path, as far as it remembers.
+
+    ``files``: by their fingerprints.
+    """
+    if not (all_readings := readings(state.properties)):
+        return {}
+    by_reading = {
+        number ^ reading_hash(read): (file, read) for number, file in files.items() for read in all_readings
+    }
+    taken = set(table.taken(state, [*files, *by_reading]))
+    # Of files that were taken before the table had a second reading there is no such number.
+    latest = {file: all_readings[0] for number, file in files.items() if number in taken}
+    return latest | {file: read for number, (file, read) in by_reading.items() if number in taken}
+
+
+def _they(files: AbstractSet[str]) -> str:
+    return "it was" if len(files) == 1 else "they were"
+
+
+def _listed(files: AbstractSet[str]) -> str:
+    unnamed = len(files) - _NAMED
+    named = ", ".join(sorted(map(name_text, files))[:_NAMED])
+    return named + (f", and {unnamed} more" if unnamed > 0 else "")
+
+
+_MOST = 16  # of each
+
+
+@dataclass(frozen=True, slots=True)
+class RecentBatches:
+    """Observations and plans of the last batches.
+
+    They are kept by what the batches were observed against, which has the ids of a table's columns.
+    ``keys``: those that the batches of a capture have read.
+    """
+
+    keys: KeyCache | None = None
+
+    _observations: LruCache[tuple[Schema, Settings], Observation] = field(
+        default_factory=lambda: LruCache(_MOST)
+    )
+    _plans: LruCache[tuple[Schema, RecordShape, Settings, frozenset[Path]], Plan] = field(
+        default_factory=lambda: LruCache(_MOST)
+    )
+
+    def observation(self, scan: BatchScan) -> Observation | None:
+        """The observation of the last batch for such a table; None for a table without columns."""
+        return self._observations.get((scan.schema, scan.settings)) if scan.schema.struct.fields else None
+
+    def remember(self, observed: Observed) -> None:
+        """Keep the observation of a batch that has records, if the next one is likely to be like it."""
+        scan = observed.scan
+        if scan.repeats and observed.observation.tally.records:
+            self._observations.put((scan.schema, scan.settings), observed.observation)
+
+    def plan(
+        self,
+        schema: Schema,
+        shape: RecordShape,
+        settings: Settings,
+        not_rewritten: frozenset[Path] = frozenset(),
+    ) -> Plan:
+        """Plan a batch as `plan` does, unless one like it was planned."""
+        key = schema, shape, settings, not_rewritten
+        planned = self._plans.get(key)
+        if planned is None:
+            planned = plan(*key)
+            self._plans.put(key, planned)
+        return planned
+
 
 AGAIN = "nothing was committed; run the batch again once its files are complete"
 
@@ -233,3 +403,124 @@ class Planned:
             if same and not (planned.conflicts or planned.rewrites):
                 return replace(self, state=now, plan=planned)
         raise Moved(f"{self.batch.table.name} has changed since the batch was planned")
+
+
+def outcome(
+    planned: Planned, written: int, quarantined: int, snapshot: int | None, rest: Mapping[str, int | None]
+) -> Result:
+    """The result of a committed batch.
+
+    ``written``, ``quarantined``: numbers of records; ``snapshot``: the table's; ``rest``: the number of
+    values that went there, by path.
+    """
+    batch, state = planned.batch, planned.state
+    counted = result(batch.table.name, batch.id, planned.observation, planned.plan, written, quarantined)
+    counted = counted.with_rest(rest, planned.settings.contract)
+    made_as = batch.made_as(state, planned.plan) if batch.creation else None
+    differences: tuple[str, ...] = ()
+    with suppress(DriftlineError, PySparkException, Py4JError):  # the batch may be in
+        differences = batch.differences(state)
+    hints = (*counted.hints, *planned.notes, *differences, *_late(planned))
+    kept = newly_kept(state.properties if state.exists else None, batch.properties)
+    return replace(
+        counted, snapshot=snapshot, made_as=made_as, hints=hints, by_key=planned.counts, settings=kept
+    )
+
+
+def _late(planned: Planned) -> list[str]:
+    """A hint at a source whose positions went back."""
+    row_key, counts = planned.settings.row_key, planned.counts
+    if row_key is None or counts is None:
+        return []
+    hint = late_hint(planned.batch.table.name, row_key, counts.late, counts.total)
+    return [hint] if hint else []
+
+
+def rest_of(transaction: Transaction, planned: Planned) -> Mapping[str, int | None]:
+    """The number of values that went to the rest, by path.
+
+    The batch is already committed: if this cannot be read, only the paths are known.
+    """
+    if not planned.plan.route.has_rest:
+        return {}
+    with suppress(DriftlineError, PySparkException, Py4JError):
+        rows = transaction.read_written()
+        if rows is not None:
+            values = waiting(rows, planned.plan.schema, planned.settings.mark)
+            return {path_values.path: path_values.values for path_values in values}
+    return paths_of_rest(planned.plan)
+
+
+def paths_of_rest(planned: Plan) -> Mapping[str, int | None]:
+    """The paths whose values the plan sends to the rest."""
+    paths = (path for field in planned.route.fields for path in field.rest_paths((field.key,)))
+    return {spelled_field(path): None for path in paths}
+
+
+_LOG = logging.getLogger("driftline")
+
+
+class Listener(Protocol):
+    """Notified of each batch as it begins and as it ends; must return quickly."""
+
+    def begins(self, table: str, batch: str) -> None:
+        """A batch of the table, by its id, is about to be observed."""
+        ...
+
+    def ended(self, result: Result) -> None:
+        """The batch was committed, or it was empty."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """The batch failed. The error is raised next."""
+        ...
+
+
+class Listeners:
+    """Several listeners as one. One that raises an error is logged, and not called again."""
+
+    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+        self._listeners = list(listeners)
+
+    def begins(self, table: str, batch: str) -> None:
+        """Notify each listener that a batch begins."""
+        self._each(lambda listener: listener.begins(table, batch))
+
+    def ended(self, result: Result) -> None:
+        """Notify each listener that the batch ended."""
+        self._each(lambda listener: listener.ended(result))
+
+    def failed(self, error: BaseException) -> None:
+        """Notify each listener that the batch failed."""
+        self._each(lambda listener: listener.failed(error))
+
+    def _each(self, tell: Callable[[Listener], None]) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                tell(listener)
+            except Exception as error:
+                self._listeners.remove(listener)
+                # What others say may have a secret in it.
+                name, cause = type(listener).__name__.lower(), type(error).__name__
+                _LOG.warning("%s ends: %s; batches go on", name, cause)
+
+
+def heard(batch: BatchRequest, listener: Listener, take: Callable[[BatchRequest], Result]) -> Result:
+    """Take the batch, and notify the listener."""
+    began = time.monotonic()
+    listener.begins(batch.table.name, batch.id)
+    try:
+        ended = take(batch)
+    except BaseException as error:
+        listener.failed(error)
+        raise
+    size = sum(stamp.size for stamp in batch.files.values())
+    ended = replace(
+        ended,
+        bytes_read=size,
+        seconds=time.monotonic() - began,
+        commit_seconds=batch.retry.committing,
+        retries=batch.retry.conflicts,
+    )
+    listener.ended(ended)
+    return ended

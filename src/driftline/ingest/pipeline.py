@@ -26,11 +26,18 @@ from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, CommitConflict, Moved, State, Transaction
 from driftline.formats.commit import Progress, Retry, commit, is_conflict
 from driftline.ingest.accept import accepted
-from driftline.ingest.batch import AGAIN, BatchRequest, Planned
-from driftline.ingest.listener import Listener, heard
-from driftline.ingest.once import Once
-from driftline.ingest.outcome import outcome, paths_of_rest, rest_of
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import (
+    AGAIN,
+    BatchRequest,
+    Listener,
+    Once,
+    Planned,
+    RecentBatches,
+    heard,
+    outcome,
+    paths_of_rest,
+    rest_of,
+)
 from driftline.ingest.result import Result, result
 from driftline.ingest.rewrite import beside, check_readable, lossy_rewrites, rows_anew
 from driftline.ingest.upsert import Changes, check_possible

@@ -19,7 +19,7 @@ from driftline.errors import NeedsSpark
 from driftline.formats.home import Relocation
 from driftline.formats.lakes import Catalog, Orphan
 from driftline.formats.open import CATALOG, EmbeddedLake, iceberg, located, relocate
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import RecentBatches
 from driftline.lake.table import Table, TableSchema
 from driftline.operations.alter import Altered, AlterRequest, alter, local_name
 from driftline.operations.view import altered

@@ -21,7 +21,7 @@ from driftline.core.settings.fields import epoch_units, excluded_paths
 from driftline.core.settings.properties import from_properties, reading, readings
 from driftline.core.settings.row_key import DELETED_KIND
 from driftline.errors import DataError, no_table
-from driftline.ingest.once import read_by
+from driftline.ingest.batch import read_by
 from driftline.operations.replay import kept, waiting
 from driftline.quarantine.table import with_feed
 from driftline.runtime.failure import explained, java_ended

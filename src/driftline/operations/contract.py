@@ -17,8 +17,7 @@ from driftline.errors import DataError
 from driftline.formats.base import CatalogTable
 from driftline.formats.commit import Progress
 from driftline.ingest.accept import accepted
-from driftline.ingest.outcome import paths_of_rest
-from driftline.ingest.recent import RecentBatches
+from driftline.ingest.batch import RecentBatches, paths_of_rest
 from driftline.ingest.result import Result, result
 from driftline.operations.odcs import Promise, meets
 from driftline.runtime.failure import explained

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from driftline.core.schema.text import counted
-from driftline.ingest.listener import Listener, Listeners
+from driftline.ingest.batch import Listener, Listeners
 from driftline.ingest.result import Result
 from driftline.report import lineage
 from driftline.report.dataset_names import inputs
