@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from driftline.ingest.result import Result
     from driftline.lake import Lake, Table, TableSchema
     from driftline.operations.alter import Altered
-    from driftline.operations.discard import Discarded
     from driftline.operations.history import History
     from driftline.operations.layout import Layout
     from driftline.operations.promote import Promoted
-    from driftline.operations.replay import Quarantine, Replay
+    from driftline.operations.replay import Discarded, Quarantine, Replay
     from driftline.operations.resolve import Resolved
     from driftline.operations.undo import Undone
     from driftline.operations.view import View
@@ -80,7 +79,7 @@ _MODULES = {
     "ingest.result": ("Result",),
     "lake": ("Lake", "Table", "TableSchema"),
     "operations.alter": ("Altered",),
-    "operations.discard": ("Discarded",),
+    "operations.replay": ("Discarded",),
     "operations.history": ("History",),
     "operations.layout": ("Layout",),
     "operations.promote": ("Promoted",),

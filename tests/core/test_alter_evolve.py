@@ -54,7 +54,7 @@ from driftline.core.schema.types import (
     children,
     decimal,
 )
-from driftline.operations.alter.alter import notes
+from driftline.operations.alter import notes
 
 START = schema(
     "a: int!required, b: float!required, s: {x: int!required, y: string, t: {u: decimal(5, 2)}}!required, "

@@ -40,7 +40,7 @@ from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.text import tokens
 from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Field, List, Primitive, Struct, decimal
 from driftline.errors import UsageError
-from driftline.operations.alter.parse import parse
+from driftline.operations.alter_sql import parse
 
 
 def changes(action: str) -> list[object]:

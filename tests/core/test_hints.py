@@ -42,7 +42,7 @@ from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.settings.row_key import RowKey, arrival_hint, late_hint
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.json_lines import JsonObserver
-from driftline.operations.alter.parse import AlterRequest
+from driftline.operations.alter_sql import AlterRequest
 from driftline.readers.csv.reader import CsvFiles, FoundCsv
 from driftline.readers.csv.types import offset_notes
 from driftline.readers.envelopes.connect_schema import encoded_notes

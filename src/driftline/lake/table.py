@@ -31,11 +31,10 @@ from driftline.ingest.result import Result
 from driftline.lake.check import checked
 from driftline.operations.alter import Altered, AlterRequest
 from driftline.operations.arrow_rows import ChosenRows, by_duckdb, by_spark
-from driftline.operations.discard import Discarded, discard
 from driftline.operations.history import History, history
 from driftline.operations.layout import Layout, layout
 from driftline.operations.promote import Promoted, promote
-from driftline.operations.replay import Quarantine, Replay, export, listed, replay
+from driftline.operations.replay import Discarded, Quarantine, Replay, discard, export, listed, replay
 from driftline.operations.resolve import Resolved, resolve
 from driftline.operations.undo import Undone, undo
 from driftline.operations.view import View, view, view_note

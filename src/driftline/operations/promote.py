@@ -36,8 +36,8 @@ from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import ExpectedField, expect
 from driftline.observe.observation import Observation, merge_observations
 from driftline.observe.walk import Walker
-from driftline.operations.explaining import explaining
 from driftline.operations.keyed import check_promoted
+from driftline.operations.replay import explaining
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.lost import waiting
 from driftline.sql.quoting import any_value, name

@@ -34,8 +34,8 @@ from driftline.ingest.rewrite import check_readable
 from driftline.keys.identity import FieldColumns, orders
 from driftline.keys.remembered import key_texts
 from driftline.keys.stored import PlacedColumn, by_id, columns_of, values_of
-from driftline.operations.explaining import explaining
 from driftline.operations.key_change import KeyChange, key_of
+from driftline.operations.replay import explaining
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.quoting import any_value, name
 from driftline.tasks.run import converted, numbered

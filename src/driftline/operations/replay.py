@@ -7,28 +7,44 @@ record is taken once, even if a replay dies, and waiting records can be told fro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from driftline.core.history.batch_properties import BatchIsInError
-from driftline.errors import UsageError, no_table
+from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable
-from driftline.formats.commit import Retry
+from driftline.formats.commit import Retry, is_conflict
 from driftline.ingest.pipeline import Options, ingest
 from driftline.ingest.result import Result, ResultJson
-from driftline.operations.explaining import explaining
 from driftline.quarantine import table as quarantine
 from driftline.quarantine.pending import IS_DISCARDED, Pending, quarantined
-from driftline.quarantine.replays import REPLAY, replay_token
+from driftline.quarantine.replays import DISCARDED, REPLAY, replay_token
+from driftline.runtime.failure import explained, java_ended
 from driftline.runtime.shown import Shown
-from driftline.sql.quoting import name
+from driftline.sql.quoting import literal, name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+@contextmanager
+def explaining(place: str) -> Iterator[None]:
+    """Turn errors of Spark and Java, except for conflicts, into driftline's; ``place`` begins the message."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if is_conflict(error):
+            raise
+        message, hint = explained(error)
+        raise java_ended(error) or DataError(f"{place}: {message}", hint) from error
+
 
 LISTED = 100  # groups
 _SAMPLE = 500  # characters of a record
@@ -299,3 +315,93 @@ def _marked(table: CatalogTable, progress: Callable[[str], None]) -> Pending | N
 
     retry = Retry(quarantine.of(table).name, progress)
     return retry.run(attempt)
+
+
+_LISTED = 5  # sources
+
+
+class DiscardedJson(TypedDict):
+    """The numbers of records that were discarded, or wait again."""
+
+    table: str
+    discarded: int
+    restored: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Discarded(Shown):
+    """The outcome of a discard: the number of ``records``; ``restored``: they wait again.
+
+    ``held``: records of a capture's unfinished batch, or of an unfinished replay, which go on waiting.
+    """
+
+    table: str
+    records: int = 0
+    restored: bool = False
+    held: int = 0
+
+    def to_dict(self) -> DiscardedJson:
+        """The form that `--json` prints."""
+        return {
+            "table": self.table,
+            "discarded": 0 if self.restored else self.records,
+            "restored": self.records if self.restored else 0,
+            "held": self.held,
+        }
+
+
+def discard(
+    table: CatalogTable,
+    source: str | None = None,
+    *,
+    restore: bool = False,
+) -> Discarded:
+    """Mark the records that wait as discarded, or unmark those that are, in one commit.
+
+    ``source``: only those of this file or topic. Raises UsageError if it has none, or there is no table.
+    """
+
+    def attempt() -> Discarded:
+        """Mark the records in the quarantine as it is now."""
+        pending = pending_of(table)
+        if pending is None:
+            return Discarded(table.name, restored=restore)
+        chosen, held = _conditions(pending, source, restore=restore)
+        value = "cast(null as bigint)" if restore else f"{DISCARDED}L"
+        with explaining(pending.table.name):
+            records = pending.mark(chosen, lambda _: value, retry)
+            unfinished = 0 if restore else pending.rows().where(held).count()
+        if source is not None and not records and not unfinished:
+            raise _nothing_of(pending, source, restore=restore)
+        return Discarded(table.name, records, restore, unfinished)
+
+    retry = Retry(quarantine.of(table).name)
+    return retry.run(attempt)
+
+
+def _conditions(pending: Pending, source: str | None, *, restore: bool) -> tuple[str, str]:
+    """SQL, whether a row is to be marked, and whether its batch or replay has not ended."""
+    of_source = "true" if source is None else _is_of(source)
+    if restore:
+        return f"{IS_DISCARDED} and {of_source}", "false"
+    free = f"{REPLAY} is null and {pending.settled}"
+    return f"{free} and {of_source}", f"{pending.waits} and not ({free}) and {of_source}"
+
+
+def _is_of(source: str) -> str:
+    """SQL, whether a row is of the file or topic; of a path its end is enough, as reports shorten paths."""
+    ending = literal("/" + source.removeprefix("./"))
+    name = literal(source)
+    return f"coalesce(source = {name} or endswith(source, {ending}), topic = {name}, false)"
+
+
+def _nothing_of(pending: Pending, source: str, *, restore: bool) -> UsageError:
+    rows = pending.rows().where(IS_DISCARDED if restore else pending.waits)
+    found = rows.selectExpr("coalesce(topic, source) as place").where("place is not null").distinct()
+    places = [row.place.removeprefix("file:") for row in found.orderBy("place").limit(_LISTED).collect()]
+    state = "is discarded" if restore else "waits"
+    return UsageError(
+        f"{pending.table.name}: no record of {source} {state}",
+        f"there are records of {', '.join(places)}" if places else None,
+    )

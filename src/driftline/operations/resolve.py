@@ -43,8 +43,8 @@ from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.commit import Retry, rewriting
 from driftline.ingest.rewrite import check_readable
-from driftline.operations.explaining import explaining
 from driftline.operations.keyed import RememberedFold, check_resolved
+from driftline.operations.replay import explaining
 from driftline.runtime.shown import Shown
 from driftline.runtime.spark_conf import PLAIN, configured
 from driftline.sql.fold import Fold

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from driftline.ingest.result import Result
 from driftline.operations.alter import Altered
-from driftline.operations.discard import Discarded
 from driftline.operations.history import Difference, History
 from driftline.operations.layout import Layout
-from driftline.operations.replay import Quarantine, Replay
+from driftline.operations.replay import Discarded, Quarantine, Replay
 from driftline.operations.resolve import Resolved
 from driftline.operations.undo import Undone
 from driftline.operations.view import View

@@ -1,4 +1,6 @@
-"""Changes by hand, from the request to the commit."""
+"""Evolution by hand: ALTER TABLE statements, or changes as values,
+applied together in one commit, or none.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,11 @@ from driftline.core.settings.row_key import check_epoch
 from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import AlterableTable
 from driftline.formats.commit import Retry
-from driftline.operations.alter.parse import AlterRequest
+from driftline.operations.alter_sql import AlterRequest, parse
 from driftline.operations.key_change import KeyChange
 from driftline.runtime.shown import Shown
+
+__all__ = ["AlterRequest", "Altered", "alter", "local_name", "parse"]
 
 
 def notes(
