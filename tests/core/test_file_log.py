@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from driftline.capture import folder
-from driftline.capture.finding import Finder
+from driftline.capture.finding import Finder, listed
 from driftline.capture.folder import FileLog
-from driftline.capture.listing import listed
 from driftline.errors import SetupError, UsageError
 from driftline.sources.files import expand
 from driftline.sources.listing import matching

@@ -7,8 +7,7 @@ import pytest
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.kafka import TopicReading, starting
-from driftline.capture.kafka_client import check_names, client_settings
-from driftline.capture.lost_offsets import Offsets
+from driftline.capture.kafka_client import Offsets, check_names, client_settings
 from driftline.errors import UsageError
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}

@@ -9,10 +9,8 @@ from urllib.parse import quote_plus
 import pytest
 
 from driftline.capture import finding
-from driftline.capture.channels import Created, Message, MessageFiles, channel, created
-from driftline.capture.finding import Finder
+from driftline.capture.finding import Created, Finder, ListedFile, Message, MessageFiles, channel, created
 from driftline.capture.folder import FileLog
-from driftline.capture.listing import ListedFile
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.sources.listing import may_hold
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from driftline.capture.listing import listed
+from driftline.capture.finding import listed
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.files.text import opened
 from driftline.sources import spooled as pipes

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from driftline.capture import mirror
+from driftline.capture import checkpoint
 from driftline.capture.flows import Files
 from driftline.capture.query import Batch
 from driftline.errors import DataError, SetupError
@@ -157,7 +157,7 @@ def test_after_each_file_that_is_written_to_a_store(
     for written in (1, 2, 3, 4):
         run.put()
         with monkeypatch.context() as patch:
-            patch.setattr(mirror, "put", after(written))
+            patch.setattr(checkpoint, "put", after(written))
             with suppress(SetupError):
                 run.start()
         run.put()

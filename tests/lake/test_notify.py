@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from driftline.capture import channels
+from driftline.capture import finding
 from driftline.capture.query import Batch
 from driftline.errors import UsageError
 from driftline.runtime import stores
@@ -29,7 +29,7 @@ def bucket(s3, monkeypatch) -> str:
 
 @pytest.fixture
 def queue(monkeypatch) -> Iterator[Queue]:
-    monkeypatch.setattr(channels, "_WAIT", 0)
+    monkeypatch.setattr(finding, "_WAIT", 0)
     with Queue() as running:
         yield running
 

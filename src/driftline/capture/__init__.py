@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
 from driftline.capture.checkpoint import Checkpoint, check_name, default_place
-from driftline.capture.finding import finder
+from driftline.capture.finding import finder, must_be_there
 from driftline.capture.flows import Files, Frames, files
 from driftline.capture.folder import FileLog
 from driftline.capture.kafka import SCHEME, Kafka, TopicReading, is_kafka, kafka
-from driftline.capture.listing import must_be_there
 from driftline.capture.query import Batch, Capture, CaptureQuery, Flow, start
 from driftline.capture.resuming import ResumeFrom, Resumption
 from driftline.capture.seeking import Seek, not_begun, parsed

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from driftline.capture.checkpoint import Checkpoint, broken
+from driftline.capture.finding import ListedFile
 from driftline.capture.folder import FileLog
-from driftline.capture.listing import ListedFile
-from driftline.capture.lost_offsets import LostOffsets
+from driftline.capture.kafka_client import LostOffsets
 from driftline.capture.resuming import Resumption, named_files
 from driftline.capture.seeking import Position, Sought, nanoseconds
 from driftline.core.schema.text import counted

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from driftline.capture.checkpoint import broken
-from driftline.capture.finding import Finder
-from driftline.capture.listing import ListedFile, entry_of, listed
+from driftline.capture.finding import Finder, ListedFile, entry_of, listed
 from driftline.core.schema.text import counted
 from driftline.errors import DataError, UsageError
 from driftline.files.endings import format_by_name

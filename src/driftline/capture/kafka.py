@@ -16,9 +16,16 @@ from py4j.protocol import Py4JJavaError
 
 from driftline.capture.checkpoint import Checkpoint
 from driftline.capture.flows import compare_numbers
-from driftline.capture.kafka_admin import Admin, Topic
-from driftline.capture.kafka_client import check_names, client_settings, with_open_key
-from driftline.capture.lost_offsets import LostOffsets, Offsets, lost
+from driftline.capture.kafka_client import (
+    Admin,
+    LostOffsets,
+    Offsets,
+    Topic,
+    check_names,
+    client_settings,
+    lost,
+    with_open_key,
+)
 from driftline.capture.resuming import Positions, Resumption, is_ahead, named_offsets, offset_ranges
 from driftline.capture.seeking import Position, Sought, nanoseconds, not_begun, parsed
 from driftline.config import redacted

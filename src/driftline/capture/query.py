@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from driftline.capture.checkpoint import Checkpoint, broken
 from driftline.capture.kafka import lag
-from driftline.capture.lost_offsets import LostOffsets, LostOffsetsJson
+from driftline.capture.kafka_client import LostOffsets, LostOffsetsJson
 from driftline.capture.resuming import Resumption
 from driftline.core.history.batch_properties import BatchIsInError, Captured, Token
 from driftline.errors import DataError, DriftlineError

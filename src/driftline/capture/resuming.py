@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from driftline.capture.checkpoint import Checkpoint
-from driftline.capture.listing import ListedFile
+from driftline.capture.finding import ListedFile
 from driftline.core.history.batch_properties import Captured, check_table, other_checkpoint
 from driftline.core.schema.text import counted
 from driftline.errors import DataError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from driftline.capture.listing import entry_of
+from driftline.capture.finding import entry_of
 from driftline.core.history.batch_properties import PREFIX as CAPTURE
 from driftline.core.planning.own_columns import own_column, rest_column
 from driftline.core.schema.naming import is_metadata

@@ -20,7 +20,7 @@ from driftline.report.lines import LISTED, Hanging, clean, from_folder, sample, 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from driftline.capture.lost_offsets import LostOffsets
+    from driftline.capture.kafka_client import LostOffsets
     from driftline.operations.doctor import Check
     from driftline.verify import Verdict
 
