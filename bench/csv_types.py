@@ -29,8 +29,7 @@ from driftline.observe.expect import ExpectedField
 from driftline.readers.csv.reader import CsvFiles
 from driftline.verify.files import parts
 from driftline.verify.files import read as read_by_verify
-from driftline.verify.holds import holds
-from driftline.verify.source_values import ValueSettings
+from driftline.verify.values import ValueSettings, holds
 
 _HERE: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[1]", defaultParallelism=1))
 _KINDS = {

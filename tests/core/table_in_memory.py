@@ -26,7 +26,7 @@ from driftline.operations.promote import SelectedValues, plans, seen_in, unlimit
 from driftline.readers.json.rows import JsonRows
 from driftline.readers.task import AdmissionTerms
 from driftline.verify import json_texts as texts
-from driftline.verify.source_values import Pairs
+from driftline.verify.values import Pairs
 
 
 class Source(NamedTuple):

@@ -27,8 +27,8 @@ from driftline.readers.avro.files import AvroReader, avro_found, avro_readers, c
 from driftline.readers.columnar.rows import RowsObserver
 from driftline.readers.task import AdmissionTerms
 from driftline.verify.json_texts import parse
-from driftline.verify.source_values import Single
 from driftline.verify.typed_files import read_columns, readable
+from driftline.verify.values import Single
 
 LONGS = {"type": "array", "items": "long"}
 CREATED = {

@@ -23,8 +23,8 @@ from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.sources.in_memory import record_columns
 from driftline.verify.match import differences
-from driftline.verify.source_values import is_nothing
-from driftline.verify.table_shape import TableStruct
+from driftline.verify.matching_key import TableStruct
+from driftline.verify.values import is_nothing
 
 
 def record(type_: Type) -> Struct:

@@ -48,8 +48,8 @@ from driftline.observe.json_lines import JsonObserver
 from driftline.readers.json.usual import limited, usual_struct, valueless_keys
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import differences
-from driftline.verify.source_values import Pairs, Single, ValueSettings
-from driftline.verify.table_shape import TableStruct
+from driftline.verify.matching_key import TableStruct
+from driftline.verify.values import Pairs, Single, ValueSettings
 
 DATES = st.sampled_from(["on", "off", "instant"])
 

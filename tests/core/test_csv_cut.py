@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from driftline.readers.csv import cut as csv_cut
 from driftline.readers.csv.cut import OpenEndError, TooLongError, bounds, count_lines, pieces, records
-from driftline.verify.cells import rows
+from driftline.verify.csv import rows
 
 RECORDS = {
     b"1,2\n3,4": [[b"1", b"2"], [b"3", b"4"]],

@@ -26,10 +26,9 @@ from driftline.readers.csv import reader as csv_source
 from driftline.readers.csv.open import ANY
 from driftline.readers.csv.reader import CsvFiles, csv_readers
 from driftline.verify import files as check
-from driftline.verify.cells import CsvDialect, decoded
+from driftline.verify.csv import CsvDialect, decoded
 from driftline.verify.files import parts
-from driftline.verify.holds import holds
-from driftline.verify.source_values import Cell, ValueSettings
+from driftline.verify.values import Cell, ValueSettings, holds
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 ENCODINGS = ["utf-8", "utf-8-sig", "latin1", "cp1252", "cp1250", "utf-16", "utf-16-be", "utf-32-le", "shift_jis", "gb18030"]  # fmt: skip

@@ -20,7 +20,7 @@ from driftline.readers.csv import cut as csv_cut
 from driftline.readers.csv import reader as csv_source
 from driftline.readers.csv.open import header_of
 from driftline.readers.csv.reader import FoundCsv, csv_readers, fitted
-from driftline.verify.cells import CsvDialect
+from driftline.verify.csv import CsvDialect
 from driftline.verify.files import parts
 from driftline.verify.files import read as records
 

@@ -25,9 +25,9 @@ from driftline.readers.csv.cut import Marks, pieces
 from driftline.readers.csv.reader import CsvFiles
 from driftline.readers.csv.types import as_json
 from driftline.verify import files as check
-from driftline.verify.cells import CsvDialect
+from driftline.verify.csv import CsvDialect
 from driftline.verify.files import parts
-from driftline.verify.source_values import Cell, ValueSettings, typed, written
+from driftline.verify.values import Cell, ValueSettings, typed, written
 
 SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
 Rows = list[tuple[Any, ...]]
@@ -384,7 +384,7 @@ def test_signs_between_thousands(
 def test_both_readers_take_the_same_for_numbers(signs: Signs, text: str) -> None:
     import pyarrow as pa
 
-    from driftline.verify.source_values import number
+    from driftline.verify.values import number
 
     how = ValueSettings(comma=signs.decimal == ",", thousands=signs.thousands)
     assert number(as_json(pa.array([text]), signs)[0].as_py()) == written(text, how)

@@ -15,7 +15,7 @@ from driftline.core.schema.date_pattern import DatePattern, hint_text, parse_hin
 from driftline.core.schema.types import DATE, TIMESTAMP_NTZ
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.errors import UsageError
-from driftline.verify.written_dates import WrittenDate, written_dates
+from driftline.verify.moments import WrittenDate, written_dates
 
 READ = [
     ("date('dd.MM.yyyy')", "01.03.2026", date(2026, 3, 1)),

@@ -18,7 +18,7 @@ from driftline.errors import DataError, UsageError
 from driftline.files.endings import format_by_name, is_hidden_name
 from driftline.readers.csv.open import form_of
 from driftline.readers.excel import sheet_split, sheet_texts
-from driftline.verify.cells import CsvDialect
+from driftline.verify.csv import CsvDialect
 from driftline.verify.workbooks import as_lines
 
 

@@ -20,7 +20,7 @@ from driftline.sources.listing import json_members, partitioned, path_fields, pa
 from driftline.verify.files import FilePart
 from driftline.verify.files import read as records_of
 from driftline.verify.job import path_values, with_values
-from driftline.verify.source_values import Cell
+from driftline.verify.values import Cell
 
 
 def written(folder: Path, steps: dict[str, pa.Table]) -> list[str]:

@@ -17,8 +17,7 @@ from driftline.readers.avro.files import avro_readers
 from driftline.readers.columnar.orc import Zone, calendar_of, rebased_dates, rebased_moments
 from driftline.readers.columnar.parquet import parquet_readers
 from driftline.runtime.spark_version import julian_shifts
-from driftline.verify.julian import day
-from driftline.verify.typed_files import read_columns
+from driftline.verify.typed_files import day, read_columns
 
 SPARK = "org.apache.spark."
 LEGACY = {f"{SPARK}version": "4.1.3", f"{SPARK}legacyDateTime": "", f"{SPARK}legacyINT96": ""}

@@ -30,8 +30,8 @@ from driftline.readers.json.rows import JsonRows, LineTask, Run
 from driftline.readers.task import AdmissionTerms
 from driftline.verify.json_texts import parse as parse_apart
 from driftline.verify.match import differences
-from driftline.verify.source_values import ValueSettings
-from driftline.verify.table_shape import TableStruct
+from driftline.verify.matching_key import TableStruct
+from driftline.verify.values import ValueSettings
 
 AUTO = Settings(contract=contract(maps="auto"))
 # Few keys, so that they meet: words, neutral ones, data that is sure, data, and the empty key.

@@ -19,8 +19,8 @@ from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Field, Struct
 from driftline.core.settings.fields import OfPaths, contract
 from driftline.verify.match import differences
-from driftline.verify.source_values import ValueSettings
-from driftline.verify.table_shape import TableStruct
+from driftline.verify.matching_key import TableStruct
+from driftline.verify.values import ValueSettings
 
 FUZZ = "DRIFTLINE_FUZZ" in os.environ
 BLOCKS, SEEDS = 8, 1_000 if FUZZ else 25  # that pytest's processes share; of each

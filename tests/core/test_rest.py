@@ -45,8 +45,8 @@ from driftline.observe.json_lines import JsonObserver
 from driftline.operations.promote import SelectedValues, plans, seen_in
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
-from driftline.verify.source_values import is_nothing
-from driftline.verify.table_shape import TableStruct
+from driftline.verify.matching_key import TableStruct
+from driftline.verify.values import is_nothing
 
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.sampled_from([0, 7, 2**53 + 1, 10**40, 0.5, "", "x", "2024-01-02"])),

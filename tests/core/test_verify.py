@@ -16,14 +16,13 @@ import pytest
 
 from core.shapes import schema
 from driftline.core.schema.types import Schema
-from driftline.verify.difference import RowDifference
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
-from driftline.verify.matching_key import Meeting, Slot, key
+from driftline.verify.matching_key import Meeting, Slot, TableStruct, key
 from driftline.verify.moments import FarMoment, date_at, far_moment, micros
-from driftline.verify.source_values import Cell, Misquoted, Pairs, Single, ValueSettings, single
-from driftline.verify.table_shape import TableStruct
 from driftline.verify.typed_files import values_of
+from driftline.verify.values import Cell, Misquoted, Pairs, Single, ValueSettings, single
+from driftline.verify.verdict import RowDifference
 
 D = Decimal
 NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)

@@ -25,13 +25,12 @@ from driftline.core.schema.naming import MARK
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Struct
 from driftline.verify.comparison import TOTALS, Comparison, Terms
-from driftline.verify.expected import ExpectedRows
+from driftline.verify.expected import PRESENCE, WIDTH, ColumnShape, ExpectedRows, copies_in, fingerprints
 from driftline.verify.files import FilePart, Read, SourcePlace, read
-from driftline.verify.fingerprints import PRESENCE, WIDTH, ColumnShape, copies_in, fingerprints
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
-from driftline.verify.source_values import ValueSettings
-from driftline.verify.table_shape import TableStruct
+from driftline.verify.matching_key import TableStruct
+from driftline.verify.values import ValueSettings
 from driftline.verify.whole_columns import (
     OTHER,
     RECORD,

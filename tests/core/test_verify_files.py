@@ -19,11 +19,11 @@ import pytest
 from driftline.errors import DataError
 from driftline.readers.json.documents import records_of
 from driftline.verify import files, in_memory, json_texts
-from driftline.verify.cells import cells, rows
 from driftline.verify.comparison import pair
+from driftline.verify.csv import cells, rows
 from driftline.verify.files import FilePart, SourcePlace, parts, read
 from driftline.verify.frames import alike
-from driftline.verify.source_values import Cell, Misquoted
+from driftline.verify.values import Cell, Misquoted
 
 
 def records(path: Path, content: bytes, fmt: str = "json") -> list[tuple[str, Any]]:

@@ -20,13 +20,12 @@ from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.settings.row_key import RowKey
-from driftline.verify.changes import ChangeReader, NoChange, identity
 from driftline.verify.comparison import Comparison, Terms
 from driftline.verify.files import Read, SourcePlace
-from driftline.verify.fold import FoldTally, KeyedFold
+from driftline.verify.fold import ChangeReader, FoldTally, KeyedFold, NoChange, identity
 from driftline.verify.json_texts import MalformedText, parse
-from driftline.verify.source_values import Cell, Pairs, Single, ValueSettings
-from driftline.verify.table_shape import TableStruct
+from driftline.verify.matching_key import TableStruct
+from driftline.verify.values import Cell, Pairs, Single, ValueSettings
 from driftline.verify.verdict import Verdict
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -14,9 +14,8 @@ from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import LONG, STRING, Field, List, Map, Struct
 from driftline.verify.json_texts import parse
 from driftline.verify.match import differences
-from driftline.verify.matching_key import Meeting, Slot
-from driftline.verify.source_values import Single, ValueSettings
-from driftline.verify.table_shape import TableStruct
+from driftline.verify.matching_key import Meeting, Slot, TableStruct
+from driftline.verify.values import Single, ValueSettings
 
 COLUMNS = Struct(
     (

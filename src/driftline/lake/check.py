@@ -31,8 +31,8 @@ from driftline.sources.given import Data, paths_or_rows
 from driftline.sources.spooled import folder_in, place_of, spooled, told_where
 from driftline.sql.quoting import name
 from driftline.verify import PICKLED, Stored, Verdict, pickled, verify
-from driftline.verify.cells import CsvDialect
 from driftline.verify.comparison import TEXTS
+from driftline.verify.csv import CsvDialect
 from driftline.verify.workbooks import as_lines
 
 if TYPE_CHECKING:

@@ -19,18 +19,19 @@ from driftline.core.schema.definition import CHANGE, POSITION
 from driftline.core.schema.types import Path
 from driftline.core.settings.row_key import RowKey
 from driftline.verify.change_feeds import (
+    NoDocument,
     SentChange,
     UnreadMessage,
     changes_in,
+    id_of,
     named_by_itself,
     truncate_of,
     unwrapped_row,
 )
+from driftline.verify.change_feeds import mongodb_changes as document_changes
 from driftline.verify.files import Read
 from driftline.verify.json_texts import MalformedText, parse
 from driftline.verify.moments import clock_text, day_text, moment_text
-from driftline.verify.mongodb import NoDocument, id_of
-from driftline.verify.mongodb import changes_in as document_changes
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import IO, Any
 
 from driftline.runtime.stores import buffered, is_stored
-from driftline.verify.cells import (
+from driftline.verify.csv import (
     CsvDialect,
     Head,
     Row,
@@ -35,7 +35,7 @@ from driftline.verify.json_texts import (
 )
 from driftline.verify.json_texts import lines as lines_of
 from driftline.verify.packed import is_packed, unpacked
-from driftline.verify.source_values import Cell, Misquoted, SignedCell
+from driftline.verify.values import Cell, Misquoted, SignedCell
 
 _BLANK = b" \t\r\n"
 _CHUNK = 16 * 2**20

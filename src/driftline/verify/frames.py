@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyarrow.parquet import ParquetFile
 
 from driftline.runtime.daemon import lighten_worker
+from driftline.verify.expected import MOST_LEVELS
 from driftline.verify.files import Read, SourcePlace, opened
-from driftline.verify.fingerprints import MOST_LEVELS
 from driftline.verify.json_texts import MalformedText, parse
-from driftline.verify.source_values import Pairs, Single
 from driftline.verify.typed_files import values_of
+from driftline.verify.values import Pairs, Single
 
 if TYPE_CHECKING:
     from pyspark import RDD

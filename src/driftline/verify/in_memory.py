@@ -20,8 +20,8 @@ import pyarrow as pa
 from driftline.errors import DataError
 from driftline.verify.files import Read, SourcePlace
 from driftline.verify.moments import FarMoment
-from driftline.verify.source_values import Single
 from driftline.verify.typed_files import by_field, clock_text, values_of
+from driftline.verify.values import Single
 
 PICKLED = "pickled"  # the format of these files
 _ROWS = 20_000  # per file

@@ -25,7 +25,6 @@ from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import parse_path
 from driftline.core.settings.row_key import RowKey
 from driftline.runtime.spark_conf import CASE, configured
-from driftline.verify.cells import CsvDialect
 from driftline.verify.comparison import (
     EXTRA,
     LEFT,
@@ -35,8 +34,9 @@ from driftline.verify.comparison import (
     Comparison,
     Terms,
     allow_depth,
+    lost_lists,
 )
-from driftline.verify.emptied import lost_lists
+from driftline.verify.csv import CsvDialect
 from driftline.verify.envelopes import last_truncate, unwrapped
 from driftline.verify.files import LONGEST, FilePart, Read, grouped, parts, read
 from driftline.verify.fold import KeyedFold
@@ -45,13 +45,12 @@ from driftline.verify.in_memory import PICKLED
 from driftline.verify.in_memory import read as read_pickled
 from driftline.verify.json_texts import parse
 from driftline.verify.match import listed, nearest, not_quarantined, order, quarantined_again
-from driftline.verify.moments import moment
-from driftline.verify.source_values import Cell, ValueSettings
+from driftline.verify.moments import moment, takes_offsets, written_dates
 from driftline.verify.typed_files import floats_in, read_columns, readable
 from driftline.verify.typed_messages import as_message, avro_messages
+from driftline.verify.values import Cell, ValueSettings
 from driftline.verify.verdict import LISTED, Verdict
 from driftline.verify.whole_columns import ColumnMatching
-from driftline.verify.written_dates import takes_offsets, written_dates
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from driftline.verify.packed import Stream, pieces
-from driftline.verify.source_values import number
+from driftline.verify.values import number
 
 _BLANK = b" \t\r\n"
 _BLANKS, _BETWEEN = re.compile(r"[ \t\r\n]*"), re.compile(r"[ \t\r\n,]*")

@@ -16,14 +16,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.core.schema.types import Expression
-from driftline.verify.difference import RowDifference, Steps, shown
 from driftline.verify.files import Read, SourcePlace
-from driftline.verify.holds import has_value, holds, routed
-from driftline.verify.matching_key import Meeting, key
-from driftline.verify.source_values import Cell, Pairs, ValueSettings, is_nothing
-from driftline.verify.table_shape import TableColumn, TableStruct
-from driftline.verify.verdict import LISTED, Mismatch
-from driftline.verify.waiting import RowRest
+from driftline.verify.matching_key import Meeting, RowRest, TableColumn, TableStruct, key
+from driftline.verify.values import Cell, Pairs, ValueSettings, has_value, holds, is_nothing, routed
+from driftline.verify.verdict import LISTED, Mismatch, RowDifference, Steps, shown
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -6,20 +6,235 @@ so that all its lawful conversions are one text. It is weak on purpose: `match` 
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
-from driftline.core.schema.types import Map, Primitive, Struct, Type, peel
+from driftline.core.planning.own_columns import is_type_key, rest_column, steps, type_key
+from driftline.core.schema.naming import MARK, data_key
+from driftline.core.schema.schema_json import type_of
+from driftline.core.schema.types import STRING, Map, Primitive, Struct, Type, peel
 from driftline.verify.moments import Moment, epoch, far_moment, moment
-from driftline.verify.source_values import ValueSettings, base64_text, by_pattern, number, single, written
-from driftline.verify.table_shape import TableColumn, TableStruct
-from driftline.verify.waiting import RowRest
+from driftline.verify.values import (
+    Cell,
+    Single,
+    ValueSettings,
+    base64_text,
+    by_pattern,
+    holds,
+    is_nothing,
+    number,
+    single,
+    written,
+)
+
+Steps = tuple["str | int", ...]
+_DECODE = json.JSONDecoder(parse_int=number, parse_float=number).decode
+
+
+class RowRest:
+    """A row's rest. ``used``: the values of it that the record was found to have."""
+
+    def __init__(self, stored: Mapping[str, str] | None, settings: ValueSettings) -> None:
+        self._settings = settings
+        self._typed: dict[Steps, bool] = {}
+        self.values: dict[Steps, Any] = {}
+        self.used: set[Steps] = set()
+        for path, text in (stored or {}).items():
+            if not is_type_key(path):
+                spelled = (stored or {}).get(type_key(path))
+                location = steps(path)
+                self._typed[location] = spelled is not None
+                value = _DECODE(text)
+                self.values[location] = value if spelled is None else _typed(value, type_of(spelled))
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Each value in a record of its own, without the lists around it."""
+        for location, value in self.values.items():
+            nested = value
+            for key in reversed([step for step in location if isinstance(step, str)]):
+                nested = {key: nested}
+            yield nested
+
+    def holds(self, v: Any, location: Steps) -> bool:
+        """True if the rest holds the value, whole or in parts."""
+        if location in self.values:
+            if not self._same(self.values[location], v, self._typed[location]):
+                return False
+            self.used.add(location)
+            return True
+        if self._holds_around(v, location):
+            return True
+        if isinstance(v, list):
+            parts: list[tuple[str | int, Any]] = list(enumerate(v))
+        elif isinstance(v, dict):
+            parts = [(str(key), x) for key, x in v.items()]
+        else:
+            return False
+        # Each part is asked for: what one uses is used, though another one is lost.
+        results = [self.holds(x, (*location, step)) for step, x in parts if not self._settings.is_nothing(x)]
+        return all(results)
+
+    def _holds_around(self, v: Any, location: Steps) -> bool:
+        """True if the rest holds the value as part of one that waits whole."""
+        ends = (end for end in range(1, len(location)) if location[:end] in self.values)
+        return any(
+            self._same(_at(self.values[location[:end]], location[end:]), v, self._typed[location[:end]])
+            for end in ends
+        )
+
+    def agrees(self, location: Steps, record: Any) -> bool:
+        """True if the record has the same value at the path as the rest."""
+        return self._same(self.values[location], _at(record, location), self._typed[location])
+
+    def _same(self, stored: Any, v: Any, typed: bool) -> bool:
+        is_nothing, empty_names = self._settings.is_nothing, self._settings.empty_names
+        if stored is None or is_nothing(v):
+            return (stored is None and v is None) or (is_nothing(v) and is_nothing(stored))
+        if isinstance(v, dict):
+            keys = {str(key): x for key, x in v.items()}
+            return isinstance(stored, dict) and all(
+                self._same(stored.get(key), keys.get(key), typed)
+                for key in {*keys, *stored}
+                if empty_names or key != ""
+            )
+        if isinstance(v, list):
+            same = isinstance(stored, list) and len(stored) == len(v)
+            return same and all(self._same(x, y, typed) for x, y in zip(stored, v, strict=True))
+        if isinstance(v, Cell):
+            return v == stored if isinstance(stored, str) else bool(written(v, self._settings) == stored)
+        if isinstance(v, bytes) and isinstance(stored, str):
+            return base64_text(v) == stored
+        if isinstance(stored, str):
+            return (typed or _is_text(v)) and holds(STRING, stored, v, self._settings)
+        if isinstance(stored, bool) or isinstance(v, bool):
+            return stored is v
+        return bool(stored == v) or (stored != stored and v != v)
+
+
+def _at(value: Any, steps_: Steps) -> Any:
+    """The value at a path; None if there is none."""
+    for step in steps_:
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+        elif isinstance(value, dict):
+            value = next((x for key, x in value.items() if str(key) == step), None)
+        else:
+            value = None
+    return value
+
+
+def _is_text(v: Any) -> bool:
+    """True if the value is a text in the rest: moments of typed sources are, and numbers that JSON cannot
+    express.
+    """
+    return isinstance(v, str | Moment) or (isinstance(v, float) and not math.isfinite(v))
+
+
+def _typed(value: Any, type_: Type) -> Any:
+    """A value of the rest as one of its type; dates and the like stay text."""
+    dim, base = peel(type_)
+    if value is None:
+        return None
+    if dim:
+        return [_typed(item, type_.element) for item in value]  # type: ignore[union-attr]
+    match base:
+        case Struct(fields):
+            types = {f.name: f.type for f in fields}
+            return {key: _typed(item, types[key]) for key, item in value.items()}
+        case Map():
+            return {key: _typed(item, base.value) for key, item in value.items()}
+        case Primitive("float"):
+            return Single(single(float(value)))
+        case Primitive("double"):
+            return float(value)
+        case Primitive("binary" | "fixed"):
+            return base64.b64decode(value)
+    return value
+
+
+# By column id.
+Defaults: TypeAlias = "Mapping[int, Iterable[Any]]"
+
+
+@dataclass(slots=True)
+class TableColumn:
+    """A column, a list's elements or a map's values: ``dim`` lists around a primitive, a record or a map.
+
+    ``defaults``: what a record without a value may have got, now or earlier."""
+
+    name: str
+    dim: int
+    type: Primitive | None = None
+    record: TableStruct | None = None
+    value: TableColumn | None = None
+    defaults: tuple[Any, ...] = ()
+
+    def has_empty_key(self, v: Any) -> bool:
+        """True if a value under the empty key stands in one of its maps, where it is a key like any other."""
+        if isinstance(v, list):
+            return any(self.has_empty_key(x) for x in v)
+        if not isinstance(v, dict):
+            return False
+        if self.record is not None:
+            return any(column.has_empty_key(v.get(key)) for key, column in self.record.columns.values())
+        if self.value is None:
+            return False
+        return not is_nothing(v.get("")) or any(self.value.has_empty_key(x) for x in v.values())
+
+    @property
+    def variant(self) -> bool:
+        """True if the column is a VARIANT."""
+        return self.type is not None and self.type.name == "variant"
+
+    @classmethod
+    def of(cls, name: str, type_: Type, prefix: str = MARK, defaults: Defaults | None = None) -> TableColumn:
+        """The column of this type. ``prefix``: of marks; ``defaults``: of nested fields, by id."""
+        dim, base = peel(type_)
+        match base:
+            case Struct():
+                return cls(name, dim, record=TableStruct.of(base, prefix, defaults))
+            case Map():
+                return cls(name, dim, value=cls.of(name, base.value, prefix, defaults))
+            case Primitive():
+                return cls(name, dim, type=base)
+        raise AssertionError(base)
+
+
+@dataclass(slots=True)
+class TableStruct:
+    """A struct's columns by name, each with the exact key that it holds: its mark's, else its name.
+
+    ``lists``: the names of those that hold lists, by key. ``rest``: the
+    name of the column for what has no other.
+    """
+
+    columns: dict[str, tuple[str, TableColumn]]
+    lists: dict[str, list[str]] = field(default_factory=dict)
+    rest: str | None = None
+
+    @classmethod
+    def of(cls, struct: Struct, prefix: str = MARK, defaults: Defaults | None = None) -> TableStruct:
+        """The columns of a struct. ``prefix``: of marks; ``defaults``: of all fields, by id."""
+        rest_field = rest_column(struct)
+        out = cls({}, rest=rest_field.name if rest_field is not None else None)
+        for f in struct.fields:
+            if f.name == out.rest:
+                continue
+            key = data_key(f, prefix)
+            column = TableColumn.of(f.name, f.type, prefix, defaults)
+            column.defaults = tuple((defaults or {}).get(f.id, ()))
+            out.columns[f.name] = (key, column)
+            if column.dim:
+                out.lists.setdefault(key, []).append(f.name)
+        return out
+
 
 _NUMBERS = {"int", "long", "float", "double", "decimal"}
 _WHOLE = _NUMBERS | {"string"}  # what holds a long beside the instant that it may be

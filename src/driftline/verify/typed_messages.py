@@ -18,8 +18,8 @@ from driftline.errors import DataError
 from driftline.verify.envelopes import AROUND, NAMED_TYPES, Unreadable, decoded
 from driftline.verify.files import Read, SourcePlace, opened
 from driftline.verify.moments import FarMoment, clock_text, day_text, moment_text
-from driftline.verify.source_values import Pairs, Single, base64_text
 from driftline.verify.typed_files import AvroSchema, Plain, readable
+from driftline.verify.values import Pairs, Single, base64_text
 
 _TOLD = "told"  # the place of a logical type, which is applied here
 _UNITS = {"millis": 3, "micros": 6, "nanos": 9}

@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from driftline.runtime.spark_version import as_arrow
 from driftline.verify.comparison import Comparison, Terms, allow_depth
-from driftline.verify.expected import ExpectedRows
+from driftline.verify.expected import PRESENCE, WIDTH, ColumnShape, ExpectedRows, copies_in, fingerprints
 from driftline.verify.files import FilePart, Read, read, texts
-from driftline.verify.fingerprints import PRESENCE, WIDTH, ColumnShape, copies_in, fingerprints
 from driftline.verify.frames import rows
 
 if TYPE_CHECKING:

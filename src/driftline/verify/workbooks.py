@@ -16,8 +16,8 @@ from zipfile import BadZipFile, ZipFile
 
 from driftline.errors import DataError, SetupError, UsageError
 from driftline.runtime.stores import opened
-from driftline.verify.cells import CsvDialect, Row, has_names, names_of, said_names
-from driftline.verify.source_values import Cell
+from driftline.verify.csv import CsvDialect, Row, has_names, names_of, said_names
+from driftline.verify.values import Cell
 
 _ESCAPED = re.compile("_x([0-9A-Fa-f]{4})_")
 _BLANK = " \t\r\n"

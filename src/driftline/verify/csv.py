@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from typing import IO, NamedTuple
 
 from driftline.verify.packed import pieces
-from driftline.verify.source_values import Cell, Misquoted, ValueSettings, written
+from driftline.verify.values import Cell, Misquoted, ValueSettings, written
 
 _LINE_END = re.compile("\r\n|\n|\r")
 _DELIMITERS = ",;\t|"
