@@ -28,10 +28,8 @@ from driftline.core.schema.types import (
     decimal,
 )
 from driftline.formats.iceberg.manifests import Forgotten, ManifestEntry, Summation, forgotten, merged
-from driftline.stats.exact import _inside
+from driftline.stats.exact import Siblings, _inside, drifted, own_sample, own_values, rewritten_values
 from driftline.stats.model import ColumnStatistics, origin
-from driftline.stats.samples import own_sample
-from driftline.stats.type_shares import Siblings, drifted, own_values, rewritten_values
 from stats_models import made
 
 RECORD = Struct((Field("x", LONG, 9),))

@@ -13,7 +13,7 @@ from driftline.cli import complete
 from driftline.formats.iceberg import offline
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
-from driftline.stats.offline import stats, waiting_alone
+from driftline.stats.build import stats, waiting_alone
 
 pytestmark = [
     pytest.mark.iceberg_only("reads Iceberg's metadata files"),

@@ -13,8 +13,8 @@ from driftline.core.schema.types import dotted
 from driftline.formats.iceberg import manifests
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
+from driftline.stats.build import stats as still_stats
 from driftline.stats.model import Stats
-from driftline.stats.offline import stats as still_stats
 from lake.formats import database, is_embedded
 
 DAY_1 = [

@@ -48,7 +48,7 @@ from driftline.sources.frames import core_struct
 from driftline.sources.given import Data, given_paths, is_table
 from driftline.sources.opening import Messages, opened
 from driftline.stats import Stats, stats
-from driftline.stats.offline import stats as offline_stats
+from driftline.stats.build import stats as offline_stats
 from driftline.verify import Verdict
 
 if TYPE_CHECKING:

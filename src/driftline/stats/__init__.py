@@ -19,10 +19,9 @@ from driftline.errors import DataError, no_table
 from driftline.operations.history import history
 from driftline.sql.lost import waiting as rest
 from driftline.stats.build import StatisticsInputs, build
+from driftline.stats.exact import Siblings, drifted, samples
 from driftline.stats.exact import exact as scan
 from driftline.stats.model import ColumnStatistics, DriftedField, Stats
-from driftline.stats.samples import samples
-from driftline.stats.type_shares import Siblings, drifted
 
 if TYPE_CHECKING:
     from driftline.formats.base import CatalogTable

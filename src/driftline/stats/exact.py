@@ -6,19 +6,185 @@ unfolded side by side, so that a pass reads each row once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from driftline.core.columns.statistics import Numbers, shown
-from driftline.core.schema.types import Field, List, Map, Path, Primitive, Schema, Struct, Type, children
+from driftline.core.columns.siblings import drifted_fields
+from driftline.core.columns.statistics import Numbers, Value, shown
+from driftline.core.planning.plan import facet_of
+from driftline.core.planning.policies.preserve import takes
+from driftline.core.schema.types import (
+    Field,
+    List,
+    Map,
+    Path,
+    Primitive,
+    Schema,
+    Struct,
+    Type,
+    children,
+    peel,
+)
 from driftline.runtime.spark_conf import INTERPRETED, LOOK, configured
 from driftline.sql.quoting import name
-from driftline.stats.type_shares import Own, Siblings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
+
+    from driftline.core.columns.statistics import TableStatistics
+    from driftline.formats.base import CatalogTable
+
+
+@dataclass(frozen=True, slots=True)
+class Siblings:
+    """A field's columns in one struct, narrow before wide. ``path``: of the struct, and the field's key;
+    ``keys``: by keys of the data.
+    """
+
+    path: Path
+    columns: tuple[Field, ...]
+    keys: Path = ()
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """The paths of the columns."""
+        return tuple((*self.path[:-1], c.name) for c in self.columns)
+
+    def below(self, column: Field) -> list[Field]:
+        """The columns whose values go into ``column``, too, or may."""
+        return [
+            c
+            for c in self.columns
+            if c is not column and (goes(c, column, self.columns) or may_go(c, column))
+        ]
+
+    @property
+    def groups(self) -> list[tuple[Field, ...]]:
+        """Each column alone, followed by each pair with an earlier column if each takes the other's
+        values.
+        """
+        out: list[tuple[Field, ...]] = []
+        for i, column in enumerate(self.columns):
+            twins = [c for c in self.columns[:i] if c in self.below(column) and column in self.below(c)]
+            out += [(column,), *((twin, column) for twin in twins)]
+        return out
+
+
+def drifted(schema: Schema, mark: str) -> Iterator[Siblings]:
+    """The fields that have several columns, parents first."""
+    for place in drifted_fields(schema, mark):
+        yield Siblings(place.path, narrow_first(place.columns), place.keys)
+
+
+def narrow_first(columns: Sequence[Field]) -> tuple[Field, ...]:
+    """Order the columns so that each follows those whose values it takes too."""
+    count = [sum(goes(column, c, columns) for column in columns if column is not c) for c in columns]
+    order = sorted(range(len(columns)), key=lambda i: (count[i], i))
+    return tuple(columns[i] for i in order)
+
+
+def goes(column: Field, target: Field, among: Sequence[Field]) -> bool:
+    """True if values of one column's type are in the other column too."""
+    if any(
+        isinstance(m := peel(c.type)[1], Map) and not isinstance(m.key, Primitive) for c in (column, target)
+    ):
+        return False
+    narrow, wide = facet_of(column.type), facet_of(target.type)
+    if not isinstance(peel(target.type)[1], Struct):
+        return takes(wide, narrow)
+    # All records are in the record column of the largest dimension; another one has those of its own only.
+    largest = max(peel(c.type)[0] for c in among if isinstance(peel(c.type)[1], Struct))
+    return wide.dim == largest and takes(wide, narrow)
+
+
+def may_go(column: Field, target: Field) -> bool:
+    """True if numbers of one column are in the other too, where they came as JSON's and are exact in both."""
+    narrow, wide = facet_of(column.type), facet_of(target.type)
+    bases = [base.name if isinstance(base := facet.base, Primitive) else "" for facet in (narrow, wide)]
+    by_value = bases[0] in ("float", "decimal") and bases[1] in ("long", "double")
+    return by_value and narrow.dim <= wide.dim and not (takes(wide, narrow) or takes(narrow, wide))
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Values that came in the type of these columns: more than one where each takes the other's values."""
+
+    columns: tuple[Field, ...]
+    values: int | None
+    about: bool = False
+
+
+def own_values(siblings: Siblings, values: Mapping[int, int | None]) -> list[Own]:
+    """The own values of each column in files that have the columns
+    ``values``, which counts all values by column id.
+
+    >>> from driftline.core.schema.types import LONG, STRING
+    >>> both = Siblings(("a",), (Field("a", LONG, 1), Field("a_string", STRING, 2)))
+    >>> [(o.columns[0].name, o.values) for o in own_values(both, {1: 3, 2: 5})]
+    [('a', 3), ('a_string', 2)]
+    """
+    out: list[Own] = []
+    present = [c for c in siblings.columns if c.id in values]
+    twins = {
+        group[0].id: group
+        for group in siblings.groups
+        if len(group) == 2 and all(c in present for c in group)
+    }
+    paired = {c.id for group in twins.values() for c in group}
+    for column in present:
+        if column.id in twins:
+            out += _twins(*twins[column.id], values)
+        elif column.id not in paired:
+            lower = [o for o in out if all(goes(c, column, siblings.columns) for c in o.columns)]
+            # How many numbers are in both columns, their counts do not tell.
+            shared = values[column.id] != 0 and any(values[c.id] != 0 for c in present if may_go(c, column))
+            out.append(Own((column,), None) if shared else _less(column, values[column.id], lower))
+    return out
+
+
+def rewritten_values(siblings: Siblings, values: Mapping[int, int | None]) -> list[Own]:
+    """A column's own values in rewritten files.
+
+    Their rows may be older than a column, or folded into one since: a column's values are certainly its own
+    only if no column beside it has values that go there.
+    """
+    present = [c for c in siblings.columns if c.id in values]
+    return [
+        Own((c,), None if any(values.get(b.id, 0) != 0 for b in siblings.below(c)) else values[c.id])
+        for c in present
+    ]
+
+
+def _less(column: Field, values: int | None, lower: Sequence[Own]) -> Own:
+    if values is None or any(o.values is None for o in lower):
+        return Own((column,), None)
+    lower_values = sum(o.values or 0 for o in lower)
+    # A value that is not exact in the wider column is not in it: then there are more than what is left.
+    inexact = any(o.about or _inexact(c, column) for o in lower for c in o.columns if o.values)
+    return Own((column,), max(values - lower_values, 0), inexact)
+
+
+def _inexact(narrow: Field, wide: Field) -> bool:
+    names = [t.name if isinstance(t := peel(c.type)[1], Primitive) else "" for c in (narrow, wide)]
+    return names[1] in ("long", "double") and names[0] not in ("boolean", "int", "float", names[1])
+
+
+def _twins(first: Field, second: Field, values: Mapping[int, int | None]) -> list[Own]:
+    """Timestamps and longs, say: a value may be in both columns, whichever it was."""
+    a, b = values[first.id], values[second.id]
+    if a is None or b is None:
+        return [Own((first,), None), Own((second,), None)]
+    both = min(a, b)
+    shares = [
+        Own((first,), a - both, bool(both)),
+        Own((second,), b - both, bool(both)),
+        Own((first, second), both, True),
+    ]
+    return [o for o in shares if o.values]
+
 
 _AT_ONCE = 120  # columns in a pass, where it is compiled
 _AT_ONCE_INTERPRETED = 500
@@ -297,3 +463,87 @@ def _own(siblings: Siblings, group: Sequence[Field], sql: Mapping[int, str]) -> 
     tests = [f"{sql[c.id]} is not null" for c in group]
     tests += [f"{sql[c.id]} is null" for c in siblings.columns if c.id in narrower]
     return " and ".join(tests)
+
+
+PEEKS = 40  # columns that are looked into at most
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+def samples(
+    table: CatalogTable, schema: Schema, fields: Sequence[Siblings], statistics: TableStatistics
+) -> dict[int, str]:
+    """Samples by column id. Where bounds do not serve, a few values are read, of one batch each."""
+    by_column, missing = by_bounds(fields, statistics)
+    readable = {f.id for _, f in table.readable(schema).walk()}
+    peeked = [m for m in missing if {c.id for c in m[0].columns} <= readable][:PEEKS]
+    looked_up = peek(
+        [(_batch(table, statistics, column), siblings, column) for siblings, column in peeked], schema
+    )
+    return by_column | {
+        column.id: text for (_, column), text in zip(peeked, looked_up, strict=True) if text is not None
+    }
+
+
+def by_bounds(
+    fields: Sequence[Siblings], statistics: TableStatistics
+) -> tuple[dict[int, str], list[tuple[Siblings, Field]]]:
+    """Samples by column id from bounds, and the columns with values for which bounds do not serve."""
+    bounds: dict[int, str] = {}
+    missing: list[tuple[Siblings, Field]] = []
+    for siblings in fields:
+        for column in siblings.columns:
+            text = own_sample(column, siblings.below(column), statistics.firsts.get(column.id))
+            if text is not None:
+                bounds[column.id] = text
+            elif statistics.counts.numbers(column.id).values != 0:
+                missing.append((siblings, column))
+    return bounds, missing
+
+
+def _batch(table: CatalogTable, statistics: TableStatistics, column: Field) -> DataFrame:
+    """The rows of the batch that brought the column; all rows if that is unknown."""
+    snapshots = statistics.counts.snapshots
+    place = statistics.counts.first_place(column.id)
+    if place is None or place == 0 or not snapshots[place].born:
+        return table.read_readable()
+    appended = table.read_appended(snapshots[place - 1].id, snapshots[place].id)
+    return table.read_readable() if appended is None else appended
+
+
+def own_sample(column: Field, narrower: Sequence[Field], bounds: Numbers | None) -> str | None:
+    """The lower or the upper bound, whichever none of the ``narrower`` columns
+    beside it could hold; None if neither is.
+
+    >>> from driftline.core.columns.statistics import Numbers
+    >>> from driftline.core.schema.types import LONG, STRING
+    >>> own_sample(Field("a_string", STRING), [Field("a", LONG)], Numbers(low="12", high="12 EUR"))
+    '12 EUR'
+    """
+    if bounds is None:
+        return None
+    for value, cut in ((bounds.low, bounds.low_cut), (bounds.high, bounds.high_cut)):
+        if value is not None and not any(_holds(c, value) for c in narrower):
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            return text + "…" * cut
+    return None
+
+
+def _holds(column: Field, value: Value) -> bool:
+    """True if the column could have held a value that is written so."""
+    type_ = peel(column.type)[1]
+    text = str(value)
+    if not isinstance(type_, Primitive):
+        return False
+    match type_.name:
+        case "boolean":
+            return text.lower() in ("true", "false")
+        case "int" | "long":
+            return bool(re.fullmatch(r"-?\d+", text)) and -(2**63) <= int(text) < 2**63
+        case "float" | "double" | "decimal":
+            return bool(_NUMBER.fullmatch(text))
+        case "date" | "timestamp" | "timestamp_ntz":
+            return bool(_DATE.match(text))
+        case _:
+            return False
