@@ -10,8 +10,8 @@ from urllib.request import urlopen
 import pytest
 
 from driftline.errors import SetupError, UsageError
-from driftline.report import http
-from driftline.report.health import LEAST, Health
+from driftline.report import metrics
+from driftline.report.metrics import LEAST, Health
 
 
 class Clock:
@@ -84,6 +84,6 @@ def test_a_port_is_open_to_this_machine_alone_unless_a_host_is_named() -> None:
 
 
 def test_who_sends_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_PATIENCE", 0.1)
+    monkeypatch.setattr(metrics, "_PATIENCE", 0.1)
     with socket.create_connection(("127.0.0.1", Health().serve("0")), timeout=5) as idle:
         assert idle.recv(1) == b""

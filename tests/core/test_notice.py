@@ -18,7 +18,7 @@ from core.shapes import batch, schema
 from driftline.core.planning.planner import plan
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import Observation, Tally
-from driftline.report.notice import Notice
+from driftline.report.listeners import Notice
 from servers.http_server import serving
 
 

@@ -17,7 +17,7 @@ from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, 
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import MalformedRecord, Observation, Tally
 from driftline.operations.replay import Quarantine, RejectGroup
-from driftline.report import drift, schema_text, text
+from driftline.report import drift, tables, text
 from driftline.verify import Mismatch, Verdict
 
 
@@ -152,7 +152,7 @@ def test_reason_that_came_from_another_file_too_names_that_one(last: str, shown:
 
 def test_column_of_driftline_s_own_is_shown_without_its_mark():
     order = Field("_order", STRING, 8, doc="driftline_metadata:order\nthe order of the latest change")
-    lines = printed([schema_text.schema("s.t", Schema(Struct((order,))))])
+    lines = printed([tables.schema("s.t", Schema(Struct((order,))))])
     assert "_order string #8  the order of the latest change" in lines
     assert "driftline_metadata" not in lines
 
@@ -279,14 +279,14 @@ def test_a_schema_is_a_tree_with_ids_and_what_evolved_from_what():
         id=2,
         identifiers=frozenset({1}),
     )
-    assert printed([schema_text.schema("s.t", schema)]) == (
+    assert printed([tables.schema("s.t", schema)]) == (
         "s.t  3 columns, schema 2\n"
         "├── id long #1  identifier\n"
         "├── a list<struct> #2\n"
         "│   └── x timestamptz #4  a note\n"
         "└── id_string string #5  ← id  of the old shop\n"
     )
-    assert printed(schema_text.drifted(schema)) == "  id   id          long\n       id_string   string\n"
+    assert printed(tables.drifted(schema)) == "  id   id          long\n       id_string   string\n"
 
 
 def test_what_a_check_found():

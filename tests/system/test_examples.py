@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from core.test_notice import DRIFT
-from driftline.report.notice import Notice
+from driftline.report.listeners import Notice
 from servers.http_server import serving
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -34,7 +34,7 @@ from driftline.errors import UsageError
 if TYPE_CHECKING:
     from driftline.capture.seeking import Seek
     from driftline.config import Config
-    from driftline.report.health import Health
+    from driftline.report.metrics import Health
 
 
 class ValueFormat(StrEnum):
@@ -308,7 +308,7 @@ def _clients(scope: Invocation, flags: list[str] | None, registry: str | None) -
 
 def _served(address: str, every: float | None) -> Health:
     """Serve the capture's health at the address from its start."""
-    from driftline.report.health import Health
+    from driftline.report.metrics import Health
 
     health = Health(every)
     health.serve(address)

@@ -114,7 +114,7 @@ def schema(
         show_layout(context.obj, table, json=json)
         return
     from driftline.cli.terminal import Progress, put, show
-    from driftline.report import schema_text
+    from driftline.report import tables as schema_text
 
     offline = context.obj.offline(table)
     with Progress() as progress:

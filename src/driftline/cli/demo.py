@@ -16,7 +16,8 @@ import typer
 from driftline.cli import rows
 from driftline.cli.terminal import Progress, out, put, show
 from driftline.errors import UsageError
-from driftline.report import schema_text, text
+from driftline.report import text
+from driftline.report.tables import drifted
 from driftline.runtime.disk import NEW, delete_folder
 from driftline.runtime.java import QUICK
 
@@ -125,7 +126,7 @@ def _week(table: Table, files: list[str]) -> None:
 
 def _outcome(table: Table) -> None:
     _headline("The fields that drifted, and the columns that hold them now")
-    show(schema_text.drifted(table.schema().schema))
+    show(drifted(table.schema().schema))
 
 
 def _queries(lake: Lake) -> None:

@@ -30,7 +30,7 @@ def alter(
     """
     from driftline.cli.terminal import Progress, put, show
     from driftline.operations import alter as altering
-    from driftline.report import evolution
+    from driftline.report import tables
 
     request = altering.AlterRequest.of_sql(sql)  # what cannot be read is said before Java starts
     name = altering.local_name(request.table, "lake")
@@ -46,7 +46,7 @@ def alter(
             lake = context.obj.open(progress, must_exist=True, brief=True, writes=True)
             progress.phase("altering")
             altered = lake.alter(sql, upgrade=upgrade)
-    put(altered.to_dict()) if json else show(evolution.altered(altered))
+    put(altered.to_dict()) if json else show(tables.altered(altered))
 
 
 def history(
@@ -61,7 +61,7 @@ def history(
     """List the changes of a table: when, by whom, for which rule."""
     from driftline.cli.terminal import Progress, put, show
     from driftline.operations.history import history as read  # late: the other commands do without
-    from driftline.report import evolution
+    from driftline.report import tables
 
     offline = context.obj.offline(table)
     with Progress() as progress:
@@ -70,12 +70,12 @@ def history(
         changes = read(at_table)
     if diff is not None:
         difference = changes.diff(*diff)
-        put(difference.to_dict()) if json else show(evolution.difference(difference))
+        put(difference.to_dict()) if json else show(tables.difference(difference))
     elif json:
         for entry in changes.entries:
             put(entry.to_dict())
     else:
-        show(evolution.history(changes))
+        show(tables.history(changes))
 
 
 def undo(
@@ -92,22 +92,22 @@ def undo(
 ) -> None:
     """Undo the last change of a table; all values come back."""
     from driftline.cli.terminal import Progress, put, show
-    from driftline.report import evolution
+    from driftline.report import tables
 
     with Progress() as progress:
         lake = context.obj.open(progress, table=table, writes=True)
         progress.phase("taking back")
         undone = lake.table(table).undo(to=to, yes=yes)
-    put(undone.to_dict()) if json else show(evolution.undone(undone))
+    put(undone.to_dict()) if json else show(tables.undone(undone))
 
 
 def show_layout(scope: Invocation, table: str, *, json: bool) -> None:
     """Print the layout of a table's data files, as text or as JSON."""
     from driftline.cli.terminal import Progress, put, show
-    from driftline.report import evolution
+    from driftline.report import tables
 
     with Progress() as progress:
         lake = scope.open(progress, table=table)
         progress.phase("reading the list of files")
         shown = lake.table(table).layout()
-    put(shown.to_dict()) if json else show(evolution.layout(shown))
+    put(shown.to_dict()) if json else show(tables.layout(shown))

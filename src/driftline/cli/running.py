@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from driftline.capture.query import Batch, CaptureQuery
     from driftline.cli.terminal import Progress
     from driftline.lake import Lake
-    from driftline.report.health import Health
-    from driftline.report.metrics import Metrics
+    from driftline.report.metrics import Health, Metrics
 
 _TICK = 0.1  # seconds
 _LOOK = 1.0  # seconds between two looks at how it is

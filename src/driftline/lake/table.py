@@ -38,10 +38,9 @@ from driftline.operations.replay import Discarded, Quarantine, Replay, discard, 
 from driftline.operations.resolve import Resolved, resolve
 from driftline.operations.undo import Undone, undo
 from driftline.operations.view import View, view, view_note
-from driftline.report import schema_text
-from driftline.report.listeners import listeners
+from driftline.report import tables
+from driftline.report.listeners import Notice, listeners
 from driftline.report.metrics import Telemetry
-from driftline.report.notice import Notice
 from driftline.runtime.failure import front
 from driftline.runtime.shown import Shown, notebook_progress, shows
 from driftline.sources.frames import core_struct
@@ -539,4 +538,4 @@ class TableSchema(Shown):
 
 
 shows(Table, lambda table: [f"table {table.name}"])
-shows(TableSchema, lambda shown: [schema_text.schema(shown.table, shown.schema)])
+shows(TableSchema, lambda shown: [tables.schema(shown.table, shown.schema)])

@@ -4,11 +4,29 @@ each batch, with its figures as fields of the record.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import re
+import signal
+import subprocess
+import threading
+from base64 import b64encode
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, TypeAlias
+from urllib.error import HTTPError
+from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from driftline.core.changes import Change, apply, to_dict
+from driftline.core.columns.siblings import SiblingGroup, families
+from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.text import counted
+from driftline.core.schema.types import List, Map, Path, Schema, Struct, Type
 from driftline.ingest.batch import Listener, Listeners
 from driftline.ingest.result import Result
 from driftline.report import lineage
@@ -82,3 +100,196 @@ def _sentence(result: Result) -> str:
     if changes := schema_changes(result):
         counts.append(counted(changes, "change of the schema", "changes of the schema"))
     return ", ".join(counts)
+
+
+TIMEOUT = 10.0  # seconds
+LISTED = 1000  # changes, and conflicts; the rest is counted
+_LOG = logging.getLogger("driftline")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A destination of notices.
+
+    ``to``: a URL, to which JSON is posted; or a shell command, which gets it on standard input. ``timeout``:
+    seconds, for all of it.
+    """
+
+    to: str = field(repr=False)
+    timeout: float = TIMEOUT
+
+    def send(self, result: Result, extra: Mapping[str, Any] | None = None) -> bool:
+        """Send a notice of a batch, if there is anything to report.
+
+        True if one was sent. ``extra``: further members.
+        """
+        if not (result.changes or result.rows_quarantined):
+            return True
+        try:
+            body = json.dumps({**contents(result), **(extra or {})}).encode()
+            self._post(body) if self._is_url else self._call(body)
+        except Exception as error:
+            _LOG.warning("on-change: %s: %s; the batch is in", self.shown, self._why(error))
+            return False
+        return True
+
+    @property
+    def _is_url(self) -> bool:
+        return self.to.lower().startswith(("http://", "https://"))
+
+    @property
+    def shown(self) -> str:
+        """The destination without anything that may be secret: a URL's host, a command's name."""
+        if not self._is_url:
+            first = re.match(r"\s*([\w./+-]+)(?=\s|$)", self.to)
+            return PurePath(first[1]).name if first else "the command"
+        try:
+            parts = urlsplit(self.to)
+            return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+        except ValueError:
+            return "the URL"
+
+    def _post(self, body: bytes) -> None:
+        """Post, in a thread: a socket's timeout restarts with each byte, and does not cover the look-up of
+        the host.
+        """
+        went: list[Exception] = []
+
+        def post() -> None:
+            """Send the request; an error goes to ``went``."""
+            try:
+                with _OPENER.open(self._request(body), timeout=self.timeout):
+                    pass
+            except HTTPError as error:
+                error.close()  # it is the answer
+                went.append(error)
+            except Exception as error:
+                went.append(error)
+
+        thread = threading.Thread(target=post, name="on-change", daemon=True)
+        thread.start()
+        thread.join(self.timeout)
+        if thread.is_alive():
+            raise TimeoutError
+        if went:
+            raise went[0]
+
+    def _request(self, body: bytes) -> Request:
+        parts = urlsplit(self.to)
+        headers = {"Content-Type": "application/json", "User-Agent": "driftline"}
+        if parts.username is not None:
+            user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
+        host = parts.netloc.rpartition("@")[2]
+        return Request(urlunsplit((parts.scheme, host, parts.path, parts.query, "")), body, headers)  # noqa: S310  http and https only
+
+    def _call(self, body: bytes) -> None:
+        nowhere = subprocess.DEVNULL
+        # A session of its own, so that what the shell has started ends with it.
+        with subprocess.Popen(
+            ["/bin/sh", "-c", self.to], stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, start_new_session=True
+        ) as shell:  # fmt: skip
+            try:
+                shell.communicate(body, self.timeout)
+            except BaseException:
+                with suppress(ProcessLookupError):
+                    os.killpg(shell.pid, signal.SIGKILL)
+                raise
+        if shell.returncode:
+            raise subprocess.CalledProcessError(shell.returncode, "sh")
+
+    def _why(self, error: Exception) -> str:
+        match error:
+            case HTTPError():
+                return f"answered {error.code}"
+            case subprocess.CalledProcessError():
+                return f"ended with {error.returncode}"
+            case subprocess.TimeoutExpired() | TimeoutError():
+                return f"took longer than {self.timeout:g} s"
+        # What an OSError says is the system's; what others say may have the URL in it.
+        reason = getattr(error, "reason", error)
+        return (isinstance(reason, OSError) and reason.strerror) or type(error).__name__
+
+
+class _Stay(HTTPRedirectHandler):
+    """Follows no redirect: the notice and its credentials are for this host only."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = build_opener(_Stay)
+
+
+def contents(result: Result) -> dict[str, Any]:
+    """The contents of a notice: the batch's counts; each change with the field's columns before and after it;
+    the records in quarantine, and why.
+    """
+    values = result.to_dict()
+    conflicts = values.get("conflicts", [])
+    before, after = _Fields(result.before), _Fields(apply(result.before, result.changes))
+    return {
+        **{
+            k: values[k]
+            for k in ("table", "batch", "rows_read", "rows_written", "rows_quarantined", "snapshot")
+        },
+        **(result.outcomes if result.by_key is not None else {}),
+        "changes": [
+            {
+                **to_dict(change),
+                "before": before.columns(change),
+                "after": after.columns(change),
+            }
+            for change in result.changes[:LISTED]
+        ],
+        "conflicts": conflicts[:LISTED],
+        "malformed": list(result.rejected),
+        "more": max(0, len(result.changes) - LISTED) + max(0, len(conflicts) - LISTED),
+    }
+
+
+_Index: TypeAlias = Mapping[str, SiblingGroup]
+
+
+@dataclass(slots=True)
+class _Fields:
+    """The fields of a schema. ``known``: those of a struct at a path,
+    by their key, and by their columns' names.
+    """
+
+    schema: Schema
+    known: dict[Path, tuple[_Index, _Index]] = field(default_factory=dict)
+
+    def columns(self, change: Change) -> dict[str, str]:
+        """The columns that the change's field has, by their names, each with its type."""
+        path, field = change.path, change.reason.field or change.path
+        while path and (indexes := self._at(path[:-1])) is None:
+            path = path[:-1]  # what is inside a list or a map is its column's
+        if not path or indexes is None:
+            return {}
+        by_key, by_name = indexes
+        fields = (by_key.get(field[-1]), by_key.get(path[-1]), by_name.get(path[-1]))
+        return {c.name: type_name(c.type) for family in fields if family for c in family.columns}
+
+    def _at(self, path: Path) -> tuple[_Index, _Index] | None:
+        struct = _struct(self.schema.struct, path)
+        if struct is None:
+            return None
+        if path not in self.known:  # looked up once: of a wide struct it takes its time
+            fields = families([struct])
+            self.known[path] = {f.key: f for f in fields}, {c.name: f for f in fields for c in f.columns}
+        return self.known[path]
+
+
+def _struct(type_: Type, path: Path) -> Struct | None:
+    for step in path:
+        match type_:
+            case Struct() if (field := type_.get(step)) is not None:
+                type_ = field.type
+            case List() if step == "element":
+                type_ = type_.element
+            case Map() if step == "value":
+                type_ = type_.value
+            case _:
+                return None
+    return type_ if isinstance(type_, Struct) else None

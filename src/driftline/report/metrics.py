@@ -5,11 +5,14 @@ Counters begin with the process; those of a file go on from what it holds.
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +20,40 @@ from driftline import __version__
 from driftline.errors import SetupError, UsageError
 from driftline.ingest.result import Result
 from driftline.report.findings import KINDS, findings
-from driftline.report.http import serve
+
+HERE = "127.0.0.1"
+_PATIENCE = 10.0  # seconds for a request to arrive
+
+
+def serve(handler: type[BaseHTTPRequestHandler], address: str, option: str) -> int:
+    """Answer by the handler from now on; returns the port.
+
+    The address is ``PORT``, on this machine alone, or ``HOST:PORT``; port 0 lets the system choose. Raises
+    UsageError if ``option`` has no address, SetupError if it cannot be served.
+    """
+    host, port = parsed(address, option)
+
+    class Patient(handler):  # type: ignore[misc, valid-type]
+        timeout = _PATIENCE  # a client that sends nothing holds a thread no longer
+
+    try:
+        server = ThreadingHTTPServer((host, port), Patient)
+    except OSError as error:
+        raise SetupError(f"{option} {address}: {error.strerror}", "use another address") from error
+    threading.Thread(target=server.serve_forever, name=option, daemon=True).start()
+    return int(server.server_address[1])
+
+
+def parsed(address: str, option: str) -> tuple[str, int]:
+    """Host and port of an address.
+
+    >>> parsed("8080", "--health-port"), parsed("0.0.0.0:8080", "--health-port")
+    (('127.0.0.1', 8080), ('0.0.0.0', 8080))
+    """
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"{option} {address}: not a port", "use 8080, or 0.0.0.0:8080 for all networks")
+    return host or HERE, int(port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +248,54 @@ def _instruments() -> dict[str, Any]:
         name: makers[metric.adds](f"driftline.{name}", metric.unit, metric.about)
         for name, metric in METRICS.items()
     }
+
+
+INTERVALS = 3  # of the capture's own time between micro-batches
+LEAST = 300.0  # seconds: one task may take as long
+
+
+class Health:
+    """A capture's health. ``every``: seconds between the capture's micro-batches, if there is such a time."""
+
+    def __init__(self, every: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.patience = max(LEAST, INTERVALS * (every or 0))
+        self._clock = clock
+        self._since = clock()
+        self._mark: object = None
+        self._doing = "starting"
+
+    def seen(self, mark: object, doing: str, *, idle: bool = False) -> None:
+        """Record the present state.
+
+        ``mark``: differs if there was progress; ``idle``: there is nothing to do.
+        """
+        if idle or mark != self._mark:
+            self._since = self._clock()
+        self._mark, self._doing = mark, doing
+
+    @property
+    def fault(self) -> str | None:
+        """The reason the capture is unhealthy; None if it is healthy."""
+        still = self._clock() - self._since
+        return None if still < self.patience else f"no progress for {still:.0f} s: {self._doing}"
+
+    def serve(self, address: str) -> int:
+        """Answer probes from now on: 200, or 503 with the fault; returns the port. Raises as `http.serve`."""
+        health = self
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                """Answer a probe: 200, 503 with the fault, or 404 for another path."""
+                is_known = self.path.partition("?")[0] in ("/healthz", "/")
+                fault = health.fault if is_known else "ask for /healthz"
+                body = json.dumps({"ok": fault is None} | ({"fault": fault} if fault else {})).encode()
+                self.send_response(404 if not is_known else 200 if fault is None else 503)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Log nothing: probes are no news."""
+
+        return serve(Answer, address, "--health-port")

@@ -10,7 +10,8 @@ from driftline.operations.replay import Discarded, Quarantine, Replay
 from driftline.operations.resolve import Resolved
 from driftline.operations.undo import Undone
 from driftline.operations.view import View
-from driftline.report import drift, evolution, stats_text, text
+from driftline.report import drift, stats_text, text
+from driftline.report.tables import altered, difference, history, layout, undone
 from driftline.runtime.shown import shows
 from driftline.stats.lake import LakeStats
 from driftline.stats.model import Stats
@@ -20,11 +21,11 @@ shows(Result, text.batch)
 shows(Stats, stats_text.stats)
 shows(LakeStats, lambda of: stats_text.lake(of.tables))
 shows(Verdict, lambda verdict: text.verdict(verdict, "the table"))
-shows(Altered, evolution.altered)
-shows(History, evolution.history)
-shows(Difference, evolution.difference)
-shows(Undone, evolution.undone)
-shows(Layout, evolution.layout)
+shows(Altered, altered)
+shows(History, history)
+shows(Difference, difference)
+shows(Undone, undone)
+shows(Layout, layout)
 shows(View, drift.view)
 shows(Resolved, drift.resolved)
 shows(Quarantine, drift.quarantine)
