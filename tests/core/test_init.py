@@ -2,7 +2,7 @@
 
 import tomllib
 
-from driftline.cli.start import text
+from driftline.cli.tables import text
 from driftline.config import Config, load
 from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS
 

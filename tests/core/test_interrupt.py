@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from driftline import cli
-from driftline.cli.interrupt import Interrupt
+from driftline.cli.process import Interrupt
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from driftline.cli import log
+from driftline.cli import process
 from driftline.config import Config
 from driftline.core.changes import AddColumn, Reason
 from driftline.core.schema.types import STRING, Field
@@ -29,12 +29,12 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     before = root.handlers[:], root.level, ours.level
     out = io.StringIO()
     monkeypatch.setattr("sys.stderr", out)
-    log.as_json(Config(catalog={"token": "s3cr3t"}).redact, debug=False)
+    process.log_as_json(Config(catalog={"token": "s3cr3t"}).redact, debug=False)
     yield out
     root.handlers[:], root.level = before[:2]
     ours.setLevel(before[2])
     logging.captureWarnings(False)
-    assert not log.is_json()
+    assert not process.logs_json()
 
 
 def test_a_batch_is_a_record_with_its_figures(caplog: pytest.LogCaptureFixture) -> None:
@@ -68,10 +68,10 @@ def test_lines_are_objects_without_secrets(lines: io.StringIO) -> None:
     listener = Log()
     listener.begins("shop.orders", "b")
     listener.ended(RESULT)
-    log.phase("committing to http://me:pw@host/ by s3cr3t")
+    process.log_phase("committing to http://me:pw@host/ by s3cr3t")
     logging.getLogger("other").warning("old\nnews")
     logging.getLogger("other").info("is not shown")
-    log.failed("no", "try s3cr3t", ValueError(), 3, trace=False)
+    process.log_failure("no", "try s3cr3t", ValueError(), 3, trace=False)
     batch, phase, other, error = map(json.loads, lines.getvalue().splitlines())
     assert (batch["level"], batch["logger"], batch["event"], batch["rows_written"]) == (
         "info", "driftline", "batch", 5,
@@ -86,7 +86,7 @@ def test_a_traceback_is_in_the_line_and_without_secrets(lines: io.StringIO) -> N
     try:
         raise ValueError("s3cr3t")
     except ValueError as error:
-        log.failed("no", None, error, 1, trace=True)
+        process.log_failure("no", None, error, 1, trace=True)
     (line,) = lines.getvalue().splitlines()
     assert "ValueError: ***" in json.loads(line)["traceback"]
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from driftline.cli import running as cli
+from driftline.cli import capture as cli
 from driftline.core.changes import AddColumn, apply
 from driftline.core.changes.apply import extends, refits
 from driftline.core.schema.types import INT, LONG, STRING, Field, List, Map, Schema, Struct

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from driftline.cli import complete
+from driftline.cli import grouped
 from driftline.formats.iceberg import offline
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
@@ -102,11 +102,11 @@ def test_the_shell_completes_tables_columns_and_settings(
         params={"table": table_name},
         args=[],
     )
-    assert table_name in complete.tables(context, table_name[:3])
-    assert list(complete.tables(context, "nothing")) == []
-    assert list(complete.fields(context, "b")) == ["b", "b.c"]
+    assert table_name in grouped.tables(context, table_name[:3])
+    assert list(grouped.tables(context, "nothing")) == []
+    assert list(grouped.fields(context, "b")) == ["b", "b.c"]
     context.params["table"] = "no.such"
-    assert list(complete.fields(context, "")) == []
-    assert list(complete.settings("on_")) == ["on_conflict=", "on_snapshot="]
-    assert list(complete.settings("on_c")) == ["on_conflict=quarantine", "on_conflict=fail"]
-    assert list(complete.settings("on_conflict=f")) == ["on_conflict=fail"]
+    assert list(grouped.fields(context, "")) == []
+    assert list(grouped.settings("on_")) == ["on_conflict=", "on_snapshot="]
+    assert list(grouped.settings("on_c")) == ["on_conflict=quarantine", "on_conflict=fail"]
+    assert list(grouped.settings("on_conflict=f")) == ["on_conflict=fail"]

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark import SparkContext
 
 from driftline import cli
-from driftline.cli.running import Running
+from driftline.cli.capture import Running
 from driftline.cli.terminal import Progress
 
 

@@ -15,10 +15,9 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from driftline.cli import log
 from driftline.cli.commands import app
-from driftline.cli.complete import joined
-from driftline.cli.interrupt import EXIT_CODE
+from driftline.cli.grouped import joined
+from driftline.cli.process import EXIT_CODE, log_failure, logs_json
 from driftline.cli.scope import Invocation
 from driftline.errors import DriftlineError, UsageError
 from driftline.runtime.failure import explained, java_ended
@@ -59,12 +58,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     # Ended behind its commit with a report, or by typer, which knows Ctrl-C alone.
     if scope.interrupt.asked and code in (0, EXIT_CODE):
         code = scope.interrupt.code
-    if (
-        scope.interrupt.asked
-        and code == scope.interrupt.code
-        and scope.interrupt.outcome
-        and not log.is_json()
-    ):
+    if scope.interrupt.asked and code == scope.interrupt.code and scope.interrupt.outcome and not logs_json():
         typer.echo(scope.interrupt.outcome, err=True)
     if code == 0 and (class_data := sys.modules.get("driftline.runtime.class_data")):
         class_data.make_soon()  # for the next command that starts Java
@@ -139,8 +133,8 @@ def _fail(scope: Invocation, error: Exception) -> int:
         message = f"internal error: {type(error).__name__}: {cause}"
         todo, code = hint or "run again with --debug to see where", 1
     debug = bool(os.environ.get("DRIFTLINE_DEBUG"))
-    if log.is_json():
-        log.failed(message, todo, error, code, trace=debug)
+    if logs_json():
+        log_failure(message, todo, error, code, trace=debug)
         return code
     if debug:
         typer.echo(scope.redact("".join(traceback.format_exception(error))), err=True)

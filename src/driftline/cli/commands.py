@@ -10,12 +10,10 @@ from typing import Annotated
 import typer
 
 from driftline import __version__
-from driftline.cli import complete, log
+from driftline.cli import grouped
 from driftline.cli.capture import capture, seek
-from driftline.cli.clean import clean
 from driftline.cli.contract import contract
-from driftline.cli.drift import promote, resolve, view
-from driftline.cli.evolution import alter, history, show_layout, undo
+from driftline.cli.evolution import alter, history, promote, quarantine, resolve, show_layout, undo, view
 from driftline.cli.grouped import CommandWithExamples, GroupedCommands
 from driftline.cli.ingest import ingest, plan
 from driftline.cli.json_schema import json_schema
@@ -28,12 +26,10 @@ from driftline.cli.options import (
     TableName,
     named,
 )
-from driftline.cli.quarantine import quarantine
-from driftline.cli.relocate import relocate
+from driftline.cli.process import log_as_json
 from driftline.cli.scope import Invocation
-from driftline.cli.start import init
 from driftline.cli.stats import stats
-from driftline.cli.tables import tables
+from driftline.cli.tables import clean, init, relocate, tables
 from driftline.core.schema.schema_json import to_json
 from driftline.core.settings.properties import from_properties
 
@@ -88,7 +84,7 @@ def _all(
     if debug:
         os.environ["DRIFTLINE_DEBUG"] = "1"
     if log_format is LogFormat.json:
-        log.as_json(context.obj.redact, debug=debug)
+        log_as_json(context.obj.redact, debug=debug)
 
 
 command = partial(app.command, cls=CommandWithExamples)
@@ -175,7 +171,7 @@ def verify(
             metavar="NAMESPACE.TABLE",
             callback=named,
             help="The table to check.",
-            autocompletion=complete.tables,
+            autocompletion=grouped.tables,
         ),
     ],
     format: FormatOption = None,  # noqa: A002

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
-from driftline.cli.options import Json, TableName, named
-from driftline.errors import NeedsSpark
+from driftline.cli.grouped import fields, types_of_fields, waiting
+from driftline.cli.options import Json, TableName, named, pairs, writable
+from driftline.core.schema.date_pattern import parse_hint
+from driftline.core.settings.fields import parse_path
+from driftline.errors import NeedsSpark, UsageError
 
 if TYPE_CHECKING:
     from driftline.cli.scope import Invocation
@@ -111,3 +115,212 @@ def show_layout(scope: Invocation, table: str, *, json: bool) -> None:
         progress.phase("reading the list of files")
         shown = lake.table(table).layout()
     put(shown.to_dict()) if json else show(tables.layout(shown))
+
+
+def view(
+    context: typer.Context,
+    table: TableName,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as",
+            metavar="FIELD=TYPE",
+            help="The type of a field, instead of its widest.",
+            show_default=False,
+            autocompletion=types_of_fields,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE.VIEW",
+            help="The view's name. [default: the table's name and _settled]",
+            show_default=False,
+        ),
+    ] = None,
+    print_: Annotated[bool, typer.Option("--print", help="Print the statement; create nothing.")] = False,
+    json: Json = False,
+) -> None:
+    """Create a view that shows each drifted field as one column.
+
+    Run it again to include new columns. For a catalog without views, the statement is printed.
+    """
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.operations.view import wanted_types  # late: brings the rules of folding
+    from driftline.report import drift
+
+    field_types = pairs(types, "--as", "field=type")
+    wanted_types(field_types)  # what is wrong with them is said before Spark starts
+    with Progress() as progress:
+        lake = context.obj.open(progress, table=table, writes=not print_)
+        progress.phase("making the view")
+        result = lake.table(table).view(name, types=field_types, make=not print_)
+    if json:
+        put(result.to_dict())
+    elif print_:
+        typer.echo(result.statement)
+    else:
+        show(drift.view(result))
+        if not result.in_catalog:
+            typer.echo(result.select)
+
+
+def resolve(
+    context: typer.Context,
+    table: TableName,
+    field: Annotated[
+        str,
+        typer.Argument(
+            metavar="FIELD",
+            help="The field's path, as in items.price.",
+            show_default=False,
+            autocompletion=fields,
+        ),
+    ],
+    to: Annotated[
+        str,
+        typer.Option("--as", metavar="TYPE", help="The column's type, as in double or date('dd.MM.yyyy')."),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the values that convert; write nothing.")
+    ] = False,
+    drop_rest: Annotated[bool, typer.Option("--drop-rest", help="Drop what does not convert.")] = False,
+    json: Json = False,
+) -> None:
+    """Fold the columns of a drifted field into one, in one commit.
+
+    A value converts exactly or not at all. What does not convert stays in a
+    column beside it; undo restores everything.
+    """
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import drift
+
+    try:
+        parse_path(field), parse_hint(to)  # before Spark starts
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    with Progress() as progress:
+        lake = context.obj.open(progress, table=table, writes=not dry_run)
+        progress.remark(None if dry_run else lake.table(table).format.new_row_ids)
+        resolved = lake.table(table).resolve(
+            field,
+            to,
+            dry_run=dry_run,
+            drop_rest=drop_rest,
+            progress=context.obj.interrupt.watching(progress.of(field)),
+        )
+    put(resolved.to_dict()) if json else show(drift.resolved(resolved))
+
+
+def promote(
+    context: typer.Context,
+    table: TableName,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH]…",
+            help="Paths to promote, with all below them, as in payload.h.",
+            show_default=False,
+            autocompletion=waiting,
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Promote everything.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the columns that would be added; write nothing.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Turn fields that wait in the rest into columns, in one commit.
+
+    Old rows are filled too. The table's limits do not apply here. undo reverts it.
+    """
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import drift
+
+    with Progress() as progress:
+        lake = context.obj.open(progress, table=table, writes=not dry_run)
+        progress.remark(None if dry_run else lake.table(table).format.new_row_ids)
+        promoted = lake.table(table).promote(
+            *(paths or ()),
+            everything=everything,
+            dry_run=dry_run,
+            progress=context.obj.interrupt.watching(progress.of(table)),
+        )
+    put(promoted.to_dict()) if json else show(drift.promoted(promoted))
+
+
+class ExportedJson(TypedDict):
+    """The number of records that were written to a file."""
+
+    table: str
+    file: str
+    records: int
+
+
+def quarantine(
+    context: typer.Context,
+    table: TableName,
+    replay: Annotated[bool, typer.Option("--replay", help="Ingest the records again, each once.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write them as JSON lines with their reasons.", show_default=False),
+    ] = None,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Keep the records, but let them wait no longer.")
+    ] = False,
+    restore: Annotated[bool, typer.Option("--restore", help="Let discarded records wait again.")] = False,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="With --discard, --restore: only records of this file or topic.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List quarantined records by reason, with samples."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report import drift
+
+    _check(replay=replay, export=export, discard=discard, restore=restore, source=source)
+    with Progress() as progress:
+        writes = replay or discard or restore
+        of_table = context.obj.open(progress, table=table, writes=writes).table(table)
+        if replay:
+            settings = context.obj.config.tables.get(table, {})
+            again = of_table.replay(
+                settings=settings, progress=context.obj.interrupt.watching(progress.of("replay"))
+            )
+        elif export is not None:
+            progress.phase("exporting")
+            count = of_table.export_quarantine(export)
+        elif discard or restore:
+            progress.phase("marking")
+            done = of_table.discard_quarantine(source) if discard else of_table.restore_quarantine(source)
+        else:
+            progress.phase("looking")
+            waiting = of_table.quarantine()
+    if replay:
+        put(again.to_dict()) if json else show(drift.replayed(again))
+    elif export is not None:
+        exported: ExportedJson = {"table": table, "file": str(export), "records": count}
+        put(exported) if json else typer.echo(f"{count} records in {export}")
+    elif discard or restore:
+        put(done.to_dict()) if json else show(drift.discarded(done))
+    else:
+        put(waiting.to_dict()) if json else show(drift.quarantine(waiting))
+
+
+def _check(*, replay: bool, export: Path | None, discard: bool, restore: bool, source: str | None) -> None:
+    """Raise UsageError if the options do not go together."""
+    given = {"--replay": replay, "--export": export is not None, "--discard": discard, "--restore": restore}
+    chosen = [option for option, is_given in given.items() if is_given]
+    if len(chosen) > 1:
+        hint = "run --export first, then the other" if export is not None else "run one after the other"
+        raise UsageError(f"{' and '.join(chosen)} cannot be combined", hint)
+    if source is not None and not (discard or restore):
+        raise UsageError("--from goes with --discard or --restore")
+    if export is not None:
+        writable(export)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from driftline.cli import complete
+from driftline.cli import grouped
 from driftline.core.schema.naming import must_take_records, table_parts
 from driftline.core.settings.properties import as_properties
 from driftline.errors import UsageError
@@ -120,7 +120,7 @@ Into = Annotated[
         metavar="NAMESPACE.TABLE",
         callback=filled,
         help="The table; created if it does not exist.",
-        autocompletion=complete.tables,
+        autocompletion=grouped.tables,
     ),
 ]
 TableName = Annotated[
@@ -130,7 +130,7 @@ TableName = Annotated[
         callback=named,
         help="The table.",
         show_default=False,
-        autocompletion=complete.tables,
+        autocompletion=grouped.tables,
     ),
 ]
 AnyTable = Annotated[
@@ -140,7 +140,7 @@ AnyTable = Annotated[
         callback=named,
         help="The table; all with --all.",
         show_default=False,
-        autocompletion=complete.tables,
+        autocompletion=grouped.tables,
     ),
 ]
 PerFile = Annotated[
@@ -170,7 +170,7 @@ Sets = Annotated[
         metavar="KEY=VALUE",
         help="A setting of the table; may be repeated.",
         show_default=False,
-        autocompletion=complete.settings,
+        autocompletion=grouped.settings,
     ),
 ]
 Hints = Annotated[
@@ -180,7 +180,7 @@ Hints = Annotated[
         metavar="PATH=TYPE",
         help="Declare a field's type: amount=decimal(18,2); may be repeated.",
         show_default=False,
-        autocompletion=complete.types_of_fields,
+        autocompletion=grouped.types_of_fields,
     ),
 ]
 Excludes = Annotated[
@@ -190,7 +190,7 @@ Excludes = Annotated[
         metavar="PATH",
         help="Do not ingest this field; may be repeated.",
         show_default=False,
-        autocompletion=complete.fields,
+        autocompletion=grouped.fields,
     ),
 ]
 RowKeyOption = Annotated[
@@ -200,7 +200,7 @@ RowKeyOption = Annotated[
         metavar="PATHS",
         help='Fields that identify a row, if the table is created now: "id" or "region, id".',
         show_default=False,
-        autocompletion=complete.listed_fields,
+        autocompletion=grouped.listed_fields,
     ),
 ]
 OrderBy = Annotated[
@@ -209,7 +209,7 @@ OrderBy = Annotated[
         metavar="PATHS",
         help='With a key: the change that is highest by these fields counts: "updated_at".',
         show_default=False,
-        autocompletion=complete.listed_fields,
+        autocompletion=grouped.listed_fields,
     ),
 ]
 DeleteWhen = Annotated[

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from driftline import config
-from driftline.cli.interrupt import Interrupt
+from driftline.cli.process import Interrupt
 from driftline.core.schema.naming import QUARANTINE, caseless, nearest
 from driftline.errors import NeedsSpark, UsageError
 from driftline.files.endings import is_packed

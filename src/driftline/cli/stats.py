@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from driftline.cli import complete
+from driftline.cli.grouped import fields
 from driftline.cli.options import AnyTable, Json, writable
 from driftline.core.schema.naming import nearest
 from driftline.core.schema.text import counted
@@ -32,7 +32,7 @@ def stats(
             metavar="[PATH]…",
             help="Only columns whose path contains one of these; * matches any text.",
             show_default=False,
-            autocompletion=complete.fields,
+            autocompletion=fields,
         ),
     ] = None,
     exact: Annotated[

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypedDict
 
 import typer
 
 from driftline.cli.options import Json
+from driftline.config import FILE
 from driftline.core.schema.naming import QUARANTINE
+from driftline.core.schema.text import counted
+from driftline.core.settings.properties import PATH_SETTINGS, SETTINGS
+from driftline.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from driftline.cli.scope import Invocation
+    from driftline.core.settings.properties import Setting
     from driftline.stats import Stats
 
 
@@ -80,3 +87,154 @@ def _summary(stats: Stats) -> TableSummaryJson:
         "rest": stats.waiting_values,
         "at": stats.to_dict()["at"],
     }
+
+
+class CleanedFileJson(TypedDict):
+    """A file that belongs to no snapshot."""
+
+    path: str
+    size: int
+
+
+class CleanedJson(TypedDict):
+    """The files that were deleted, or would be."""
+
+    deleted: bool
+    files: list[CleanedFileJson]
+
+
+def clean(
+    context: typer.Context,
+    older_than: Annotated[
+        float, typer.Option(metavar="HOURS", min=0, help="Only files last modified at least this long ago.")
+    ] = 24,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the files; delete nothing.")] = False,
+    json: Json = False,
+) -> None:
+    """Delete files that belong to no snapshot, left by failed batches."""
+    from driftline.cli.terminal import Progress, put, show
+    from driftline.report.lines import clean as printable
+
+    with Progress() as progress:
+        lake = context.obj.open(progress, must_exist=True, writes=True)
+        progress.phase("looking for files that no snapshot has")
+        orphans = lake.clean(older_than, dry_run=dry_run)
+    if json:
+        cleaned: CleanedJson = {
+            "deleted": not dry_run,
+            "files": [{"path": f.path, "size": f.size} for f in orphans],
+        }
+        put(cleaned)
+        return
+    action = "to delete" if dry_run else "deleted"
+    show(
+        [
+            *(printable(f.path) for f in orphans),
+            f"{counted(len(orphans), 'file')} {action}, {sum(f.size for f in orphans):,} bytes",
+        ]
+    )
+
+
+_HEAD = """\
+# Settings of driftline for commands that run in this folder. Commented lines
+# show the defaults. ${NAME} in a value is taken from the environment.
+
+# lake = "lake"         # the folder of the lake, relative to this file
+# format = "iceberg"    # or "ducklake"
+
+# An Iceberg catalog instead of a folder, with its Spark properties:
+# [catalog]
+# type = "rest"
+# uri = "https://catalog.example.com"
+# token = "${CATALOG_TOKEN}"
+
+# Access to object stores, unless set in the environment
+# (AWS_ACCESS_KEY_ID, ...):
+# [store.s3]
+# endpoint = "https://minio.example.com"
+# region = "us-east-1"
+# access_key = "${STORE_KEY}"
+# secret_key = "${STORE_SECRET}"
+
+# Clients of captures: Kafka, with settings of librdkafka or Java, and the
+# schema registry, with settings of confluent-kafka.
+# [kafka]
+# security.protocol = "SASL_SSL"
+# sasl.mechanism = "SCRAM-SHA-512"
+# sasl.username = "alice"
+# sasl.password = "${KAFKA_PASSWORD}"
+# [registry]
+# url = "https://registry.example.com"
+# basic.auth.user.info = "me:${REGISTRY_PASSWORD}"
+
+# Settings of a table; --set KEY=VALUE of a command overrides them.
+# [tables."shop.orders"]
+"""
+
+
+def init() -> None:
+    """Write a driftline.toml with all settings, commented out."""
+    try:
+        with Path(FILE).open("x", encoding="utf-8") as file:
+            file.write(text())
+    except FileExistsError:
+        raise UsageError(f"there is a {FILE} in this folder already", "edit it, or rename it first") from None
+    except OSError as error:
+        raise UsageError(f"{FILE}: cannot be written: {error.strerror}") from error
+    typer.echo(f"{FILE}  every setting, commented out")
+
+
+def text() -> str:
+    """The file: each setting with its default, what it decides and the values it may have."""
+    lines = [_HEAD.rstrip()]
+    for name, setting in SETTINGS.items():
+        lines += [*_about(setting), f'# {name} = "{setting.default}"']
+    for name, setting in PATH_SETTINGS.items():
+        value = setting.default or (
+            setting.values[0] if isinstance(setting.values, tuple) else "decimal(18,2)"
+        )
+        lines += [*_about(setting), f'# "{name}.payload.amount" = "{value}"']
+    return "\n".join(lines) + "\n"
+
+
+def _about(setting: Setting) -> list[str]:
+    """A setting's purpose and its values, as lines of comment."""
+    values = ", ".join(f'"{value}"' for value in setting.values) if isinstance(setting.values, tuple) else ""
+    words = f"{setting.about} One of {values}." if values else setting.about
+    return ["#", *(f"# {line}" for line in wrap(words, 78))]
+
+
+def relocate(
+    context: typer.Context,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would be done; write nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    json: Json = False,
+) -> None:
+    """Make a moved lake whole at its new place, or a copy a lake of its own."""
+    from driftline.cli.terminal import Progress, put, show
+
+    if not (dry_run or yes):
+        raise UsageError(
+            "relocate writes the paths in the lake's metadata anew",
+            hint="--dry-run tells what it would do, --yes does it",
+        )
+    with Progress() as progress:
+        progress.phase("relocating")
+        relocation = context.obj.relocate(dry_run=dry_run)
+    if json:
+        put(relocation.to_dict())
+        return
+    origin = "a copy of the lake at" if relocation.is_copy else "moved from"
+    tables = counted(len(relocation.tables), "table")
+    files = counted(relocation.files, "metadata file")
+    effect = "is now whole here" if not relocation.is_copy else "is now a lake of its own"
+    show(
+        [
+            f"{origin} {relocation.home}",
+            *(f"  {name}" for name in relocation.tables),
+            f"{tables}, {files} {'written' if relocation.is_done else 'to write'} anew: "
+            + (effect if relocation.is_done else "dry run, nothing is written"),
+        ]
+    )

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from driftline.cli import log
+from driftline.cli.process import log_phase, logs_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,7 +118,7 @@ class Progress:
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal and not log.is_json():
+        if self._console.is_terminal and not logs_json():
             self._live = Live(
                 console=self._console, get_renderable=self._render, transient=True, refresh_per_second=6,
                 redirect_stdout=False, redirect_stderr=False,
@@ -135,8 +135,8 @@ class Progress:
 
     def phase(self, text: str) -> None:
         """Show ``text`` as the present step; with JSON logs, log it too."""
-        if log.is_json() and text != self._text:
-            log.phase(text)
+        if logs_json() and text != self._text:
+            log_phase(text)
         self._text = text
 
     def of(self, title: str) -> Callable[[str], None]:
@@ -147,15 +147,15 @@ class Progress:
 
     def notice(self, text: str) -> None:
         """Print a line about work that takes long; in logs too."""
-        if log.is_json() or self._live:
+        if logs_json() or self._live:
             self.phase(text)
         else:
             self._console.print(text)
 
     def remark(self, text: str | None) -> None:
         """Print a remark before the work begins; in a terminal it stays."""
-        if text is not None and log.is_json():
-            log.phase(text)
+        if text is not None and logs_json():
+            log_phase(text)
         elif text is not None:
             self._console.print(text)
 
