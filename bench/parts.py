@@ -20,9 +20,9 @@ from events import write
 from ingest import plain_spark
 
 from driftline import Lake
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
+from driftline.core.settings.table import Settings
 from driftline.readers.json.rows import SplitReader
 from driftline.readers.json.splits import Split, blocks
 from driftline.runtime.spark_conf import configured

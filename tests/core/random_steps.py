@@ -10,7 +10,6 @@ from decimal import Decimal
 from random import Random
 from typing import Any, TypeAlias
 
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -26,6 +25,7 @@ from driftline.core.schema.types import (
     decimal,
 )
 from driftline.core.settings.fields import OfPaths, contract
+from driftline.core.settings.table import Settings
 
 FIELDS, WORDS, DATA = "abc", "pqr", ("101098", "101132", "2024-01-02", "x/y")
 EMPTIED = "cq"  # a field of each, to which tests give the empty key

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.plan import Plan
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.naming import mark, marked_key
@@ -37,6 +37,7 @@ from driftline.core.schema.types import (
     peel,
     wrap,
 )
+from driftline.core.settings.table import Settings
 
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"|decimal\(\d+, ?\d+\)|fixed\[\d+\]|\[\d+\]|\[+\]+|\{\}|[{}<>,:|!@]|[^\s{}<>,:|!@"\[\]]+'

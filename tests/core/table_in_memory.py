@@ -14,9 +14,10 @@ from driftline.convert import Converter, arrow_schema
 from driftline.convert.promoter import Promoter, Selection, parts_of
 from driftline.core.changes import AddColumn, apply
 from driftline.core.planning.own_columns import REST, keys_of, rest_column, steps
-from driftline.core.planning.plan import Plan, Settings, by_name
+from driftline.core.planning.plan import Plan, by_name
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import List, Map, Schema, Struct, Type
+from driftline.core.settings.table import Settings
 from driftline.core.values import parse
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect

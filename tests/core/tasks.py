@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from driftline.core.planning.plan import Settings
+from driftline.core.settings.table import Settings
 from driftline.observe.expect import ExpectedField
 from driftline.readers.json.rows import SplitReader
 from driftline.readers.json.splits import ObservedSplits, Share

@@ -12,10 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.plan import Conflict, Settings
+from driftline.core.planning.plan import Conflict
 from driftline.core.schema.schema_json import to_json
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.fields import OfPaths, contract
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches

@@ -35,7 +35,6 @@ from driftline.core.changes import (
 )
 from driftline.core.changes.evolve import evolved as evolved_with
 from driftline.core.history.restoring import restoration
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.naming import caseless, mark, marked_key
 from driftline.core.schema.types import (
@@ -54,6 +53,7 @@ from driftline.core.schema.types import (
     children,
     decimal,
 )
+from driftline.core.settings.table import Settings
 from driftline.operations.alter import notes
 
 START = schema(

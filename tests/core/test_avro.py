@@ -18,9 +18,9 @@ import pytest
 from fastavro import _write_py
 
 from driftline.convert import Converter
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import expect
 from driftline.readers.avro.files import AvroReader, avro_found, avro_readers, cuts_of

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from core.shapes import show
 from core.test_accept import take
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import lacking
 from driftline.core.planning.policies.by_kind import ROLES
 from driftline.core.planning.policies.policy import FieldState
 from driftline.core.planning.shape import Facet, Profile
 from driftline.core.schema.types import LONG, STRING, Field, Place, Schema, Struct
 from driftline.core.settings.fields import OfPaths, contract
+from driftline.core.settings.table import Settings
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.readers.columnar.rows import first_conflicts

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from driftline.convert import Converter
-from driftline.core.planning.plan import Settings, lean
+from driftline.core.planning.plan import lean
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import INT, LONG, STRING, Field, Schema, Struct
+from driftline.core.settings.table import Settings
 from driftline.observe.expect import expect
 from driftline.readers import task as shares
 from driftline.readers.columnar.rows import ColumnGroup, OpenRows, Rows, RowsObserver, small_together

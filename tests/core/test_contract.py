@@ -6,11 +6,11 @@ import pytest
 
 from core.shapes import changes, conflicts, drift, same, show
 from driftline.cli.options import PolicyName
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.policies import POLICIES
 from driftline.core.schema.text import parse_type
 from driftline.core.settings.fields import OfPaths, contract, parse_path
 from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.table import Settings
 from driftline.errors import UsageError
 
 

@@ -15,10 +15,10 @@ from core.shapes import schema as written
 from core.test_convert_sound import plain
 from driftline.convert import Converter, arrow_type
 from driftline.convert.rest import row_texts
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import LONG, STRING, VARIANT, Field, List, Map, Schema, Struct, Type
 from driftline.core.settings.fields import contract
+from driftline.core.settings.table import Settings
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.sources.in_memory import record_columns

@@ -18,10 +18,11 @@ import pytest
 from driftline.convert import Converter, Lost, arrow_schema
 from driftline.core.changes import AddColumn, apply
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.plan import Conflict, Plan, Settings, by_name
+from driftline.core.planning.plan import Conflict, Plan, by_name
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Path, Schema, Struct
 from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.table import Settings
 from driftline.core.values import Malformed, parse
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from core.test_observe_sound import SCHEMAS, batches, observed
 from driftline.convert import Converter, arrow_schema, arrow_type
-from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.plan import Plan
 from driftline.core.planning.planner import plan
 from driftline.core.schema.schema_json import type_text
 from driftline.core.schema.types import (
@@ -41,6 +41,7 @@ from driftline.core.schema.types import (
     decimal,
     peel,
 )
+from driftline.core.settings.table import Settings
 from driftline.core.values import Malformed, has_value, parse
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect

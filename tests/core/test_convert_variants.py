@@ -14,10 +14,11 @@ from pyspark.sql.types import VariantVal
 from driftline.convert import Converter
 from driftline.convert.declared import Declared
 from driftline.convert.variants import variants
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
+from driftline.core.planning.shape import without_excluded
 from driftline.core.schema.types import VARIANT, Field, List, Schema, Struct
-from driftline.core.settings.fields import OfPaths, contract, without_excluded
+from driftline.core.settings.fields import OfPaths, contract
+from driftline.core.settings.table import Settings
 from driftline.core.values import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver

@@ -6,10 +6,10 @@ import pytest
 
 from core.shapes import drift
 from driftline.core.history.entries import Version, partition_text, sort_text
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.definition import Definition
 from driftline.core.settings.creation import Creation
 from driftline.core.settings.properties import as_properties, creation, from_properties
+from driftline.core.settings.table import Settings
 from driftline.errors import DriftlineError, UsageError
 
 BATCH = "at: timestamp, id: long, name: string, a: {b: long}"

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Primitive, decimal
 from driftline.core.settings.csv import NONE, Dialect
 from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import ExpectedField
 from driftline.readers.csv import reader as csv_source

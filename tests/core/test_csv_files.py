@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import DOUBLE, INT, LONG, STRING, Primitive, decimal
 from driftline.core.settings.csv import Dialect
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError
 from driftline.files import text as text_files
 from driftline.observe.expect import ExpectedField

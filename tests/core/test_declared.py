@@ -12,9 +12,9 @@ import pytest
 
 from driftline.convert import Converter
 from driftline.convert.declared import Declared, entries_of
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
+from driftline.core.settings.table import Settings
 from driftline.errors import UsageError
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect

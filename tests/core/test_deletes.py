@@ -11,11 +11,12 @@ import pytest
 
 from core.tasks import run
 from driftline.convert import Converter
-from driftline.core.planning.plan import Conflict, Settings, lean
+from driftline.core.planning.plan import Conflict, lean
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.types import INT, LONG, STRING, Field, Map, Schema, Struct
 from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.table import Settings
 from driftline.keys.slices import DELETE_FLAG
 from driftline.observe.expect import expect
 from driftline.readers.columnar.parquet import PartReader, ReaderPart

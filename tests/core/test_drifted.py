@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from core.table_in_memory import by_whole_columns
 from driftline.convert import Converter
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
+from driftline.core.planning.shape import without_excluded
 from driftline.core.schema.types import LONG, Field, Primitive, Schema, Struct
-from driftline.core.settings.fields import OfPaths, contract, without_excluded
+from driftline.core.settings.fields import OfPaths, contract
+from driftline.core.settings.table import Settings
 from driftline.core.values import parse, parse_values
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from core.tasks import observe_splits, run
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import Contract
+from driftline.core.settings.table import Settings
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.observe.observation import Observation, merge_observations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Place
+from driftline.core.settings.table import Settings
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver
 from driftline.quarantine.pending import _Raw

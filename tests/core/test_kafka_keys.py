@@ -10,12 +10,12 @@ import pytest
 
 from core.test_kafka_json import batch
 from driftline.convert import arrow_schema
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.condition_sql import condition_of
 from driftline.core.settings.properties import from_properties
 from driftline.core.settings.row_key import RowKey
+from driftline.core.settings.table import Settings
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver
 from driftline.quarantine.pending import _Raw

@@ -19,9 +19,9 @@ from google.protobuf.message_factory import GetMessageClass
 
 from core.tasks import run
 from driftline.convert import Converter
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
+from driftline.core.settings.table import Settings
 from driftline.errors import SetupError, UsageError
 from driftline.observe.expect import expect
 from driftline.readers.kafka import protobuf

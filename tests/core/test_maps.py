@@ -10,11 +10,12 @@ import pytest
 from core.shapes import batch, drift, schema
 from driftline.convert import Converter
 from driftline.core.planning.maps import as_map, entries_of
-from driftline.core.planning.plan import Settings, lost_names
+from driftline.core.planning.plan import lost_names
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import contract, parse_path
 from driftline.core.settings.properties import flattened
+from driftline.core.settings.table import Settings
 from driftline.core.values import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from core.test_convert_sound import plain
 from driftline.convert import Converter
 from driftline.core.columns.folding import resolution
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RECORD, Facet, MapOf
 from driftline.core.schema.naming import MARK
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import STRING, Field, Map, Schema, Struct, Type, peel
 from driftline.core.settings.fields import contract
+from driftline.core.settings.table import Settings
 from driftline.core.values import parse
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.tasks import observe_splits
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Place
 from driftline.core.settings.fields import OfPaths, contract
+from driftline.core.settings.table import Settings
 from driftline.core.values import TruncatedText
 from driftline.errors import DataError
 from driftline.files import text as text_files

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Place, Schema
+from driftline.core.settings.table import Settings
 from driftline.observe.expect import ExpectedField
 from driftline.observe.json_lines import JsonObserver, reason
 from driftline.observe.observation import MalformedRecord, Observation, merge_observations

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.planning.policies import POLICIES
 from driftline.core.planning.shape import RecordShape
@@ -37,6 +36,7 @@ from driftline.core.schema.types import (
     wrap,
 )
 from driftline.core.settings.fields import contract
+from driftline.core.settings.table import Settings
 from driftline.core.values import Malformed, parse
 from driftline.observe import decoder, json_lines
 from driftline.observe.decoder import REFUSED, build, doubtful

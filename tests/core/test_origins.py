@@ -6,8 +6,8 @@ import pytest
 
 from core.shapes import drift
 from driftline.core.columns.siblings import origins
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import dotted
+from driftline.core.settings.table import Settings
 
 
 def lines(*batches: str, before: str = "", settings: Settings | None = None) -> list[str]:

@@ -14,10 +14,10 @@ from driftline.convert.kernels import convert
 from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, apply
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import DOUBLE, LONG, STRING, Field, Schema, Struct
+from driftline.core.settings.table import Settings
 from driftline.observe.arrow import ArrowObserver
 from driftline.observe.expect import expect
 from driftline.observe.json_lines import JsonObserver

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from core.shapes import batch, changes, conflicts, drift, same, show
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Schema
 from driftline.core.settings.fields import OfPaths, contract
+from driftline.core.settings.table import Settings
 
 WIDEN = Settings(contract=contract("widen"))
 REWRITE = Settings(contract=contract("widen"), allow_rewrite=True)

@@ -14,10 +14,10 @@ from core.held_values import faults
 from core.random_steps import Change, Json, Promote, Step, Typed, steps, with_empty_names
 from core.table_in_memory import TableInMemory, plain_rows
 from core.test_convert_sound import plain
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.text import parse_type
 from driftline.core.schema.types import Field, Struct
 from driftline.core.settings.fields import OfPaths, contract
+from driftline.core.settings.table import Settings
 from driftline.verify.match import differences
 from driftline.verify.matching_key import TableStruct
 from driftline.verify.values import ValueSettings

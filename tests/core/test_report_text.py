@@ -9,11 +9,12 @@ import pytest
 from rich.console import Console
 
 from driftline.core.changes import AddColumn, Reason, RelaxColumn, WidenColumn
-from driftline.core.planning.plan import Conflict, Conversion, Settings
+from driftline.core.planning.plan import Conflict, Conversion
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import Facet, RecordShape
 from driftline.core.schema.naming import mark
 from driftline.core.schema.types import DOUBLE, LONG, STRING, TIMESTAMP, Field, List, Place, Schema, Struct
+from driftline.core.settings.table import Settings
 from driftline.ingest.result import Result, result
 from driftline.observe.observation import MalformedRecord, Observation, Tally
 from driftline.operations.replay import Quarantine, RejectGroup

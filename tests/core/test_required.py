@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from core.shapes import batch, changes, conflicts, schema
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import Default, Schema, Struct
 from driftline.core.settings.fields import contract
+from driftline.core.settings.table import Settings
 
 # A title, the table, its default for `a`, a batch, and what is asked of the table.
 CASES = [

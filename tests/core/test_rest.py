@@ -21,7 +21,6 @@ from driftline.core.changes.apply import documented, renamed
 from driftline.core.history.batch_properties import MOST, REST_SINCE, first_seen, rest_since
 from driftline.core.planning.limits import leaf_columns
 from driftline.core.planning.own_columns import REST, rest_column, type_key
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.schema_json import to_json, type_text
 from driftline.core.schema.types import (
@@ -38,6 +37,7 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.core.settings.fields import contract
+from driftline.core.settings.table import Settings
 from driftline.core.values import Number
 from driftline.core.values import parse as parse_record
 from driftline.observe.expect import expect

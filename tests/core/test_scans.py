@@ -12,10 +12,10 @@ import pytest
 from pyarrow import parquet
 
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.types import DOUBLE, Schema
 from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.table import Settings
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
 from driftline.observe.observation import Observation

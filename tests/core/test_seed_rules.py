@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from core.shapes import batch, changes, drift, paths, routes, same, schema, show
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.schema.naming import marked_key
 from driftline.core.schema.types import UUID, Schema, Struct, dotted
 from driftline.core.settings.fields import contract
+from driftline.core.settings.table import Settings
 
 NEW = ""
 

@@ -19,10 +19,10 @@ from pyroaring import BitMap64
 
 from core.test_convert_rules import Lines
 from driftline.convert import arrow_schema
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.properties import as_properties, from_properties
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches

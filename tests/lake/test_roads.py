@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Schema
+from driftline.core.settings.table import Settings
 from driftline.ingest.accept import accepted
 from driftline.ingest.batch import RecentBatches
 from driftline.readers.json import usual

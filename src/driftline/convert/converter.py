@@ -27,7 +27,7 @@ from driftline.convert.rest import Collector
 from driftline.convert.types import DEEPEST, arrow_schema, arrow_type, field_of, in_lists
 from driftline.core.changes.defaults import literal_of, no_value
 from driftline.core.planning.own_columns import rest_column
-from driftline.core.planning.plan import ColumnRoute, FieldRoute, RecordRoute, Settings
+from driftline.core.planning.plan import ColumnRoute, FieldRoute, RecordRoute
 from driftline.core.planning.shape import RECORD, Facet, MapOf
 from driftline.core.schema.types import (
     LONG,
@@ -48,6 +48,7 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.core.settings.fields import Contract, excluded_paths
+from driftline.core.settings.table import Settings
 from driftline.core.support import gc_paused, pickled
 from driftline.errors import DataError
 

@@ -20,7 +20,7 @@ from driftline.convert.types import arrow_schema, arrow_type
 from driftline.core.changes import Change
 from driftline.core.columns.siblings import Fields, families
 from driftline.core.planning.own_columns import REST, TYPE_KEY, is_type_key, keys_of, steps, type_key
-from driftline.core.planning.plan import Plan, RecordRoute, Settings, by_name, lean
+from driftline.core.planning.plan import Plan, RecordRoute, by_name, lean
 from driftline.core.schema.schema_json import type_of
 from driftline.core.schema.types import (
     STRING,
@@ -35,6 +35,7 @@ from driftline.core.schema.types import (
     dotted,
     peel,
 )
+from driftline.core.settings.table import Settings
 from driftline.core.values import parse
 from driftline.errors import DataError
 

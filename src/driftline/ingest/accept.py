@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.limits import schema_before, without_limits
-from driftline.core.planning.plan import Conflict, Plan, Settings
+from driftline.core.planning.plan import Conflict, Plan
 from driftline.core.planning.planner import plan
 from driftline.core.planning.policies import policy_of
+from driftline.core.planning.shape import without_excluded
 from driftline.core.schema.types import Path, Schema, dotted
-from driftline.core.settings.fields import without_excluded
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError, UsageError
 from driftline.ingest.batch import RecentBatches
 from driftline.observe.observation import Observation

@@ -18,15 +18,14 @@ from pyspark.errors import PySparkException
 from driftline.core.changes.apply import refits
 from driftline.core.history.batch_properties import Token
 from driftline.core.planning.own_columns import spelled_field, with_own
-from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.plan import Plan
 from driftline.core.planning.planner import plan
-from driftline.core.planning.shape import RecordShape
+from driftline.core.planning.shape import RecordShape, without_excluded
 from driftline.core.schema.definition import WITH_VECTORS, Definition
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Schema, Struct, mark_unwritable, name_text
 from driftline.core.settings.creation import Creation, check_declared
 from driftline.core.settings.csv import JSON_SIGNS
-from driftline.core.settings.fields import without_excluded
 from driftline.core.settings.properties import (
     NEW_TABLE,
     earlier_patterns,
@@ -37,6 +36,7 @@ from driftline.core.settings.properties import (
     with_reading,
 )
 from driftline.core.settings.row_key import arrival_hint, check_kept, late_hint
+from driftline.core.settings.table import Settings
 from driftline.core.support import LruCache
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, Moved, State, Transaction

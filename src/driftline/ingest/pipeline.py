@@ -19,8 +19,9 @@ from driftline.core.history.batch_properties import BatchIsInError, Token, by_ba
 from driftline.core.history.entries import of_batch
 from driftline.core.planning.own_columns import rest_column
 from driftline.core.planning.plan import Plan, same_rows
+from driftline.core.planning.shape import without_excluded
 from driftline.core.schema.types import Path
-from driftline.core.settings.fields import excluded_paths, without_excluded
+from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.properties import as_properties, creation
 from driftline.errors import DataError, DriftlineError
 from driftline.formats.base import CatalogTable, CommitConflict, Moved, State, Transaction

@@ -16,8 +16,9 @@ from driftline.convert import Converter
 from driftline.convert.converter import without_defaults
 from driftline.convert.spark import from_spark
 from driftline.core.changes import RewriteColumn
-from driftline.core.planning.plan import Conflict, Plan, Settings, by_name, facet_of
+from driftline.core.planning.plan import Conflict, Plan, by_name, facet_of
 from driftline.core.schema.types import Map, Path, Primitive, Schema, Struct, dotted, peel
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError
 from driftline.readers.columnar.rows import having
 from driftline.sql.quoting import any_value

@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.maps import MAP, is_word, words_apart
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, Profile, RecordShape
 from driftline.core.schema.naming import by_key
 from driftline.core.schema.types import (
@@ -28,6 +27,7 @@ from driftline.core.schema.types import (
     peel,
 )
 from driftline.core.settings.fields import Contract
+from driftline.core.settings.table import Settings
 from driftline.core.support import gc_paused
 from driftline.core.values import DATELIKE
 

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec import DecodeError, json
 
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.plan import Conflict, Settings
+from driftline.core.planning.plan import Conflict
 from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.types import Path, Place, dotted
 from driftline.core.settings.fields import excluded_paths
+from driftline.core.settings.table import Settings
 from driftline.core.support import gc_paused
 from driftline.core.values import Malformed, parse, reason
 from driftline.observe.decoder import NOTHING, REFUSED, Decoder, FieldDecoders, build, doubtful

@@ -21,7 +21,6 @@ from driftline.core.changes import (
     evolved,
 )
 from driftline.core.history.entries import of_statements
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RECORD, Base, Facet, FieldShape, MapOf, Profile, RecordShape
 from driftline.core.schema.definition import ROW_KEY, Definition
@@ -42,6 +41,7 @@ from driftline.core.schema.types import (
 )
 from driftline.core.settings.properties import PREFIX, from_properties, with_reading
 from driftline.core.settings.row_key import check_epoch
+from driftline.core.settings.table import Settings
 from driftline.errors import DriftlineError, UsageError
 from driftline.formats.base import AlterableTable
 from driftline.formats.commit import Retry

@@ -22,12 +22,13 @@ from driftline.core.changes import AddColumn, Change, ChangeJson, diff, to_dict
 from driftline.core.history.entries import of_promote
 from driftline.core.planning.limits import without_limits
 from driftline.core.planning.own_columns import REST, keys_of, rest_column, spelled_field, steps
-from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.plan import Plan
 from driftline.core.planning.planner import plan
 from driftline.core.schema.naming import Names
 from driftline.core.schema.types import Field, Path, Schema, Struct, all_optional, dotted
 from driftline.core.settings.fields import excluded_paths
 from driftline.core.settings.properties import from_properties
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State
 from driftline.formats.commit import Retry, Rewrite, rewriting

@@ -18,7 +18,6 @@ from driftline.core.changes import AddColumn, diff
 from driftline.core.columns.folding import Resolution, resolution
 from driftline.core.history.entries import of_resolve
 from driftline.core.planning.conversions import NUMBERS
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.text import counted
@@ -38,6 +37,7 @@ from driftline.core.schema.types import (
 from driftline.core.settings.csv import Signs
 from driftline.core.settings.fields import parse_path, spelled_path
 from driftline.core.settings.properties import PREFIX, from_properties
+from driftline.core.settings.table import Settings
 from driftline.core.values import OFFSET_PATTERN
 from driftline.errors import DataError, UsageError, no_table
 from driftline.formats.base import CatalogTable, Moved, State

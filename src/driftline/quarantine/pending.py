@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from driftline.core.history.batch_properties import Token
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Schema
+from driftline.core.settings.table import Settings
 from driftline.formats.base import CatalogTable, State
 from driftline.formats.commit import Retry, rewriting
 from driftline.observe.json_lines import Why

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from driftline.convert import arrow_schema
 from driftline.convert.types import arrow_field, arrow_type
-from driftline.core.planning.own_columns import PLACE, SOURCE_KIND, own_column
+from driftline.core.planning.own_columns import SOURCE_KIND, own_column
 from driftline.core.planning.plan import Conflict
 from driftline.core.schema.types import Field, Place, Struct, dotted, name_text
+from driftline.core.settings.table import PLACE
 from driftline.readers.task import dealt
 from driftline.write import AsideFile, PartTasks, Reported, RowTasks, SetAside, TaskResult, is_small
 

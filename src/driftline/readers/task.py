@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.plan import Conflict, Settings
+from driftline.core.planning.plan import Conflict
+from driftline.core.settings.table import Settings
 from driftline.observe.expect import ExpectedField
 from driftline.write import Reported, SetAside
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from driftline.convert import Converter
-from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.plan import Plan
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.row_key import RowKey
+from driftline.core.settings.table import Settings
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.message_files import MessagesOf, PartMessages, row_messages
 from driftline.readers.columnar.parquet import (

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from driftline.convert import Converter
 from driftline.convert.declared import VOID, Declared
 from driftline.convert.rest import row_texts
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Field, List, Map, Primitive, Schema, Struct, Type, decimal, dotted
+from driftline.core.settings.table import Settings
 from driftline.errors import UsageError
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation, Tally, merge_observations

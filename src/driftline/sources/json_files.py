@@ -13,10 +13,11 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.plan import Plan
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Schema, Struct
 from driftline.core.settings.fields import spelled_path
+from driftline.core.settings.table import Settings
 from driftline.core.values import NOT_UTF8
 from driftline.observe.json_lines import JsonObserver, Why
 from driftline.observe.observation import Observation, copied, merge_observations

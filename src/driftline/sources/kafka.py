@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from driftline.convert.types import arrow_field
 from driftline.core.planning.own_columns import own_column
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.naming import METADATA
 from driftline.core.schema.types import BINARY, INT, LONG, STRING, TIMESTAMP, Field, List, Schema, Struct
 from driftline.core.settings.row_key import RowKey
+from driftline.core.settings.table import Settings
 from driftline.observe.json_lines import Why
 from driftline.readers.deletes import NO_RECORD
 from driftline.readers.envelopes.columns import key_texts_of, texts_of

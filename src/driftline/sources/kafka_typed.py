@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from driftline.convert import Converter
-from driftline.core.planning.own_columns import PLACE, asks_for_place
-from driftline.core.planning.plan import Settings
+from driftline.core.planning.own_columns import asks_for_place
 from driftline.core.schema.types import Place, Schema, Struct
 from driftline.core.settings.row_key import RowKey
+from driftline.core.settings.table import PLACE, Settings
 from driftline.core.support import gc_paused
 from driftline.observe.observation import Observation, merge_observations
 from driftline.readers.columnar.rows import (

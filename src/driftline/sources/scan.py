@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from driftline.convert import Converter
 from driftline.core.planning.admission import AdmissionCheck
-from driftline.core.planning.plan import Conflict, Plan, Settings, lean
+from driftline.core.planning.plan import Conflict, Plan, lean
 from driftline.core.schema.types import Field, Place, Schema, Struct
 from driftline.core.settings.row_key import RowKey
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError
 from driftline.observe.expect import expect
 from driftline.observe.observation import Observation, merge_observations

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
-from driftline.core.planning.plan import Plan, Settings
+from driftline.core.planning.plan import Plan
 from driftline.core.schema.types import Schema, Struct
+from driftline.core.settings.table import Settings
 from driftline.observe.json_lines import Why
 from driftline.observe.observation import Observation
 from driftline.observe.walk import FEWER_KEYS, MANY_KEYS

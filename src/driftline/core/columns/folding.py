@@ -17,7 +17,7 @@ from driftline.core.columns.siblings import (
     spelled,
     unit_at,
 )
-from driftline.core.planning.plan import Settings, facet_of
+from driftline.core.planning.plan import facet_of
 from driftline.core.planning.policies.by_kind import ROLES
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.naming import MARK, Names, caseless, mark, marked_key, nearest, safe, suffix
@@ -36,6 +36,7 @@ from driftline.core.schema.types import (
     with_child,
     wrap,
 )
+from driftline.core.settings.table import Settings
 from driftline.errors import UsageError
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from driftline.core.planning.limits import without_limits
-from driftline.core.planning.plan import Conflict, Settings, facet_of
+from driftline.core.planning.plan import Conflict, facet_of
 from driftline.core.planning.planner import plan
-from driftline.core.planning.shape import RecordShape
+from driftline.core.planning.shape import RecordShape, without_excluded
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Path, Place, Schema
-from driftline.core.settings.fields import without_excluded
+from driftline.core.settings.table import Settings
 
 
 @dataclass(frozen=True, slots=True)

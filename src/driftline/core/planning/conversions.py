@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from driftline.core.schema.types import DOUBLE, FLOAT, LONG, STRING, UNWRITABLE, Primitive, decimal
+from driftline.core.settings.fields import EPOCH_DIGITS
 
 if TYPE_CHECKING:
     from driftline.core.planning.shape import Profile
@@ -46,9 +47,6 @@ NUMBERS = ("int", "long", "float", "double", "decimal")
 # Of these, those in which a number of JSON may not be exact.
 NARROW = ("int", "float", "decimal")
 OUT_OF_JOINS = ("binary", "fixed", "variant", "unknown")
-
-# Digits of a fraction of a second that the unit keeps.
-EPOCH_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def fits(t: Primitive, u: Primitive) -> bool:

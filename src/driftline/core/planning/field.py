@@ -12,7 +12,7 @@ from itertools import chain
 from driftline.core.changes import Change, Reason, RewriteColumn, WidenColumn
 from driftline.core.planning.conversions import join
 from driftline.core.planning.maps import MAP, FixedKeys, MapVerdict, as_map, entries_of, objects_of
-from driftline.core.planning.plan import NO_COLUMN, Conflict, Conversion, Settings, facet_of, stub_of
+from driftline.core.planning.plan import NO_COLUMN, Conflict, Conversion, facet_of, stub_of
 from driftline.core.planning.policies import policy_of, preserve, strict
 from driftline.core.planning.policies.by_kind import ROLES, ByKind
 from driftline.core.planning.policies.policy import Decision, FieldState, New, Policy, Refusal, Retyped
@@ -39,6 +39,7 @@ from driftline.core.schema.types import (
     wrap,
 )
 from driftline.core.settings.fields import Contract, toml_line
+from driftline.core.settings.table import Settings
 
 
 @dataclass(frozen=True, slots=True)

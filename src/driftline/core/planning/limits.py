@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from driftline.core.changes import AddColumn, Change
-from driftline.core.planning.plan import ColumnRoute, Plan, Settings
+from driftline.core.planning.plan import ColumnRoute, Plan
 from driftline.core.planning.shape import Facet
 from driftline.core.schema.naming import is_metadata
 from driftline.core.schema.types import (
@@ -27,6 +27,7 @@ from driftline.core.schema.types import (
     remembered,
     with_child,
 )
+from driftline.core.settings.table import Settings
 
 Exceeding = dict[tuple[Path, Facet], str]
 

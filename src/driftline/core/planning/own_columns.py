@@ -11,12 +11,10 @@ from dataclasses import replace
 from driftline.core.changes import AddColumn, Reason, apply
 from driftline.core.planning.plan import Plan
 from driftline.core.schema.naming import METADATA, Names
-from driftline.core.schema.types import INT, LONG, STRING, TIMESTAMP, Field, Map, Path, Struct
+from driftline.core.schema.types import STRING, Field, Map, Path, Struct
+from driftline.core.settings.table import _FIELDS, PLACE
 
 SOURCE_KIND = "source"
-# Where a record stood, as a quarantine has it, except that it calls the file `source`.
-PLACE = {"file": STRING, "line": LONG, "topic": STRING, "partition": INT, "offset": LONG}
-_FIELDS = {name: Field(name, type_) for name, type_ in (PLACE | {"batch": STRING, "time": TIMESTAMP}).items()}
 
 
 def own_column(struct: Struct, kind: str) -> Field | None:
@@ -48,21 +46,6 @@ def _missing(struct: Struct, column: Field) -> Iterable[AddColumn]:
         for f in column.type.fields:
             if f.name not in has:
                 yield AddColumn((existing.name,), f, Reason("metadata", why, (existing.name, f.name)))
-
-
-def parse_metadata(text: str) -> tuple[str, ...]:
-    """The fields that the setting names.
-
-    >>> parse_metadata("time, file")
-    ('file', 'time')
-
-    Raises ValueError.
-    """
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in _FIELDS:
-            raise ValueError(f"there is no metadata {name!r}: name some of {', '.join(_FIELDS)}")
-    return tuple(name for name in _FIELDS if name in names)
 
 
 def asks_for_place(names: Collection[str]) -> bool:

@@ -29,17 +29,8 @@ from driftline.core.planning.limits import Exceeding, beyond_limits, in_rest
 from driftline.core.planning.maps import FixedKeys, fixed_contract, fixed_route
 from driftline.core.planning.own_columns import REST, source_column, with_own
 from driftline.core.planning.patchable import not_mergeable
-from driftline.core.planning.plan import (
-    ColumnRoute,
-    Conflict,
-    FieldRoute,
-    Plan,
-    RecordRoute,
-    Settings,
-    facet_of,
-)
+from driftline.core.planning.plan import ColumnRoute, Conflict, FieldRoute, Plan, RecordRoute, facet_of
 from driftline.core.planning.policies import policy_of
-from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, RecordShape, merge_all
 from driftline.core.schema.definition import CHANGE, UNAVAILABLE
 from driftline.core.schema.naming import is_metadata, struct_by_key
@@ -63,7 +54,8 @@ from driftline.core.schema.types import (
     with_value,
 )
 from driftline.core.settings.fields import Contract
-from driftline.core.settings.row_key import ORDERS_COLUMN, ORDERS_KIND, RowKey
+from driftline.core.settings.row_key import KEY, ORDER, ORDERS_COLUMN, ORDERS_KIND, RowKey
+from driftline.core.settings.table import Settings
 from driftline.core.support import gc_paused
 
 

@@ -13,7 +13,32 @@ from typing import TypeAlias, TypeVar
 
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Place, Primitive
+from driftline.core.settings.fields import Contract
 from driftline.core.support import pickled_by_fields
+
+
+def without_excluded(shape: RecordShape, contract: Contract) -> RecordShape:
+    """The shape without its excluded fields."""
+    if contract.empty:
+        return shape
+    fields = {}
+    for key, field_shape in shape.fields.items():
+        child = contract.of(key)
+        if not child.excluded:
+            fields[key] = _without(field_shape, child)
+    return RecordShape(fields)
+
+
+def _without(shape: FieldShape, contract: Contract) -> FieldShape:
+    if contract.empty:
+        return shape
+    out = replace(shape, facets={})
+    for facet, profile in shape.facets.items():
+        child = contract.inside(facet.dim)
+        record = None if profile.record is None else without_excluded(profile.record, child)
+        value = None if profile.value is None else _without(profile.value, child.of("value"))
+        out.facets[facet] = replace(profile, record=record, value=value)
+    return out
 
 
 @dataclass(frozen=True, slots=True)

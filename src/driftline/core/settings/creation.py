@@ -16,12 +16,13 @@ from driftline.core.changes import (
 )
 from driftline.core.changes.evolve import VERSION
 from driftline.core.changes.text import LayoutReader, PartsOf
-from driftline.core.planning.plan import FieldRoute, RecordRoute, Settings, facet_of
+from driftline.core.planning.plan import FieldRoute, RecordRoute, facet_of
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.naming import by_key, caseless, data_key
 from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Field, Path, Primitive, Schema, Struct, Type, dotted, peel
 from driftline.core.settings.fields import Contract, spelled_path
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError
 
 T = TypeVar("T")

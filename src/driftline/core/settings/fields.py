@@ -10,9 +10,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from driftline.core.planning.policies import policy_of
-from driftline.core.planning.shape import FieldShape, RecordShape
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
+
+# Digits of a fraction of a second that the unit keeps.
+EPOCH_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
 
 MAPS = ("auto", "hint", "off")
 NEW_FIELDS = ("add", "hold")
@@ -280,27 +283,3 @@ def excluded_paths(contract: Contract, path: Path = ()) -> Iterator[Path]:
             yield (*path, key)
         else:
             yield from excluded_paths(child, (*path, key))
-
-
-def without_excluded(shape: RecordShape, contract: Contract) -> RecordShape:
-    """The shape without its excluded fields."""
-    if contract.empty:
-        return shape
-    fields = {}
-    for key, field_shape in shape.fields.items():
-        child = contract.of(key)
-        if not child.excluded:
-            fields[key] = _without(field_shape, child)
-    return RecordShape(fields)
-
-
-def _without(shape: FieldShape, contract: Contract) -> FieldShape:
-    if contract.empty:
-        return shape
-    out = replace(shape, facets={})
-    for facet, profile in shape.facets.items():
-        child = contract.inside(facet.dim)
-        record = None if profile.record is None else without_excluded(profile.record, child)
-        value = None if profile.value is None else _without(profile.value, child.of("value"))
-        out.facets[facet] = replace(profile, record=record, value=value)
-    return out

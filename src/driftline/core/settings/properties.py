@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict
 
-from driftline.core.planning.conversions import EPOCH_DIGITS
-from driftline.core.planning.own_columns import parse_metadata
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.policies import POLICIES
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import (
@@ -29,6 +26,7 @@ from driftline.core.schema.types import List, Map, Path, Primitive
 from driftline.core.settings.creation import Creation
 from driftline.core.settings.csv import Dialect
 from driftline.core.settings.fields import (
+    EPOCH_DIGITS,
     MAPS,
     NEW_FIELDS,
     Contract,
@@ -39,6 +37,7 @@ from driftline.core.settings.fields import (
     spelled_path,
 )
 from driftline.core.settings.row_key import ENVELOPES, RECONCILE, RowKey, parse_condition
+from driftline.core.settings.table import Settings, parse_metadata
 from driftline.errors import UsageError
 
 PREFIX = "driftline."

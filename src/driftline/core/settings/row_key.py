@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from driftline.core.planning.policies.by_kind import KEY, ORDER
 from driftline.core.schema.definition import (
     ARRIVAL,
     DELETES_PROPERTY,
@@ -27,6 +26,9 @@ from driftline.core.schema.types import BOOLEAN, STRING, Field, Map, Path
 from driftline.core.settings.condition import MESSAGE_KEY, Condition, Junction, OneOf, asks_for_null, paths_of
 from driftline.core.settings.fields import parse_paths, spelled_path
 from driftline.errors import DataError, UsageError
+
+KEY, ORDER = "key", "order"
+
 
 ORDER_KIND = "order"
 ORDER_COLUMN = Field(

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from driftline.convert import Converter
 from driftline.convert.declared import Declared, entries_of, leaf_readings
-from driftline.core.planning.plan import Settings
 from driftline.core.schema.types import Struct
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError, UsageError
 from driftline.observe.expect import ExpectedField
 from driftline.observe.observation import Observation

@@ -20,8 +20,6 @@ from pyspark.errors import PySparkException
 from driftline.convert import arrow_type
 from driftline.convert.declared import OVERFLOW, VOID
 from driftline.convert.kernels import dates_of
-from driftline.core.planning.plan import Settings
-from driftline.core.planning.policies.by_kind import KEY
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import (
     BOOLEAN,
@@ -36,6 +34,8 @@ from driftline.core.schema.types import (
     Struct,
 )
 from driftline.core.settings.csv import Dialect, Signs
+from driftline.core.settings.row_key import KEY
+from driftline.core.settings.table import Settings
 from driftline.errors import DataError
 from driftline.observe.expect import UNKNOWN, ExpectedField
 from driftline.readers.columnar.parquet import FoundReaders

@@ -18,7 +18,6 @@ from driftline.convert.declared import VOID
 from driftline.convert.kernels import dates_of
 from driftline.convert.types import arrow_type
 from driftline.core.changes import AddColumn, Change
-from driftline.core.planning.plan import Settings
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.date_pattern import DatePattern, hint_text
 from driftline.core.schema.types import (
@@ -38,6 +37,7 @@ from driftline.core.schema.types import (
 )
 from driftline.core.settings.csv import JSON_SIGNS, POINT, Signs
 from driftline.core.settings.fields import Contract, toml_line
+from driftline.core.settings.table import Settings
 from driftline.core.values import EXACT, OFFSET, OFFSET_PATTERN, TIMESTAMP_PATTERN, base_of, is_single
 
 Types = frozenset[Primitive]

@@ -30,9 +30,10 @@ from driftline.convert.types import DEEPEST
 from driftline.core.planning.admission import AdmissionCheck
 from driftline.core.planning.maps import folded
 from driftline.core.planning.own_columns import asks_for_place
-from driftline.core.planning.plan import Plan, Settings, lean
+from driftline.core.planning.plan import Plan, lean
 from driftline.core.planning.shape import RecordShape
 from driftline.core.schema.types import Path, Place, Struct
+from driftline.core.settings.table import Settings
 from driftline.core.support import gc_paused, pickled
 from driftline.core.values import Malformed, RefusedText, UnlistedDocument, parse, parse_values, raw_members
 from driftline.keys.patch_fields import PRESENCE, presence_of_lines

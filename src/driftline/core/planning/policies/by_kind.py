@@ -14,6 +14,7 @@ from driftline.core.planning.policies import preserve
 from driftline.core.planning.policies.policy import Decision, Facets, FieldState, New, Refusal, Retyped
 from driftline.core.planning.shape import Facet, Profile
 from driftline.core.schema.types import STRING, Primitive
+from driftline.core.settings.row_key import KEY, ORDER
 
 MOMENTS = ("date", "timestamp", "timestamp_ntz")
 
@@ -150,5 +151,4 @@ def _beside(new: New, columns: Sequence[Facet]) -> New:
     return replace(new, rule="sibling", why=preserve.unfit(new.facet, columns)) if columns else new
 
 
-KEY, ORDER = "key", "order"
 ROLES = {KEY: ByKind(KEY, key_kind), ORDER: ByKind(ORDER, order_kind, one=True)}

@@ -1,0 +1,69 @@
+"""?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from driftline.core.schema.naming import MARK, MAX_KEY
+from driftline.core.schema.types import INT, LONG, STRING, TIMESTAMP, Field, Path, Primitive
+from driftline.core.settings.csv import Dialect
+from driftline.core.settings.fields import Contract
+from driftline.core.settings.row_key import RowKey
+
+# Where a record stood, as a quarantine has it, except that it calls the file `source`.
+PLACE = {"file": STRING, "line": LONG, "topic": STRING, "partition": INT, "offset": LONG}
+
+
+_FIELDS = {name: Field(name, type_) for name, type_ in (PLACE | {"batch": STRING, "time": TIMESTAMP}).items()}
+
+
+def parse_metadata(text: str) -> tuple[str, ...]:
+    """The fields that the setting names.
+
+    >>> parse_metadata("time, file")
+    ('file', 'time')
+
+    Raises ValueError.
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in _FIELDS:
+            raise ValueError(f"there is no metadata {name!r}: name some of {', '.join(_FIELDS)}")
+    return tuple(name for name in _FIELDS if name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A table's settings, as the planner and the observer need them.
+
+    ``dates``: "on", "off" or "instant" (rules 2.2). ``mark``: the prefix of an evolved column's doc.
+    ``max_columns``: leaf columns of a table; ``max_fields``: fields of one struct in the record, None: any
+    number; ``max_key``: characters of a key that gets a column. ``beyond``: values beyond these limits go to
+    the "rest", to "quarantine", or "fail". ``keep_empty_names``: values of the empty key go to the rest, not
+    away. ``on_conflict``: "quarantine" or "fail". ``allow_rewrite``: the
+    `widen` policy may write columns anew. ``max_record_bytes``: of a record's text. ``contract``: the
+    settings of paths. ``csv``: the dialect. ``hive``: folders in paths, `day=2026-01-01/`, are columns.
+    ``records``: in files of JSON, the path of the list of records in each document, none if it is one.
+    ``sheet``: of workbooks, empty for the only one. ``as_text``: types that the table's format lacks, whose
+    values become text. ``row_key``: how rows are known, None where each record is a row. ``metadata``: the
+    fields of the column `_source`.
+    """
+
+    dates: str = "on"
+    mark: str = MARK
+    max_columns: int = 10_000
+    max_fields: int | None = None
+    max_key: int = MAX_KEY
+    beyond: str = "quarantine"
+    keep_empty_names: bool = False
+    on_conflict: str = "quarantine"
+    allow_rewrite: bool = False
+    max_record_bytes: int = 128 * 2**20
+    contract: Contract = field(default_factory=Contract)
+    csv: Dialect = field(default_factory=Dialect)
+    hive: bool = True
+    records: Path = ()
+    sheet: str = ""
+    as_text: frozenset[Primitive] = frozenset()
+    row_key: RowKey | None = None
+    metadata: tuple[str, ...] = ()
