@@ -8,7 +8,7 @@ from core.shapes import changes, conflicts, drift, same, show
 from driftline.cli.options import PolicyName
 from driftline.core.planning.policies import POLICIES
 from driftline.core.schema.text import parse_type
-from driftline.core.settings.fields import OfPaths, contract, parse_path
+from driftline.core.settings.fields import POLICY_NAMES, PRESERVE, OfPaths, contract, parse_path
 from driftline.core.settings.properties import as_properties, from_properties
 from driftline.core.settings.table import Settings
 from driftline.errors import UsageError
@@ -160,5 +160,6 @@ def test_paths() -> None:
     ]
 
 
-def test_the_command_line_names_every_policy() -> None:
-    assert [*PolicyName] == [*POLICIES]
+def test_names_of_policies_are_the_same_in_settings_plans_and_commands() -> None:
+    assert [*PolicyName] == [*POLICIES] == [*POLICY_NAMES]
+    assert [name for name, policy in POLICIES.items() if policy.keeps_all] == [PRESERVE]

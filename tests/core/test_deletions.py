@@ -11,7 +11,7 @@ import pytest
 import house
 from driftline.runtime.disk import NEW, Bounds, delete_file, delete_folder
 
-PLACE = "runtime.deleting"
+PLACE = "runtime.disk"
 DELETE = {
     "unlink", "rmtree", "rmdir", "removedirs", "remove_tree", "delete", "delete_file", "delete_dir",
     "delete_dir_contents", "delete_root_dir_contents", "deleteFile", "deleteFiles", "deletePrefix", "deleteOnExit",
@@ -20,9 +20,9 @@ DELETE = {
 # Calls of these names that delete no file; the last is the draft of a file that the same function writes.
 OTHERS = {
     "capture.finding: self.channel.delete",  # messages of a queue
-    "convert.avro_binary: np.delete",
+    "readers.avro.binary: np.delete",
     "formats.iceberg.alterable: transaction.newDelete().deleteFile",  # out of a snapshot
-    "formats.iceberg.deletes_branch: update.deleteFile",
+    "formats.iceberg.row_delta: update.deleteFile",
     "formats.iceberg.transaction: delete.deleteFile",
     "keys.filling: result.delete",  # a row
     "quarantine.table: quarantine.delete",
@@ -35,17 +35,15 @@ OF_NEW_FILES = {
     "capture.lease",  # its own mark
     "cli.demo",  # its temporary lake
     "formats.ducklake.files",
-    "formats.ducklake.storage",
-    "formats.iceberg.committing",  # manifests that the transaction wrote and merged
-    "formats.iceberg.spark_writer",
-    "formats.iceberg.store",
+    "formats.iceberg.commit",  # manifests that the transaction wrote and merged
+    "formats.iceberg.files",
     "formats.iceberg.transaction",
     "operations.doctor",  # its probe
     "runtime.duckdb_files",
     "runtime.temporary",
-    "sources.spool",
-    "write.batch_folder",
-    "write.places",
+    "sources.spooled",
+    "tasks.batch_folder",
+    "write.files",
 }
 
 

@@ -33,7 +33,7 @@ def alter(
     RENAME TO must be the only change.
     """
     from driftline.cli.terminal import Progress, put, show
-    from driftline.operations import alter as altering
+    from driftline.operations import alter as altering  # late: the other commands do without
     from driftline.report import tables
 
     request = altering.AlterRequest.of_sql(sql)  # what cannot be read is said before Java starts

@@ -134,7 +134,7 @@ def _write_all(folder: Path, lake: LakeStats, *, tell: bool) -> None:
 
 def _offline(scope: Invocation, table: str) -> Stats | None:
     """The table's statistics, without Spark; None where that takes Spark."""
-    from driftline.stats.build import stats
+    from driftline.stats.build import stats  # late: the other commands do without
 
     offline = scope.offline(table)
     return None if offline is None else stats(offline)

@@ -69,7 +69,7 @@ def _without_spark(scope: Invocation) -> Sequence[Stats] | None:
 
 
 def _in_short(scope: Invocation, name: str) -> Stats | None:
-    from driftline.stats.build import stats, waiting_alone
+    from driftline.stats.build import stats, waiting_alone  # late: the other commands do without
 
     if table := scope.offline(name):
         return stats(table, in_short=True)

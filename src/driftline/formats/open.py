@@ -81,7 +81,7 @@ class EmbeddedLake:
             return None
         if self.ducklake is not None:
             return self.database().displaced()
-        from driftline.formats.iceberg.relocating import displaced_lake
+        from driftline.formats.iceberg.relocating import displaced_lake  # late: as all of a format
 
         return displaced_lake(Path(self.folder))
 
@@ -106,7 +106,7 @@ class EmbeddedLake:
         """
         self.check_open(writes=False, notify=notify)
         if self.ducklake is None:
-            from driftline.formats.iceberg.relocating import record_home
+            from driftline.formats.iceberg.relocating import record_home  # late: as all of a format
 
             record_home(Path(self.folder))
 
@@ -125,7 +125,7 @@ class EmbeddedLake:
             )
 
             return nullcontext(AlterableDuckLakeTable(self.database(), name))
-        from driftline.formats.iceberg.offline import alterable
+        from driftline.formats.iceberg.bare import alterable
 
         return alterable(Path(self.folder), CATALOG, name, durable=self.durable)
 
@@ -170,7 +170,7 @@ def relocate(lake: EmbeddedLake | None, *, dry_run: bool) -> Relocation:
 
 def rehearsed(folder: Path, options: Sequence[str]) -> AbstractContextManager[AlterableTable]:
     """A new table of a new embedded Iceberg lake, in a Java without Spark that has these options."""
-    from driftline.formats.iceberg.offline import rehearsed
+    from driftline.formats.iceberg.bare import rehearsed
 
     return rehearsed(folder, options)
 

@@ -18,13 +18,13 @@ from pyspark.errors import PySparkException
 from driftline.core.changes.apply import refits
 from driftline.core.history.batch_properties import Token
 from driftline.core.planning.own_columns import spelled_field, with_own
-from driftline.core.planning.plan import Plan
+from driftline.core.planning.plan import Plan, check_declared
 from driftline.core.planning.planner import plan
 from driftline.core.planning.shape import RecordShape, without_excluded
 from driftline.core.schema.definition import WITH_VECTORS, Definition
 from driftline.core.schema.text import counted
 from driftline.core.schema.types import Path, Schema, Struct, mark_unwritable, name_text
-from driftline.core.settings.creation import Creation, check_declared
+from driftline.core.settings.creation import Creation
 from driftline.core.settings.csv import JSON_SIGNS
 from driftline.core.settings.properties import (
     NEW_TABLE,

@@ -217,10 +217,10 @@ def record_test(condition: Condition) -> Test:
 
 
 def _value(record: Any, path: Path) -> Any:
-    for step in path:
+    for key in path:
         if type(record) is not dict:
             return None if record is None else _HIDDEN
-        record = record.get(step)
+        record = record.get(key)
     return record
 
 
@@ -299,15 +299,15 @@ def _columns(batch: pa.RecordBatch, struct: Struct, path: Path) -> tuple[Columns
         (f.type, array) for f, array in zip(struct.fields, batch.columns, strict=True) if f.name == path[0]
     ]
     hidden = pa.repeat(False, len(batch))
-    for step in path[1:]:
+    for inside in path[1:]:
         below: list[tuple[Type, pa.Array]] = []
         for type_, array in columns:
             match type_:
                 case Struct(fields):
                     inner = zip(fields, array.flatten(), strict=True)
-                    below += [(f.type, values) for f, values in inner if f.name == step]
+                    below += [(f.type, values) for f, values in inner if f.name == inside]
                 case Map(key, value) if key == STRING:
-                    below.append((value, pc.map_lookup(array, step, "last")))
+                    below.append((value, pc.map_lookup(array, inside, "last")))
                 case _:
                     hidden = pc.or_(hidden, array.is_valid())
         columns = below

@@ -176,8 +176,8 @@ def _unknown(_: bytes | Raw) -> object:
 class Decoder:
     """``decode`` raises one of `REFUSED` for a line that may add something to the shape.
 
-    ``doubles``: it forgets how doubles were written, so `driftline.observe.decoder.doubtful` lines are not for
-    it. ``fields``: decoders of single values, by the key of a record.
+    ``doubles``: it forgets how doubles were written, so `doubtful` lines are not for it.
+    ``fields``: decoders of single values, by the key of a record.
     """
 
     decode: Decode

@@ -143,19 +143,19 @@ def _of_kind(spark: SparkSession, kind: str, named: Named, *, strings: bool) -> 
         case "excel":
             return JsonFiles(spark=spark, texts=texts, workbooks=True, **common)
         case "csv":
-            from driftline.readers.csv.reader import CsvFiles
+            from driftline.readers.csv.reader import CsvFiles  # late: with the first file of its kind
 
             return ColumnFiles(spark=spark, found=CsvFiles(spark, files, strings), texts=texts, **common)
         case "parquet":
             found = parquet_readers(files)
             return ColumnFiles(spark=spark, found=found, texts=texts, messages=row_messages, **common)
         case "avro":
-            from driftline.readers.avro.files import avro_found, avro_messages
+            from driftline.readers.avro.files import avro_found, avro_messages  # late: with the first file
 
             blocks = avro_found(files)
             return ColumnFiles(spark=spark, found=blocks, texts=texts, messages=avro_messages, **common)
         case _:
-            from driftline.readers.columnar.orc import check_timestamps
+            from driftline.readers.columnar.orc import check_timestamps  # late: with the first file
 
             if odd := next((name for file in files if (name := name_text(file)) != file), None):
                 raise UsageError(f"{odd}: Spark reads {kind} files by names in UTF-8 only", "rename the file")

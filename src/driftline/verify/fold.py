@@ -147,9 +147,9 @@ class ChangeReader:
     def key_of_record(self, record: Mapping[str, Any]) -> str:
         """The key of a source's record, as one text. Raises NoChange."""
         parts = [identity(field.of_record(record, self.settings)) for field in self.key]
-        for field, part in zip(self.key, parts, strict=True):
+        for key_field, part in zip(self.key, parts, strict=True):
             if part is None:
-                raise NoChange(f"no key in {spelled_path(field.path)}")
+                raise NoChange(f"no key in {spelled_path(key_field.path)}")
         return json.dumps(parts)
 
     def key_of_row(self, row: Mapping[str, Any]) -> str:
@@ -159,11 +159,11 @@ class ChangeReader:
     def order_of(self, record: Mapping[str, Any]) -> Order:
         """The order of a change, compared as tuples are. Raises NoChange."""
         parts = []
-        for field, kind in zip(self.order, self.kinds, strict=True):
-            part = _ordered(field.of_record(record, self.settings), kind, self.settings)
+        for order_field, kind in zip(self.order, self.kinds, strict=True):
+            part = _ordered(order_field.of_record(record, self.settings), kind, self.settings)
             if part is None:
                 raise NoChange(
-                    f"no order in {spelled_path(field.path)}" + (f" that is a {kind}" if kind else "")
+                    f"no order in {spelled_path(order_field.path)}" + (f" that is a {kind}" if kind else "")
                 )
             parts.append(part)
         return tuple(parts)

@@ -326,14 +326,14 @@ def origins(route: RecordRoute, schema: Schema) -> Iterator[ColumnOrigin]:
     yield from _of_record(route, (), ())
     column = rest_column(schema.struct)
     if column is not None:
-        for field in route.fields:
-            for path in field.rest_paths((field.key,)):
+        for of_field in route.fields:
+            for path in of_field.rest_paths((of_field.key,)):
                 yield ColumnOrigin((column.name, "value"), path, (), exact=False)
 
 
 def _of_record(route: RecordRoute, column: Path, path: Path) -> Iterator[ColumnOrigin]:
-    for field in route.fields:
-        yield from _of_field(field, column, (*path, field.key))
+    for of_field in route.fields:
+        yield from _of_field(of_field, column, (*path, of_field.key))
 
 
 def _of_field(field: FieldRoute, column: Path, path: Path) -> Iterator[ColumnOrigin]:

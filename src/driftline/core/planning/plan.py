@@ -8,9 +8,40 @@ from dataclasses import dataclass, field, replace
 
 from driftline.core.changes import Change, RewriteColumn
 from driftline.core.planning.shape import RECORD, Facet, FieldShape, MapOf, Profile
+from driftline.core.schema.schema_json import type_name
 from driftline.core.schema.types import Map, Path, Place, Primitive, Schema, Struct, Type, dotted, peel, wrap
+from driftline.core.settings.fields import Contract
 from driftline.core.support import pickled_by_fields
 from driftline.errors import DataError
+
+
+def check_declared(table: str, route: RecordRoute, contract: Contract, path: Path = ()) -> None:
+    """Check that each column that a hint declares takes some value of a first batch of typed values.
+
+    Raises DataError for one that none of the field's values would go into, in this batch or a later one.
+    """
+    for of_field in route.fields:
+        child, field_path = contract.of(of_field.key), (*path, of_field.key)
+        if child.hint is not None and (sample := _beside(of_field, child.hint)):
+            types = " and ".join(facet.spelled() for facet in of_field.shape.facets)
+            raise DataError(
+                f"{table} cannot be made: {dotted(field_path)} is declared {type_name(child.hint)}, and no value "
+                f"of the batch is one: they are {types}, such as {sample!r}",
+                "cast the column, or leave the hint out",
+            )
+        for column in of_field.columns:
+            if column.record is not None:
+                check_declared(table, column.record, child.inside(column.facet.dim), field_path)
+
+
+def _beside(field: FieldRoute, hint: Type) -> str:
+    """A sample of a field's typed values, if all go to other columns than the declared one."""
+    samples = [profile.sample for profile in field.shape.facets.values() if profile.typed and profile.sample]
+    declared = [column for column in field.columns if column.facet == facet_of(hint)]
+    if len(samples) < len(field.shape.facets) or any(column.takes for column in declared):
+        return ""
+    return next(iter(samples), "") if isinstance(peel(hint)[1], Primitive) and declared else ""
+
 
 NO_COLUMN = "none"  # in place of the table's type
 NOWHERE = "where the table has no such column"

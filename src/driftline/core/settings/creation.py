@@ -16,12 +16,11 @@ from driftline.core.changes import (
 )
 from driftline.core.changes.evolve import VERSION
 from driftline.core.changes.text import LayoutReader, PartsOf
-from driftline.core.planning.plan import FieldRoute, RecordRoute, facet_of
 from driftline.core.schema.definition import Definition
 from driftline.core.schema.naming import by_key, caseless, data_key
 from driftline.core.schema.schema_json import type_name
-from driftline.core.schema.types import Field, Path, Primitive, Schema, Struct, Type, dotted, peel
-from driftline.core.settings.fields import Contract, spelled_path
+from driftline.core.schema.types import Field, Path, Schema, Struct, dotted
+from driftline.core.settings.fields import spelled_path
 from driftline.core.settings.table import Settings
 from driftline.errors import DataError
 
@@ -137,34 +136,6 @@ def _check(table: str, path: Path, schema: Schema, settings: Settings) -> None:
             f"declare its type: --hint {spelled_path(path)}={type_name(column.type)}; other values go "
             "beside it, and their rows to the partition of those that have none",
         )
-
-
-def check_declared(table: str, route: RecordRoute, contract: Contract, path: Path = ()) -> None:
-    """Check that each column that a hint declares takes some value of a first batch of typed values.
-
-    Raises DataError for one that none of the field's values would go into, in this batch or a later one.
-    """
-    for field in route.fields:
-        child, field_path = contract.of(field.key), (*path, field.key)
-        if child.hint is not None and (sample := _beside(field, child.hint)):
-            types = " and ".join(facet.spelled() for facet in field.shape.facets)
-            raise DataError(
-                f"{table} cannot be made: {dotted(field_path)} is declared {type_name(child.hint)}, and no value "
-                f"of the batch is one: they are {types}, such as {sample!r}",
-                "cast the column, or leave the hint out",
-            )
-        for column in field.columns:
-            if column.record is not None:
-                check_declared(table, column.record, child.inside(column.facet.dim), field_path)
-
-
-def _beside(field: FieldRoute, hint: Type) -> str:
-    """A sample of a field's typed values, if all go to other columns than the declared one."""
-    samples = [profile.sample for profile in field.shape.facets.values() if profile.typed and profile.sample]
-    declared = [column for column in field.columns if column.facet == facet_of(hint)]
-    if len(samples) < len(field.shape.facets) or any(column.takes for column in declared):
-        return ""
-    return next(iter(samples), "") if isinstance(peel(hint)[1], Primitive) and declared else ""
 
 
 def _specs(definition: Definition) -> list[tuple[int, str]]:

@@ -9,9 +9,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from driftline.core.planning.policies import policy_of
 from driftline.core.schema.date_pattern import DatePattern
 from driftline.core.schema.types import Map, Path, Struct, Type, peel, wrap
+
+# The policies, in the order in which help lists them; only the first keeps values that fit no column.
+PRESERVE = "preserve"
+POLICY_NAMES = (PRESERVE, "widen", "strict")
 
 # Digits of a fraction of a second that the unit keeps.
 EPOCH_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -93,7 +96,7 @@ class Contract:
         """True if no setting here or below keeps an object from becoming a map."""
         plain = (
             self.maps == "auto"
-            and policy_of(self.policy).keeps_all
+            and self.policy == PRESERVE
             and self.hint is None
             and not (self.excluded or self.role)
         )

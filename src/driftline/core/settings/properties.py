@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict
 
-from driftline.core.planning.policies import POLICIES
 from driftline.core.schema.date_pattern import parse_hint
 from driftline.core.schema.definition import (
     CHANGE,
@@ -29,6 +28,7 @@ from driftline.core.settings.fields import (
     EPOCH_DIGITS,
     MAPS,
     NEW_FIELDS,
+    POLICY_NAMES,
     Contract,
     OfPaths,
     contract,
@@ -58,7 +58,7 @@ class Setting:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    "policy": Setting("What to do with a value that does not fit.", tuple(POLICIES), "preserve"),
+    "policy": Setting("What to do with a value that does not fit.", POLICY_NAMES, "preserve"),
     "on_conflict": Setting("What to do with a record that is refused.", ("quarantine", "fail"), "quarantine"),
     "allow_rewrite": Setting(
         "Under `widen`: rewrite the table where a column cannot be widened in place.", ("true", "false"), "false"
@@ -122,7 +122,7 @@ SETTINGS: Mapping[str, Setting] = {
 }  # fmt: skip
 # Settings of paths, `hints.amount`.
 PATH_SETTINGS: Mapping[str, Setting] = {
-    "policies": Setting("The policy of a path; `PATH.*` means everything below it.", tuple(POLICIES)),
+    "policies": Setting("The policy of a path; `PATH.*` means everything below it.", POLICY_NAMES),
     "hints": Setting("The type of a field, declared before any data."),
     "exclude": Setting("Whether a field is left out; its values are counted.", ("true", "false"), "false"),
     "epoch_units": Setting("`epoch_unit` of a path.", tuple(EPOCH_DIGITS)),
@@ -270,6 +270,18 @@ def _property(key: str) -> str:
     return PREFIX + name.replace("_", "-") + dot + path
 
 
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "hints": parse_hint,
+    "key": parse_paths,
+    "order_by": parse_paths,
+    "records": parse_path,
+    "metadata": parse_metadata,
+    "delete_when": parse_condition,
+    "delete_memory": parse_span,
+    "key_cache": parse_size,
+}
+
+
 def _checked(key: str, value: str) -> str:
     name, dot, path = key.partition(".")
     name = name.replace("-", "_")
@@ -286,24 +298,12 @@ def _checked(key: str, value: str) -> str:
     try:
         if dot:
             parse_path(path)
-        if name == "hints":
-            parse_hint(value)
         if name in _ONCE:
             _check_creation(key, Creation(**{name: value}))
-        if name in _DIALECT:
+        elif name in _DIALECT:
             _dialect({_property(name): value})
-        if name in ("key", "order_by"):
-            parse_paths(value)
-        if name == "records":
-            parse_path(value)
-        if name == "metadata":
-            parse_metadata(value)
-        if name == "delete_when":
-            parse_condition(value)
-        if name == "delete_memory":
-            parse_span(value)
-        if name == "key_cache":
-            parse_size(value)
+        elif name in _PARSERS:
+            _PARSERS[name](value)
     except ValueError as error:
         raise UsageError(f"{key}: {error}") from error
     return value

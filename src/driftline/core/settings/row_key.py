@@ -217,7 +217,7 @@ def placeholder_bytes(text: str) -> bytes:
 
 def parse_condition(text: str) -> Condition:
     """Read what `delete_when` says. Raises ValueError."""
-    from driftline.core.settings.condition_sql import condition_of
+    from driftline.core.settings.condition_sql import condition_of  # late: sqlglot is slow to import
 
     return condition_of(text)
 

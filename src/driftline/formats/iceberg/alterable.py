@@ -219,7 +219,7 @@ class IcebergAlteration:
                 f"{self.table.name}: batch {batch.id} cannot be undone: the snapshot before it has expired",
                 "ingest corrected records instead",
             )
-        from driftline.formats.iceberg.row_delta import remembered_file
+        from driftline.formats.iceberg.row_delta import remembered_file  # late: for a key alone
 
         deletes = remembered_file(self._java, snapshot)
 

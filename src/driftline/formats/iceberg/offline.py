@@ -7,29 +7,23 @@ import json
 import logging
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from functools import cache
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from driftline.config import DURABILITY
 from driftline.core.columns.statistics import TableStatistics
 from driftline.core.history.entries import Versions
-from driftline.core.schema.types import LONG, STRING, Field, Schema, Struct
+from driftline.core.schema.types import Schema
 from driftline.errors import NeedsSpark
 from driftline.formats.base import State
 from driftline.formats.iceberg.definition import of_json
 from driftline.formats.iceberg.manifests import ManifestEntry, entries_of, local_path, table_statistics
 from driftline.formats.iceberg.relocating import CATALOG, catalog_of
 from driftline.formats.iceberg.versions import Metadata, current_snapshot, past
-from driftline.runtime.bare_java import BareJava
-from driftline.runtime.session import embedded_catalog, make_lake
-from driftline.runtime.spark_version import java_type
 
 if TYPE_CHECKING:
-    from driftline.formats.iceberg.alterable import AlterableIcebergTable
+    pass
 
 _LOCATION = """
 select metadata_location from iceberg_tables
@@ -207,62 +201,3 @@ def _read(location: str) -> Any:
         if "schemas" in metadata and "partition-specs" in metadata and "sort-orders" in metadata
         else None
     )
-
-
-@contextmanager
-def alterable(
-    lake: Path, catalog: str, name: str, *, durable: bool = True
-) -> Iterator[AlterableIcebergTable]:
-    """A table of the lake in a folder, by its name. Raises NeedsSpark where Spark is to open it."""
-    with BareJava() as java:
-        from driftline.formats.iceberg.alterable import AlterableIcebergTable  # while Java starts
-
-        gateway = java.gateway()
-        with java.watched(
-            f"see the system log for the cause; `driftline history {name}` tells if it took place"
-        ):
-            properties = embedded_catalog(lake) | {DURABILITY: "full" if durable else "off"}
-            opened = _bare_table(gateway, properties, catalog)
-            yield AlterableIcebergTable(gateway, opened, name, lake)
-
-
-@contextmanager
-def rehearsed(lake: Path, options: Sequence[str]) -> Iterator[AlterableIcebergTable]:
-    """A new table of a new lake, in a Java with these options, which ends in order: for its archive."""
-    with BareJava(options) as java:
-        from driftline.formats.iceberg.alterable import AlterableIcebergTable
-        from driftline.formats.iceberg.gateway import java_schema
-
-        make_lake(lake)
-        gateway = java.gateway()
-        table = AlterableIcebergTable(
-            gateway, _bare_table(gateway, embedded_catalog(lake), "lake"), "a.b", lake
-        )
-        row = Struct((Field("id", LONG, 1), Field("who", Struct((Field("name", STRING, 3),)), 2)))
-        schema = java_schema(gateway.jvm, Schema(row))
-        table.java_catalog.createNamespace(table.identifier.namespace())
-        table.java_catalog.createTable(table.identifier, schema)
-        yield table
-        java.end()
-
-
-def _bare_table(gateway: Any, properties: Mapping[str, str], name: str) -> Callable[[], Any]:
-    """A function that opens a catalog with these properties once, and returns Java's object for it."""
-
-    @cache
-    def opened() -> Any:
-        """Open the catalog. Raises NeedsSpark if it does not open, which Spark's errors explain."""
-        from py4j.protocol import Py4JJavaError
-
-        catalogs = java_type(gateway.jvm, "org.apache.iceberg.CatalogUtil")
-        configuration = java_type(gateway.jvm, "org.apache.hadoop.conf.Configuration")()
-        try:
-            try:
-                return catalogs.buildIcebergCatalog(name, dict(properties), configuration)
-            except Py4JJavaError:
-                # JdbcCatalog adds a column to a new catalog without a lock: of two that do, one fails.
-                return catalogs.buildIcebergCatalog(name, dict(properties), configuration)
-        except Py4JJavaError as error:
-            raise NeedsSpark("the catalog does not open") from error
-
-    return opened

@@ -449,10 +449,10 @@ def encoded_notes(shape: RecordShape, row_key: RowKey, known: Callable[[Path], b
     """A note for each field that looks encoded. ``known``: true for a path that is left alone."""
     if row_key.envelope not in _ENVELOPES:
         return
-    for name, field in shape.fields.items():
+    for name, of_field in shape.fields.items():
         if name == CHANGE or (name,) in row_key.key or known((name,)):
             continue
-        if (encoding := _encoding(name, field)) is not None:
+        if (encoding := _encoding(name, of_field)) is not None:
             path = spelled_path((name,))
             remedy = encoding.remedy.format(
                 hint=quote(f"{path}=timestamp"), unit=quote(f"epoch_units.{path}=us")
