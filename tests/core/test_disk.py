@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from driftline.capture.checkpoint import Checkpoint
 from driftline.errors import SetupError
 from driftline.runtime import disk
 
@@ -62,3 +63,11 @@ def test_nothing_is_synced_without_durability(tmp_path: Path, synced: list[str])
 def test_a_file_that_is_gone_is_not_acknowledged(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="cannot be synced to the disk"):
         disk.sync([tmp_path / "gone"])
+
+
+def test_names_of_new_folders_above_a_checkpoint_are_synced(tmp_path: Path, synced: list[str]) -> None:
+    checkpoint = Checkpoint(str(tmp_path / "captures" / "t" / "c"), "c")
+    with checkpoint.locked():
+        checkpoint.claim("s.t", "files of in")
+
+    assert {"c", "t", "captures", tmp_path.name} <= set(synced)

@@ -407,6 +407,8 @@ class Checkpoint:
         if self._lease is None:
             with _locked(Path(self.place), self.name):
                 if self._files is not None:
+                    # Later syncs end at this folder: its own name, and those above it, may be new.
+                    sync([Path(self.place)])
                     self._files.drop_cut()
                 yield
             return

@@ -60,8 +60,8 @@ def sync(paths: Iterable[Path], within: Path | None = None) -> None:
 def replace_file(path: Path, data: bytes, *, durable: bool = True, modified: int | None = None) -> None:
     """Write a file whole, in place of what is there: after a power cut there is the old one or the new one.
 
-    The folder is created if it is not there. ``durable`` False: nothing is synced. ``modified``: the file's
-    time of change, in seconds since 1970. Raises SetupError.
+    The folder is created if it is not there; one that is there must be on the disk. ``durable`` False:
+    nothing is synced. ``modified``: the file's time of change, in seconds since 1970. Raises SetupError.
     """
     draft, folder = path.with_name(f"{path.name}.new"), path.parent
     known = folder if folder.is_dir() else None

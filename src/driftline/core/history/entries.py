@@ -126,7 +126,7 @@ def read_record(now: Mapping[str, str], before: Mapping[str, str]) -> ChangeReco
 
     None: not recorded.
 
-    >>> read({"driftline.batch": "b2"}, {"driftline.batch": "b1"}).batch
+    >>> read_record({"driftline.batch": "b2"}, {"driftline.batch": "b1"}).batch
     'b2'
     """
     text = now.get(CHANGE_RECORD)
