@@ -74,7 +74,7 @@ def test_where_a_topic_is_read_from():
     moment = datetime(2026, 1, 31, 12, 0, 0, 1, tzinfo=UTC)
     later = {"startingTimestamp": "1769860800001", "startingOffsetsByTimestampStrategy": "latest"}
     assert starting(moment) == starting("2026-01-31T13:00:00.000001+01:00") == later
-    with pytest.raises(UsageError, match="'soon' is not a position in a topic"):
+    with pytest.raises(UsageError, match="'soon' is not a position in a stream"):
         starting("soon")
 
 

@@ -78,7 +78,7 @@ def test_a_docstring_or_comment_names_what_exists() -> None:
         "driftline.observe.parse",
         "driftline.observe.walk.gone",
         "driftline.gone",
-        "retry.GONE",
+        "commit.GONE",
         "Transaction.gone",
         "driftline gone TABLE",
         "driftline ingest FILE --gone",

@@ -1,6 +1,7 @@
 import pytest
 
 from driftline.errors import SetupError
+from driftline.operations import doctor
 from driftline.operations.doctor import checks
 from driftline.runtime import session
 
@@ -30,7 +31,7 @@ def test_who_asks_the_doctor_is_not_sent_there(monkeypatch, tmp_path):
     def fails(*_: object, **__: object) -> None:
         raise SetupError("Spark did not start: no memory", session.HINT)
 
-    monkeypatch.setattr(session, "open_session", fails)
+    monkeypatch.setattr(doctor, "open_session", fails)
     found = checks(tmp_path, SETTINGS)[-1]
     assert (found.name, found.detail) == ("catalog", "Spark did not start: no memory")
     assert found.fix == "See all of it with DRIFTLINE_DEBUG=1."

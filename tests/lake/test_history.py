@@ -10,6 +10,7 @@ import pytest
 
 from driftline.core.history import entries
 from driftline.errors import UsageError
+from driftline.formats.iceberg import alterable
 from driftline.formats.iceberg.offline import OfflineIcebergTable
 from driftline.lake import Lake, Table
 
@@ -148,7 +149,7 @@ def test_a_table_of_an_older_release(
     """It told of the last change only."""
     lake.sql(f"alter table {table.format.full_name} unset tblproperties ('{entries.LAST_CHANGES}')")
     with monkeypatch.context() as patch:
-        patch.setattr(entries, "noted", lambda told, *_: dict(told))
+        patch.setattr(alterable, "with_change", lambda told, *_: dict(told))
         lake.alter(f"ALTER TABLE {table.name} ADD COLUMN a int")
         lake.alter(f"ALTER TABLE {table.name} ADD COLUMN b int")
     assert entries.CHANGE_RECORD in table.state().properties

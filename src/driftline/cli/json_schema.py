@@ -13,22 +13,22 @@ from driftline.errors import UsageError
 
 # The types that mypy checks the commands' output against; several where a flag changes what is printed.
 _FORMS: Mapping[str, tuple[str, ...]] = {
-    "alter": ("operations.alter.alter.AlteredJson",),
+    "alter": ("operations.alter.AlteredJson",),
     "capture": ("capture.query.BatchJson",),
-    "clean": ("cli.clean.CleanedJson",),
+    "clean": ("cli.tables.CleanedJson",),
     "relocate": ("formats.home.RelocationJson",),
     "contract check": ("report.findings.ContractCheckJson",),
     "demo": ("ingest.result.ResultJson", "verify.verdict.VerdictJson", "cli.demo.CopiedJson"),
     "doctor": ("operations.doctor.ChecksJson",),
-    "history": ("core.changelog.entries.EntryJson", "operations.history.DifferenceJson"),
+    "history": ("core.history.entries.EntryJson", "operations.history.DifferenceJson"),
     "ingest": ("ingest.result.ResultJson",),
     "plan": ("ingest.result.ResultJson",),
     "promote": ("operations.promote.PromotedJson",),
     "quarantine": (
         "operations.replay.QuarantineJson",
         "operations.replay.ReplayJson",
-        "operations.discard.DiscardedJson",
-        "cli.quarantine.ExportedJson",
+        "operations.replay.DiscardedJson",
+        "cli.evolution.ExportedJson",
     ),
     "query": ("cli.rows.RowJson",),
     "resolve": ("operations.resolve.ResolvedJson",),

@@ -222,7 +222,7 @@ class Transaction(Protocol):
     def remove(self, rows: Mapping[str, Positions], size: int) -> RowsLeft | None:
         """Remove rows that `find` has found, by the file and their positions; to be called before `write`.
 
-        Files that are worn then leave the table, as `keys.worn` says for a batch of ``size`` bytes: returns
+        Files that are worn then leave the table, as `keys.slices` says for a batch of ``size`` bytes: returns
         their rows that are left, which `write` is to write too; None if none leaves.
         """
         ...

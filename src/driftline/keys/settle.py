@@ -42,7 +42,7 @@ class Latest:
 
         Args:
             codes: of each row of the batch, in the order of arrival; none is null.
-            orders: of each row, as `keys.order` has them. Of equal ones the later arrival counts.
+            orders: of each row, as `keys.identity` has them. Of equal ones the later arrival counts.
             deletes: whether each row deletes its key.
             soft: whether a row that is deleted keeps its values.
         """

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftline.errors import SetupError
+from driftline.runtime import stores
 from driftline.runtime.file_io import hadoop_file_system, hadoop_path
 from driftline.runtime.spark_version import java_type
-from driftline.runtime.stores import filesystem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +166,7 @@ def delete_file(path: str | os.PathLike[str], within: Bounds, options: Options |
     if not within.hold(text):
         return
     if "://" in text:
-        system, place = filesystem(text, options)
+        system, place = stores.filesystem(text, options)
         system.delete_file(place)
     else:
         Path(text).unlink(missing_ok=True)
@@ -178,7 +178,7 @@ def delete_folder(path: str | os.PathLike[str], within: Bounds, options: Options
     if not within.hold(text):
         return
     if "://" in text:
-        system, place = filesystem(text, options)
+        system, place = stores.filesystem(text, options)
         system.delete_dir(place)
     else:
         shutil.rmtree(text, ignore_errors=True)
