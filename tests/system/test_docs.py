@@ -31,7 +31,12 @@ def test_session(shell: Shell, name: str, tmp_path: Path) -> None:
     demo_files(tmp_path)
     for step in steps((ROOT / name).read_text(), tmp_path):
         printed = shell.run(step, tmp_path)
-        assert step.output is None or comparable(printed) == comparable(step.output), step.text
+        assert step.output is None or words(printed) == words(step.output), step.text
+
+
+def words(output: str) -> list[str]:
+    """An output word by word: lines with a path break elsewhere where the folder's name is longer."""
+    return comparable(output).split()
 
 
 # Commands that pages show and no session runs, by how they begin or what they name, and why.
@@ -47,6 +52,7 @@ NOT_RUN = {
     r"uvx? (--from|tool install) ": "`make bench-install` runs the second",
     r"docker (build|run) ": "there is no Docker; the page says so",
     r"driftline capture .* --resume-from (table|checkpoint)": "test_capture_restored resumes both ways",
+    r"driftline seek ": "test_capture_restored and test_capture_cli run it",
     r"cp (-r )?lake/": "test_capture_restored copies the same and puts it back",
     r"\*/10 \* \* \* \*": "there is no cron; its command is a capture like others",
 }

@@ -297,7 +297,9 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
     if records and rejects is not None:
         records["quarantined"] = rejects.rows
     author = of_batch(batch.id, planned.plan.changes, records)
-    transaction.set({**marks, **author, **_truncated(planned), **_since(planned)})
+    # Only the messages of change streams tell of truncates, and their table has a key.
+    truncated = {} if planned.settings.row_key is None else _truncated(planned)
+    transaction.set({**marks, **author, **truncated, **_since(planned)})
     # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
     if rejects is not None and not transaction.include(rejects.transaction):
         batch.progress("quarantining")

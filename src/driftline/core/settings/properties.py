@@ -446,8 +446,8 @@ def _contract(
 
 def _row_key(settings: Mapping[str, str], cache: str) -> RowKey | None:
     try:
-        row_key, size = RowKey.of(settings), parse_size(cache)
-        return None if row_key is None else replace(row_key, cache=size)
+        row_key = RowKey.of(settings)
+        return None if row_key is None else replace(row_key, cache=parse_size(cache))
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -357,8 +357,9 @@ class LineTask:
 
     def __init__(self, observer: JsonObserver, make: JsonRows | None, terms: AdmissionTerms) -> None:
         self._observer, self._make, self._terms = observer, make, terms
-        self._unwrapper = Unwrapper.of(terms.settings.row_key)
-        self._deletes = DeleteFilter.of(terms)
+        keyed = terms.settings.row_key is not None
+        self._unwrapper = Unwrapper.of(terms.settings.row_key) if keyed else None
+        self._deletes = DeleteFilter.of(terms) if keyed else None
         self._admission: AdmissionByShape | None = None
         if self._unwrapper is not None and terms.judge is not None:
             self._admission = AdmissionByShape(terms.judge, terms.expected, terms.settings.dates)
