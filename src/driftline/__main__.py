@@ -1,4 +1,4 @@
-"""`driftline`, and `python -m driftline`: the command line."""
+"""The entry point of `driftline` and `python -m driftline`."""
 
 from __future__ import annotations
 

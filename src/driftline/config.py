@@ -1,4 +1,4 @@
-"""`driftline.toml`: where the lake is, the catalog it has, settings of its tables and of captures."""
+"""`driftline.toml`: the lake, its catalog, and the settings of tables and captures."""
 
 from __future__ import annotations
 

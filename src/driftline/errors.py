@@ -1,4 +1,4 @@
-"""The errors of driftline: one message each, with what happened, where, and what to do."""
+"""The errors of driftline: each message says what happened, where, and what to do."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The folder of one capture: Spark's checkpoint, and beside it the capture's own state.
+"""Checkpoints of captures: Spark's files and the capture's own state, mirrored if they are in a store.
 
-If the folder is in a store, both are worked on in a local copy, which `mirror` keeps in the store.
+A checkpoint in a store is worked on in a local copy, which `Mirror` keeps in the store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the files that are new for a capture: by listings and, in between, by a store's notifications."""
+"""Finds new files for a capture, by listing folders or by a store's notifications."""
 
 from __future__ import annotations
 

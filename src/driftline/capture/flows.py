@@ -1,4 +1,4 @@
-"""Streams that can be captured: the files of a folder, and any streaming DataFrame."""
+"""The streams that can be captured: files of a folder, or any streaming DataFrame."""
 
 from __future__ import annotations
 

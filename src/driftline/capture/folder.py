@@ -1,4 +1,4 @@
-"""A folder of files as a stream of lists of files, each file once.
+"""Streams the files of a folder as lists of files, each file exactly once.
 
 Spark's own file source misses files: those older than others, lines appended to a file that it has read, a
 name that is used again, a file deleted before it was read. So the capture keeps a log of its own in the

@@ -1,4 +1,4 @@
-"""Topics of Kafka as a stream, by Spark's own connector."""
+"""Streams Kafka topics through Spark's own connector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Settings of Kafka's clients, in librdkafka's words or in Java's, as Spark's connector takes them."""
+"""Kafka clients of a capture: their settings, topic metadata, and offsets in a checkpoint.
+
+Settings may be spelled for librdkafka or for Java; Spark's connector takes the latter.
+"""
 
 from __future__ import annotations
 

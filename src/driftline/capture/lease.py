@@ -1,4 +1,4 @@
-"""A folder of a store held by one process: each that wants it leaves a mark there, and renews it."""
+"""A lease on a folder in a store: each claimant leaves a mark there and renews it."""
 
 from __future__ import annotations
 

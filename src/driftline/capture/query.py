@@ -1,4 +1,4 @@
-"""A stream ingested into a table: each micro-batch is ingested as a batch, exactly once."""
+"""Ingests a stream into a table: each micro-batch is one batch, exactly once."""
 
 from __future__ import annotations
 

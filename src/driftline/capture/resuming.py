@@ -1,7 +1,8 @@
-"""Captures whose checkpoint and table are of different times: one of them was restored, or is lost.
+"""Resumes a capture whose checkpoint and table differ in age, after a restore or a loss.
 
-A table says with each batch what the batch was made of. Where the checkpoint is older, what the table has is
-left out. Where the table is older, a person says how to go on: nobody else knows why it lacks the batches.
+The table records with each batch what the batch was made of. If the checkpoint is older, the capture skips
+what the table already has. If the table is older, a person decides how to go on: only they can know why the
+batches are missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Another position of a capture, which a person chooses: its records are taken again, or passed over."""
+"""Moves a capture to another position, so that it repeats or skips records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: `driftline COMMAND …`. Thin: each command calls a module and prints its result."""
+"""The command line: `driftline COMMAND …`. Each command calls a module and prints its result."""
 
 from __future__ import annotations
 

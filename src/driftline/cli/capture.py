@@ -1,4 +1,4 @@
-"""`driftline capture`."""
+"""`driftline capture` and `driftline seek`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes Java's archives of classes in a process of its own: runs what commands do, in a temporary lake."""
+"""Builds Java's class archives in a process of its own, by running commands in a temporary lake."""
 
 from __future__ import annotations
 

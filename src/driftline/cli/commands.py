@@ -1,4 +1,4 @@
-"""The commands."""
+"""The command line application: it registers all commands."""
 
 from __future__ import annotations
 

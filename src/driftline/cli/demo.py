@@ -1,4 +1,4 @@
-"""The script of `driftline demo`: the steps that a user would take, one after the other."""
+"""The script of `driftline demo`: a user's steps, in order."""
 
 from __future__ import annotations
 

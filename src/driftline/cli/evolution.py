@@ -1,4 +1,4 @@
-"""`driftline alter`, `driftline history`, `driftline undo`, and `driftline schema --layout`."""
+"""Commands that evolve a table: `alter`, `history`, `undo`, `view`, `resolve`, `promote`, `quarantine`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The help of the command line: its commands in groups, each with examples."""
+"""Help in groups, with examples for each command, and shell completion."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""Ctrl-C, SIGTERM and SIGHUP: Spark's jobs are cancelled, and the command ends in order, its table as it was.
+"""Signals and logs of a command: an orderly end after Ctrl-C, and logs as JSON lines.
 
-An exception in the middle of an answer from Java would leave the rest of that answer to the next call, which
-is the one that cleans up. So while Java is busy, its jobs are cancelled instead. Once the commit has begun,
-which is short, it is too late for that: the command finishes its report, and then ends. A second signal ends
-the process at once, unless it comes with the first: a terminal and the program around may both pass one on.
+SIGINT, SIGTERM and SIGHUP cancel Spark's jobs, and the table stays as it was.
+
+An exception in the middle of an answer from Java would leave the rest of that answer to the next call,
+which is the one that cleans up. So while Java is busy, its jobs are cancelled instead. Once the commit has
+begun, which is short, it is too late for that: the command finishes its report, and then ends. A second
+signal ends the process at once, unless it comes with the first: a terminal and the program around may both
+pass one on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of a query, as they stream out of its engine: JSON lines, or tables of a page each.
+"""Prints the rows of a query as they stream in: JSON lines, or paged tables.
 
 Each row comes as JSON, which Spark itself writes: numbers with all their digits, instants in UTC, bytes as
 base64.

@@ -1,4 +1,4 @@
-"""The options that all commands share, and what they lead to: the settings, the lake."""
+"""Options shared by all commands, and the settings and the lake that follow from them."""
 
 from __future__ import annotations
 

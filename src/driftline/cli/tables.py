@@ -1,4 +1,4 @@
-"""`driftline tables`."""
+"""Commands on a lake: `tables`, `clean`, `init` and `relocate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts records to the table's columns: a pure function of a plan and a batch of records, in Arrow."""
+"""Converts records to table columns in Arrow: a pure function of a plan and a batch of records."""
 
 from driftline.convert.converter import LOST, Converter, DriftedValues, Lost
 from driftline.convert.types import arrow_schema, arrow_type

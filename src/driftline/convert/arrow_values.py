@@ -1,4 +1,4 @@
-"""Records in Arrow: the arrays of a struct, each of one declared type."""
+"""Arrow records as the converter reads them: each array has one declared type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts records to rows of a table by a plan's routes, in Arrow (seed rule 8, section 5 of the rules).
+"""Converts records to table rows by a plan's routes, in Arrow (seed rule 8, section 5 of the rules).
 
 A value goes to every column whose type it fits, at the column's dimension or a larger one. What a record
 brings must end up in some column, or the batch fails.

@@ -1,4 +1,4 @@
-"""Columns of any Arrow type as columns of table types (rules 2.3), without changing a value.
+"""Converts columns of any Arrow type to columns of table types (rules 2.3), each value unchanged.
 
 A type without a single equivalent becomes several: a timestamp in nanoseconds is a timestamp, and text where
 it is finer than a microsecond. Such a key occurs several times in the struct, and each of its values is in

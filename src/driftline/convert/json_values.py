@@ -1,6 +1,7 @@
-"""Values of JSON, which has one kind of number and one of text, as values of a column's type: exact, or None.
+"""Converts JSON values to the type of a column: exact, or None.
 
-A number is judged by its text, as in observing (rule 2.1, and "JSON has one kind of number" in section 3).
+JSON has one kind of number and one of text. A number is judged by its text, as in observing (rule 2.1, and
+"JSON has one kind of number" in section 3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Converts whole columns of one type to another: each value exact, or null.
+"""Converts whole columns from one type to another: each value exact, or null.
 
 The pairs are those of `core.planning.conversions.FITS` and ``ROUTES_TOO``, and those of the `widen` policy's
 matrix; the spelling of values follows section 3 of the rules. Nothing here depends on a time zone.

@@ -1,5 +1,4 @@
-"""Takes the lists of a field's values apart into leaves, and assembles them at a column's dimension (section
-5 of the rules).
+"""Flattens nested lists to leaves and rebuilds them at a column's dimension (section 5 of the rules).
 
 A value's dimension is that of its deepest leaf. A value of a smaller dimension is wrapped whole, a shallower
 element in its place; lists keep their positions, and a list in which no value fits is null as a whole.

@@ -1,4 +1,4 @@
-"""Puts values of the rest into the columns that the plans have for them."""
+"""Promotes values from the rest into the columns that the plans have for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collects the values that no column takes, as entries of the rest, while a batch is converted."""
+"""Collects the values that no column takes, as JSON entries of the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a table in the form that Spark takes from Arrow: it has no uuid and no fixed-length bytes."""
+"""Table rows in the Arrow form that Spark accepts, without uuid and fixed-length types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Arrow types of a table's columns."""
+"""The Arrow types of table columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Values as VARIANT: exactly, or not at all. pyspark, which knows the format, makes the bytes."""
+"""Encodes values as VARIANT: exactly, or not at all.
+
+pyspark, which implements the format, makes the bytes.
+"""
 
 from __future__ import annotations
 

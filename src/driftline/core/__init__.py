@@ -1,1 +1,1 @@
-"""The rules, free of any engine: types, shapes, naming, plans. No import of Spark, Iceberg or DuckDB."""
+"""Pure rules: types, shapes, naming, plans. Imports no Spark, Iceberg or DuckDB."""

@@ -1,6 +1,4 @@
-"""Pickling of what Python pickles slowly or not at all: dataclasses with slots, of which a wide table has
-very many, and values nested deeper than it expects.
-"""
+"""Helpers for Python itself: fast and deep pickling, recursion, garbage collection, an LRU cache."""
 
 from __future__ import annotations
 

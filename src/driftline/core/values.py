@@ -1,7 +1,7 @@
-"""Dates and timestamps in JSON strings (rule 2.2), and the other types that are text in JSON.
+"""Types and parses JSON values: numbers, texts and dates (rules 2.1, 2.2), and lines that are no record.
 
-The patterns match whole strings, mean the same in Python and in Java,
-and are exact: what they match is a date.
+The date patterns match whole strings, mean the same in Python and in Java, and are exact: a string that
+matches is a date.
 """
 
 from __future__ import annotations

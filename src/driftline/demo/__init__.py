@@ -1,1 +1,1 @@
-"""The demo: a week of a shop's events, one file a day, as they come; nothing is prepared."""
+"""The data of the demo: a week of a shop's events, one file a day, unprepared."""

@@ -1,1 +1,1 @@
-"""files."""
+"""Text files: recognized, decompressed, decoded, and read by ranges of lines."""

@@ -1,4 +1,4 @@
-"""Endings of file names."""
+"""Formats and compression by file name endings."""
 
 from __future__ import annotations
 

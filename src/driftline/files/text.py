@@ -1,4 +1,4 @@
-"""Files of text, read in ranges of whole lines: unpacked, and as UTF-8, by what their first bytes say."""
+"""Reads text files in ranges of whole lines, decompressed and as UTF-8, judged by their first bytes."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""Table formats behind one small front: load the schema with ids,
-change it and append in one commit, read.
-"""
+"""Table formats behind one interface: load a schema with ids, change it, append, commit, read."""

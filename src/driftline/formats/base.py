@@ -1,4 +1,4 @@
-"""The interface of a table format: a catalog's table, its transactions, and changes of its definition."""
+"""The interface of a table format: catalog tables, transactions, and changes to a definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trying again where other writers are faster: one rule for all that commits."""
+"""Commits with retries after conflicts, and rewrites of a whole table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The home of a lake: its id, and the path where it was made, as its own catalog has them.
+"""The home of a lake: its id and its original path, as its own catalog records them.
 
-The metadata of tables have absolute paths. A lake that was copied or moved, files and catalog, still names
-the files at its home, which are another lake's or are gone.
+Table metadata contains absolute paths. If a lake is copied or moved, files and catalog, it still names the
+files at its home, which belong to another lake or no longer exist.
 """
 
 from __future__ import annotations

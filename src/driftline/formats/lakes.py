@@ -1,6 +1,4 @@
-"""The interface of a lake in any format: its location before Spark runs, its tables by name, and a table read
-from its files.
-"""
+"""The interface of a lake in any format: its location, its catalog, and tables read offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of files, among them those that no snapshot has."""
+"""Lists files in a folder, to find those that no snapshot has."""
 
 from __future__ import annotations
 

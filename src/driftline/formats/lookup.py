@@ -1,4 +1,4 @@
-"""Looks up rows by key in a table's data files: in this process where that is sooner, else in tasks."""
+"""Looks up rows by key in a table's data files, in this process or in tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one place that knows which table formats there are.
+"""Opens lakes and tables: the only module that knows which table formats exist.
 
 Each is imported when a lake of it is opened: DuckDB need not be installed for Iceberg.
 """

@@ -1,1 +1,1 @@
-"""One batch, all or nothing."""
+"""Ingests one batch, all or nothing."""

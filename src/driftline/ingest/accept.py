@@ -1,4 +1,4 @@
-"""Splits a batch into the records a table accepts and those its policies refuse."""
+"""Splits a batch into accepted records and those that the table's policies reject."""
 
 from __future__ import annotations
 

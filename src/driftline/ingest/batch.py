@@ -1,4 +1,4 @@
-"""A batch under way, the same at each attempt, and its plan for one state of the table."""
+"""A batch under way: its request, its files, its plan for one table state, and its listeners."""
 
 from __future__ import annotations
 

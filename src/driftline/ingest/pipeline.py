@@ -1,4 +1,4 @@
-"""One batch down the road: observe, plan, apply, convert, write, commit, report."""
+"""Runs one batch: observe, plan, convert, write, commit, report."""
 
 from __future__ import annotations
 

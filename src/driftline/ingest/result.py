@@ -1,4 +1,4 @@
-"""The result of one batch, as a value; `to_dict` is what `ingest --json` prints."""
+"""The result of one batch, as a value; `to_dict` is the JSON of `ingest --json`."""
 
 from __future__ import annotations
 

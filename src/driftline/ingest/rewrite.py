@@ -1,6 +1,6 @@
-"""Columns that get another type by rewriting: for `widen`, where the format cannot widen in metadata.
+"""Rewrites columns to another type: for `widen`, if the format cannot widen in metadata.
 
-Existing rows take the same road as new ones: they are routed, by the names of their columns, into the new
+Existing rows go through the same steps as new ones: they are routed by their column names into the new
 schema.
 """
 

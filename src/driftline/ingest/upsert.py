@@ -1,4 +1,4 @@
-"""A batch of changes by key: its rows wait in slices until it is known which of them count."""
+"""Applies keyed changes: rows are spilled to disk until each key's winning change is known."""
 
 from __future__ import annotations
 

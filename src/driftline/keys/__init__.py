@@ -1,4 +1,4 @@
-"""Rows by key: which row a change is about, which change counts, and where the table has the row.
+"""Rows by key: the row that a change targets, the change that wins, and the row's place in the table.
 
 Arrow alone: no table format, no Spark.
 """

@@ -1,7 +1,7 @@
-"""Rows that a change replaces but for the fields of which it does not have the values: those keep theirs.
+"""Fills fields that a change lacks from earlier changes, and evaluates conditions on records.
 
-A row has the order of the change that replaced it last, and keeps beside it that of each field which an older
-one has filled: whatever comes late fills only these.
+A row has the order of the change that replaced it last, and next to it the order of each field that an
+older change has filled: late changes fill only these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The identity of rows: values of a key compared by kind and exact value, and numbered for a batch.
+"""The identity of rows: key values compared by kind and exact value, and numbered per batch.
 
 A value is a number, a text, a boolean or binary. 7, 7.0 and 7.00 are one number of whatever width, 7 and "7"
 two keys; a date, a moment, a time or a uuid equals its canonical text. A key of several fields is compared

@@ -1,8 +1,8 @@
-"""The fields that records have, and which of them are null: JSON texts such as `{"a":1,"b":0,"c":{"d":1}}`.
+"""The fields that records have, as presence texts such as `{"a":1,"b":0,"c":{"d":1}}`, and their merge.
 
-A column is null for an absent key and for null alike, so this goes beside the columns of patches. 0 stands
-for null, 1 for a value that is no object; the keys are sorted. A list without a value, which may have no
-column, counts as null.
+A column is null for an absent key and for null alike, so a presence accompanies the columns of patches. 0
+stands for null, 1 for a value that is no object; the keys are sorted. A list without a value, which may
+have no column, counts as null.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The columns of rows that patches make: each value is taken from the change that `keys.patch_fields` names.
+"""Merges patches into rows: each value is taken from the change that `keys.patch_fields` names.
 
-Whole columns are taken at once; entries of maps are looked at one by one. The rest of a row has the texts of
+Whole columns are taken at once; entries of maps are merged one by one. The rest of a row has the texts of
 each source that no later change has replaced.
 """
 

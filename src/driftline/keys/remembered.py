@@ -1,7 +1,7 @@
-"""Deletes that a table remembers, so that late changes bring no deleted row back.
+"""Deletes and truncates that a table remembers, so that late changes restore no deleted row.
 
-Of a row that is gone its key and the order of its delete stay, in files beside those of rows. The name of
-such a file has the moment since which its deletes are remembered.
+Of a deleted row, the key and the order of its delete stay, in separate files. The name of such a file has
+the time since which its deletes are remembered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settles a batch of changes: for each key the latest one counts, unless the table has a later one."""
+"""Settles a batch of changes: the latest change of each key wins, unless the table has a later one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The rows of a batch in slices: Arrow files of its folder, one for each task, until it is known which count.
+"""Spills the rows of a batch to Arrow files, one per task, until it is known which of them count.
 
-Of a slice only the columns that are asked for are read here; tasks make the rows that live of the slices.
+Only the requested columns of a slice are read here; tasks make the live rows of the slices, and the
+remaining rows of worn data files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows that a table has, by the file and the position where they were found, with its present columns."""
+"""Finds a table's rows by key in its data files, and reads them with the present columns."""
 
 from __future__ import annotations
 

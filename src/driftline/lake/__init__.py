@@ -1,4 +1,4 @@
-"""The Python front: a lake, and its tables."""
+"""The Python interface: a lake, and its tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The independent check, of a table that a user holds against data that he has at hand."""
+"""Verifies a table against source data the user still has."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Observes records: every type at every path, merged into a shape."""

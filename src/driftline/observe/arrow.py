@@ -1,4 +1,4 @@
-"""Observes Arrow columns: facets come from the declared types (rules 2.3), marks from every value."""
+"""Observes Arrow columns: facets from the declared types (rules 2.3), marks from every value."""
 
 from __future__ import annotations
 

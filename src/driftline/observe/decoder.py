@@ -1,7 +1,8 @@
-"""The adaptive decoder: a type tree for msgspec, built from the facets known so far.
+"""The adaptive decoder: a msgspec type tree, built from the facets known so far.
 
 It takes a line only if walking it would add nothing to the shape; every other line fails, and is walked. If
-msgspec has no type for what is known of a field, the field is decoded plainly and passed to `Walker.check`.
+msgspec has no type for the known facets of a field, the field is decoded plainly and passed to
+`Walker.check`. `doubtful` finds, in bulk, lines whose numbers may lose precision as doubles.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A table's columns by key, so that observing knows what is new."""
+"""A table's columns by key, so that observing recognizes new facets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observes lines of JSON: every type of every path of every record, no sampling."""
+"""Observes JSON lines: every type at every path of every record, without sampling."""
 
 from __future__ import annotations
 

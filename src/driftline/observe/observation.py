@@ -1,4 +1,4 @@
-"""The observation of a batch: its shape, and counts that add up."""
+"""The observation of a batch: its shape, its counts, and samples of its values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk: adds one record's facets to a shape. The fast decoder learns from it."""
+"""Walks single records and adds their facets to a shape; the fast decoder learns from it."""
 
 from __future__ import annotations
 

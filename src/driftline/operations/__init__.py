@@ -1,1 +1,1 @@
-"""The operations on a table besides ingesting into it, a file each."""
+"""Operations on a table, one file each; ingesting has a package of its own."""

@@ -1,6 +1,4 @@
-"""Evolution by hand: ALTER TABLE statements, or changes as values,
-applied together in one commit, or none.
-"""
+"""`alter`: ALTER TABLE statements, or changes as values, applied in one commit."""
 
 from __future__ import annotations
 

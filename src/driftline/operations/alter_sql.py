@@ -1,7 +1,7 @@
-"""ALTER TABLE statements, in Spark's and Iceberg's words or in DuckDB's and DuckLake's, as changes.
+"""Parses ALTER TABLE statements, in the dialects of Spark, Iceberg, DuckDB and DuckLake.
 
-One small grammar for both: general SQL parsers know less than half of these
-clauses, and none of the others' places.
+One small grammar covers them all: general SQL parsers know fewer than half of these clauses, and drop their
+position in the text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of a table as one Arrow table in this process: without Spark where DuckDB reads them."""
+"""Reads table rows into one Arrow table in this process, by DuckDB or by Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Breaches of a data contract, by a table as it is, or by data as a batch would bring them."""
+"""Finds breaches of a data contract, by a table as it is or by the data of a batch."""
 
 from __future__ import annotations
 

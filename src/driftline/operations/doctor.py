@@ -1,4 +1,4 @@
-"""The checks of `driftline doctor`: each part that a lake needs, the cheapest first."""
+"""`doctor`: checks each part that a lake needs, the cheapest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL that DuckDB runs on a lake, without Spark."""
+"""Runs SQL on a lake in DuckDB, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`history`: what happened to a table, and by whom."""
+"""`history`: the changes of a table, and their authors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change of the settings by which a table knows its rows, before any row is looked at."""
+"""Checks changes to a table's key settings before any row is read."""
 
 from __future__ import annotations
 

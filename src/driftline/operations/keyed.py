@@ -1,4 +1,4 @@
-"""Changes that would make a table with a key lose track of its rows: each is refused."""
+"""Refuses changes that would make a keyed table lose track of its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data files of a table by the partitioning they follow."""
+"""The data files of a table, grouped by their partitioning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as data contracts of the Open Data Contract Standard, version 3, both ways.
+"""Reads and writes tables as data contracts of the Open Data Contract Standard, version 3.
 
 A column's exact type stands in `physicalType`, in Iceberg's words; settings of the table are custom
 properties of driftline's. A contract that others wrote may say less: a logical type alone, which several

@@ -1,4 +1,4 @@
-"""`promote`: values that wait in the rest get columns, in old rows too, in one commit.
+"""`promote`: columns for values in the rest, in old rows too, in one commit.
 
 The rows are rewritten with the new columns, the rest as it was, and a rest without the promoted values. The
 old rest is dropped in the same commit, so `undo` restores it like any dropped column.

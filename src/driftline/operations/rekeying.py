@@ -1,6 +1,6 @@
-"""A key or an order that an existing table gets or loses.
+"""Adds a key or an order to an existing table, or removes it.
 
-Its rows are looked at in tasks, and written anew where they get columns of the table's own, in one commit.
+Tasks read its rows, and rewrite them in one commit if they get columns of the table's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Lists the quarantine of a table, and ingests its records again.
+"""Lists, exports, replays and discards the records in a table's quarantine.
 
-A replay has a number, which its rows in the quarantine carry; the table keeps the last number it has. So each
-record is taken once, even if a replay dies, and waiting records can be told from taken ones.
+A replay has a number, which its rows in the quarantine carry; the table keeps the last number it has. So
+each record is taken once, even if a replay dies, and waiting records can be distinguished from taken ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`resolve`: the columns of a drifted field become one, in one commit; values that do not convert stay beside
-it.
+"""`resolve`: folds the columns of a drifted field into one, in one commit.
 
-The rows are rewritten with the new columns and the old ones, and the old ones are dropped in the same commit,
-so `undo` takes a resolve back like any drop, values included.
+Values that do not convert stay in a column of their own. The rows are rewritten with the new columns and
+the old ones, and the old ones are dropped in the same commit, so `undo` takes a resolve back like any drop,
+values included.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`undo`: a table's definition as it was, in metadata only; of a table with a key its rows too."""
+"""`undo`: restores a table's previous definition in metadata; for a table with a key, its rows too."""
 
 from __future__ import annotations
 

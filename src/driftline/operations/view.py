@@ -1,5 +1,6 @@
-"""`view`: each drifted field as one column, over the table as it is; nothing is written but the view.
-It follows where the table changes its name or its columns.
+"""`view`: a view of the table with one column for each drifted field.
+
+Only the view is written. It follows the table if that changes its name or its columns.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The records that a table could not take, kept whole."""
+"""Quarantines: the records that a table could not take, kept whole."""

@@ -1,6 +1,4 @@
-"""A quarantine as it is at one time: which of its records wait, and
-which of those may be sent through again.
-"""
+"""A loaded quarantine: the records that wait, and those that can be replayed."""
 
 from __future__ import annotations
 

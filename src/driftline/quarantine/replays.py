@@ -1,5 +1,6 @@
-"""The numbers of replays: the rows that a replay takes carry its number, and the table keeps the last that it
-has. So a row waits if it has none, or a later one. No replay is number 0, which discarded rows carry.
+"""Replay numbers: rows that a replay takes carry its number, and the table keeps the last one.
+
+A row waits if it has no number, or a later one. No replay is number 0, which discarded rows carry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The quarantine of a table: a sibling table that keeps, whole, what could not be accepted."""
+"""The quarantine of a table: a sibling table that keeps rejected records whole."""
 
 from __future__ import annotations
 

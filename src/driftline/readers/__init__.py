@@ -1,1 +1,1 @@
-"""Readers of formats, as tasks run them: bytes to records, observed and converted."""
+"""Readers, which run in tasks: bytes to records, observed and converted."""

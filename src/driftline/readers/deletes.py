@@ -1,4 +1,4 @@
-"""Records that delete rows: of each only the key and the order are read (section 11.3)."""
+"""Reads records that delete rows: only their key and order count (section 11.3)."""
 
 from __future__ import annotations
 

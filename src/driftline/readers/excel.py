@@ -1,4 +1,4 @@
-"""Excel workbooks: the rows of a sheet as texts of JSON, one a row, so that each cell keeps its own type."""
+"""Reads Excel sheets as JSON texts, one a row, so that each cell keeps its type."""
 
 from __future__ import annotations
 

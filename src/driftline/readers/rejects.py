@@ -1,4 +1,4 @@
-"""Rejected records: the raw text or row, the reason, and the origin."""
+"""Rejected records with their reasons, and the origins of all records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task of every source: it reads a share of a batch, observes each record, and makes rows by a plan."""
+"""The task of every reader: it reads a share of a batch, observes it, and makes rows by a plan."""
 
 from __future__ import annotations
 

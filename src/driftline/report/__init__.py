@@ -1,1 +1,1 @@
-"""Reports of batches, to people and to programs."""
+"""Reports about batches and tables, for people and programs."""

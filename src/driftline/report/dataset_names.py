@@ -1,4 +1,4 @@
-"""Names of data sets by OpenLineage's rules: a namespace, and a name in it."""
+"""Dataset names by OpenLineage's rules: a namespace, and a name in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text for people who settle a drift: views, resolved fields, the quarantine."""
+"""Text about settled drift: views, resolved fields, the quarantine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The changes a plan would make, one finding each, for checks of a pull request: as annotations, as JUnit."""
+"""The changes of a plan as findings of a pull-request check: annotations, or JUnit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch as OpenLineage's events: data sets with their schemas, and which field each column comes from."""
+"""OpenLineage events of a batch: datasets with schemas, and the fields that feed each column."""
 
 from __future__ import annotations
 

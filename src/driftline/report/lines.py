@@ -1,4 +1,4 @@
-"""Building blocks of text for people: names, values and types of data, in little space."""
+"""Building blocks of text: names, values and types of data, in little space."""
 
 from __future__ import annotations
 

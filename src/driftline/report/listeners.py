@@ -1,5 +1,6 @@
-"""The listeners to the batches of a table. The first is the log of Python, logger `driftline`: a line for
-each batch, with its figures as fields of the record.
+"""Listeners to a table's batches: Python's log, and notices to a URL.
+
+The log is `driftline`: one line for each batch, with its figures as fields of the record.
 """
 
 from __future__ import annotations

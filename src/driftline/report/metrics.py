@@ -1,6 +1,6 @@
-"""Metrics of batches: one table of them, counted for Prometheus and for OpenTelemetry.
+"""Metrics of batches for Prometheus and OpenTelemetry, and a capture's health over HTTP.
 
-Counters begin with the process; those of a file go on from what it holds.
+Counters begin with the process; those of a file go on from its contents.
 """
 
 from __future__ import annotations

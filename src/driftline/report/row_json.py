@@ -1,4 +1,4 @@
-"""Rows of Arrow as JSON in the form that `driftline query` prints: each null, each digit, instants in UTC."""
+"""Arrow rows as JSON, as `driftline query` prints them: each null, each digit, instants in UTC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The printed forms of results in Python."""
+"""Printed forms of results in Python."""
 
 from __future__ import annotations
 

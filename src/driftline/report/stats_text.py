@@ -1,4 +1,4 @@
-"""Text for people about a table's statistics, for a terminal or a log."""
+"""Text about a table's statistics, for a terminal or a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema as people read it: a tree, and the fields that have several columns."""
+"""Text about tables: schemas as trees, history, differences and layouts."""
 
 from __future__ import annotations
 

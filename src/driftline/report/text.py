@@ -1,4 +1,4 @@
-"""Text for people about a batch, a schema, a check: lines for a terminal or a log."""
+"""Text about a batch, a schema or a check, for a terminal or a log."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Spark and its Java: found, configured, started; and what they print, in one sentence."""
+"""Spark and its JVM: found, configured, started; their output, in one sentence."""

@@ -1,6 +1,4 @@
-"""Amazon's own client, for features that Arrow lacks: queues of messages, and listings that begin behind a
-name.
-"""
+"""boto3, for features that Arrow lacks: message queues, and listings that start after a name."""
 
 from __future__ import annotations
 

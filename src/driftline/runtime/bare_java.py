@@ -1,6 +1,4 @@
-"""Java without Spark: a process with Iceberg's own classes, for work that needs no more. Starting Spark takes
-four times as long.
-"""
+"""A JVM without Spark: Iceberg's own classes in a process that starts in a quarter of the time."""
 
 from __future__ import annotations
 

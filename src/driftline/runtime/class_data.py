@@ -1,9 +1,8 @@
-"""Archives of classes as Java has loaded them, with which Java starts in half the time.
+"""Archives of loaded Java classes, which halve the start time of a JVM.
 
-There is one of Spark's, which takes 190 MB of the cache, and one of Iceberg's alone, which takes 20. A
-background process makes them once for each Java, pyspark and set of jars.
-Without it everything works, only slower. Java crashes on a truncated archive, so its size is part of its
-name.
+There is one for Spark, which takes 190 MB of the cache, and one for Iceberg alone, which takes 20. A
+background process makes them once for each Java, pyspark and set of jars. Without it everything works, only
+slower. Java crashes on a truncated archive, so its size is part of its name.
 """
 
 from __future__ import annotations

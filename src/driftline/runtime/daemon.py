@@ -1,7 +1,7 @@
-"""Spark's daemon of Python workers, on pyspark as it is installed.
+"""Starts Spark's daemon of Python workers on the installed pyspark.
 
-Spark puts zips of it and a jar first. Python compiles the modules of a zip at each start, and reads the
-directories of all zips again before each task, once for each package in them.
+Spark puts zips of pyspark and a jar first. Python compiles the modules of a zip at each start, and reads
+the directories of all zips again before each task, once for each package in them.
 """
 
 from __future__ import annotations

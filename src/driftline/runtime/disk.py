@@ -1,8 +1,8 @@
-"""Files that a power cut cannot take: the one place that syncs.
+"""Durable writes and bounded deletions of files: the one place that syncs and deletes.
 
-What a process writes, renames or deletes is in memory first; the disk follows some thirty seconds later, in
-any order. So whatever is acknowledged, and whatever a synced file names, has to be synced before: files, and
-the folders that have their names.
+A process's writes, renames and deletions are in memory first; the disk follows some thirty seconds later,
+in any order. So anything that is acknowledged, or that a synced file names, has to be synced before: files,
+and the folders that have their names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DuckDB in this process, with extensions out of their wheels."""
+"""DuckDB in this process, with extensions installed as wheels."""
 
 from __future__ import annotations
 

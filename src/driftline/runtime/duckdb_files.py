@@ -1,4 +1,4 @@
-"""Files of Google's store as DuckDB opens them: by Arrow, as tasks do, and with the same keys."""
+"""Files in Google Cloud Storage for DuckDB, through Arrow and with the keys that tasks use."""
 
 from __future__ import annotations
 

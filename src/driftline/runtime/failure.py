@@ -1,6 +1,4 @@
-"""Errors of Spark, Java and tasks as a person needs them: one sentence
-that names the cause, and what to do.
-"""
+"""Turns Spark, Java and task errors into one sentence with a cause and a fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translates the properties of Iceberg's FileIOs into options of `stores`."""
+"""Translates between Iceberg's FileIO properties, store options and Spark's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Java libraries, their versions, and the folder that keeps them."""
+"""The Java libraries: their versions, and the folder that keeps them."""
 
 from __future__ import annotations
 

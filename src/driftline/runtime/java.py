@@ -1,4 +1,4 @@
-"""The Java that runs Spark: one on the machine, or else the JRE that comes as a wheel."""
+"""Finds the JVM that runs Spark: one on the machine, or else the JRE that comes as a wheel."""
 
 from __future__ import annotations
 

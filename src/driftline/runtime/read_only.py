@@ -1,4 +1,4 @@
-"""Decides if SQL only reads, by the plan that Spark parses it into, or by its first word."""
+"""Checks that a statement is read-only, by Spark's parsed plan or its first keyword."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded engine: one local Spark session on a lake, with its Java, its jars and its catalog."""
+"""The embedded engine: a local Spark session on a lake, with its JVM, jars and catalog."""
 
 from __future__ import annotations
 

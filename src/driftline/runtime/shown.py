@@ -1,6 +1,4 @@
-"""Printed forms of results in Python: as on the command line; in a notebook the same as HTML, and the
-progress of work, one line below the cell, which is replaced as the work goes on.
-"""
+"""Printed forms of results: text, the same as HTML in a notebook, and a progress line."""
 
 from __future__ import annotations
 

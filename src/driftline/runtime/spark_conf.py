@@ -1,4 +1,4 @@
-"""Spark settings for driftline's own reading and writing, for as long as it lasts, and paths."""
+"""Spark settings that hold while driftline reads or writes, and paths."""
 
 from __future__ import annotations
 

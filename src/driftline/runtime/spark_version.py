@@ -1,4 +1,4 @@
-"""Spark's versions: which are known, the Java libraries of each, and the differences between them."""
+"""Spark releases: the Java libraries of each, and the differences between them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Stores of files outside this machine: S3, Google's and Azure's object stores, HDFS.
+"""File stores outside this machine: S3, Google Cloud Storage, Azure and HDFS.
 
-Only this module knows their URIs, and the options to reach them: settings, or the usual environment
-variables. A path is taken as it is written; nothing in it is percent-decoded, as in the stores' own tools.
+Only this module knows their URIs, the options to reach them (settings, or the usual environment variables),
+and the meaning of their answers. A path is taken as written and never percent-decoded, like in the stores'
+own tools.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The folder of a process's temporary files, Java's and Spark's among them: only its user can read it, and it
-goes with the process.
+"""The folder of a process's temporary files, private to its user and deleted with the process.
 
-Temporary files hold rows: blocks of Spark's, what came by a pipe, what is about to be uploaded.
+Temporary files hold rows: Spark's blocks, spooled pipes, files about to be uploaded.
 """
 
 from __future__ import annotations

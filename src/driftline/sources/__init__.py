@@ -1,1 +1,1 @@
-"""Sources: where the records of a batch are."""
+"""Sources: the places of a batch's records."""

@@ -1,4 +1,4 @@
-"""Files whose records are columns of declared types, read in the tasks."""
+"""Sources of files with declared columns, read in tasks."""
 
 from __future__ import annotations
 

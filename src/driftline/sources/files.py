@@ -1,4 +1,4 @@
-"""Files, folders, globs and pipes, by format."""
+"""Finds files by path, folder or glob, tells their formats, and fingerprints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed sources: DataFrames, and files that carry a schema. The facets come from the schema (rules 2.3)."""
+"""DataFrames as typed sources; facets come from their schema (rules 2.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data as a person passes them: their type, for checkers; paths, or rows that Python holds."""
+"""Data passed from Python, classified: paths, tables, or rows."""
 
 from __future__ import annotations
 

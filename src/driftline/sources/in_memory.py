@@ -1,7 +1,7 @@
-"""Sources that Python holds: DataFrames of pandas and Polars, Arrow's tables and readers, records as dicts.
+"""In-memory sources: pandas and Polars frames, Arrow tables and readers, Python records.
 
-An iterator yields its items once, but a batch is read several times, and by tasks. So all of it is first
-written to temporary files of Arrow's, some rows at a time, as columns of the types that tables have.
+An iterator yields its items once, but tasks read a batch, and several times. So the data is first written
+to temporary Arrow files, some rows at a time, as columns of table types.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files of JSON: lines, or documents.
+"""Sources of JSON files: lines, or documents.
 
-Tasks observe them, convert them and write the table's rows, in one pass if the plan is known beforehand, or
-likely.
+Tasks observe and convert them, and write the table's rows, in one pass if the plan is known or guessed
+beforehand.
 """
 
 from __future__ import annotations

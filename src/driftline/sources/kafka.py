@@ -1,4 +1,4 @@
-"""Records of Kafka whose values are JSON text; a null one, a tombstone, deletes a row or is counted alone."""
+"""Sources of Kafka messages with JSON text; a tombstone deletes a row, or is only counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of Kafka whose values are typed, each by the schema of a registry that it was written with."""
+"""Sources of Kafka messages with typed values, by the schemas of a registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Folders and globs of this machine: which files there are. A folder that cannot be listed is an error."""
+"""Lists folders, globs and stores, and reads the columns in Hive-style paths.
+
+A folder that cannot be listed is an error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens a person's data as a source: a DataFrame, files, a pipe, rows that Python holds."""
+"""Opens a person's data as a source: DataFrames, files, pipes, Python rows."""
 
 from __future__ import annotations
 

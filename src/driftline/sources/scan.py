@@ -1,4 +1,4 @@
-"""A batch as it is now, opened for a table: all that observing and converting its records need."""
+"""Sources and scans: a batch, and all that its records need to be observed and converted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders for data that come once and are read by tasks: here, or where all workers of a cluster see them."""
+"""Spools pipes, URLs and archives to folders that tasks can read."""
 
 from __future__ import annotations
 

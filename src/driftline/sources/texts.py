@@ -1,4 +1,4 @@
-"""Records in a DataFrame of JSON texts: observed, converted and rejected in tasks, batch by batch."""
+"""DataFrames of JSON texts, observed, converted and rejected in tasks, batch by batch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Spark SQL for reading tables: values as other types, columns folded into one, the losses of that."""
+"""Spark SQL for reading tables: casts, folded columns, and values that folding would lose."""

@@ -1,4 +1,4 @@
-"""One value of one type as SQL of another, or of a text that a person spells otherwise: exact, or null.
+"""SQL casts from one type to another, or from a declared text form: exact, or null.
 
 The pairs are those of `core.planning.conversions.FITS` and ``ROUTES_TOO``, and of the `widen` policy; the
 ways are section 3 of the rules. Nothing here depends on the session's time zone.

@@ -1,4 +1,4 @@
-"""The columns of a field as SQL of one column: each value from the column nearest to the original."""
+"""SQL that folds a field's columns into one: each value from the column closest to the original."""
 
 from __future__ import annotations
 

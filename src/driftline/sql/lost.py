@@ -1,4 +1,4 @@
-"""The values of a column for which a folded one has no place, as SQL, at any depth of a row."""
+"""SQL for the values that folding columns into one would lose, and for values in the rest."""
 
 from __future__ import annotations
 

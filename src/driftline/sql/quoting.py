@@ -1,4 +1,4 @@
-"""Small pieces of Spark SQL text. Names that come from data are quoted here, and nowhere else."""
+"""Quotes names and literals in Spark SQL; names from data are quoted here and nowhere else."""
 
 from __future__ import annotations
 

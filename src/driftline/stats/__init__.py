@@ -1,4 +1,4 @@
-"""Written data statistics: what is in a table, column by column, and how it came to be so.
+"""Statistics of a table: its contents and evolution, column by column.
 
 Read from the table's metadata at once, or counted exactly by a scan.
 """

@@ -1,4 +1,4 @@
-"""Puts together what metadata, history and scan know of a table."""
+"""Builds a table's statistics from its metadata, its history and a scan."""
 
 from __future__ import annotations
 

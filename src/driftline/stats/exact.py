@@ -1,7 +1,7 @@
-"""Counts a table's values with Spark: every column, also in lists and maps, however deep.
+"""Counts all values of a table with Spark: every column, also in lists and maps, at any depth.
 
-One pass for each depth of lists, over as many columns at once as Spark takes well. Lists of one depth are
-unfolded side by side, so that a pass reads each row once.
+There is one pass for each depth of lists, over as many columns at once as Spark handles well. Lists of one
+depth are exploded side by side, so that a pass reads each row once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The statistics of a table's data, column by column: plain values for text, JSON and page alike."""
+"""Statistics as plain values, column by column, for text, JSON and page alike."""
 
 from __future__ import annotations
 

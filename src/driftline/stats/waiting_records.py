@@ -1,4 +1,4 @@
-"""A table's quarantine in short: how many records wait, for which reasons."""
+"""A summary of a table's quarantine: waiting records, by reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of one batch alone: for files that tasks pass to other tasks, and data files yet to be moved."""
+"""The folder of one batch: files that tasks exchange, and data files not yet moved."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tasks that make a batch's rows, from its numbered parts or from the rows of a DataFrame.
+"""Runs tasks that make a batch's rows, from numbered parts or from the rows of a DataFrame.
 
-Each task does some work with its rows, and returns the result of that; the rows themselves stay in the task.
+Each task does some work on its rows and returns the result; the rows themselves stay in the task.
 """
 
 from __future__ import annotations

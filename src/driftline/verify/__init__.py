@@ -1,4 +1,4 @@
-"""Proof that nothing was lost: source files and table compared value by value.
+"""Proof that nothing was lost: source and table compared value by value.
 
 An independent check: it shares nothing with observing and routing, and reads both sides plainly. `match`
 decides if a row holds a record, `matching_key` brings the two together, `comparison` handles what is left

@@ -1,4 +1,4 @@
-"""Changes that other tools than Debezium send, as the check reads them: plain Python over parsed JSON."""
+"""Reads changes of Canal, Maxwell, GoldenGate, DMS and MongoDB for the check, from parsed JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Compares two sides that meet by key: records without a row, and rows without a record.
 
-All of it runs in tasks, and knows no Spark; `job` has it done.
+Everything runs in tasks, and knows no Spark; `job` runs it.
 """
 
 from __future__ import annotations

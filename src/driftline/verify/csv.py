@@ -1,4 +1,4 @@
-"""CSV as plain Python reads it, and how quotes may be read."""
+"""CSV in plain Python, with each lawful reading of quotes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages in envelopes, as the check reads them: plain Python over parsed JSON, on its own."""
+"""Reads messages in envelopes for the check, with code of its own over parsed JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The expected rows of JSON records: each value as it is written, in the column of its type.
+"""Expected rows of JSON records, and their fingerprints.
 
-A decoder takes only records for which that is certain; for any other, `match` decides.
+Each value is expected as it is written, in the column of its type. A decoder takes only records for which
+that is certain; for any other, `match` decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Source files as plain Python reads them: JSON with its numbers as written, CSV as text."""
+"""Source files in plain Python: JSON with numbers as written, CSV as text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The check of a table with a key: the source is folded by key and order, and each key's latest change is
-compared with the key's row.
+"""Checks a table with a key: folds the source by key, and compares each key's result with its row.
 
 Tasks sort changes and rows by key, and compare them as they come, so that memory holds one key at a time.
 """

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as plain Python: a struct is a dict of what is not null, an instant is in UTC."""
+"""DataFrame rows in plain Python: structs as dicts without nulls, instants in UTC."""
 
 from __future__ import annotations
 

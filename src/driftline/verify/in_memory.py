@@ -1,6 +1,4 @@
-"""Rows that Python holds, in files that the check reads: some records in each, with values in the form of
-`typed_files`.
-"""
+"""Spools Python rows to files for the check, with values in the form of `typed_files`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The check over all records: both sides meet by key in Spark tasks, what
-finds no row is looked for in quarantine.
+"""Runs the check over all records, in Spark tasks.
 
-Rows and records stay in the tasks; counts and the few that are reported come to the driver.
+Both sides meet by key; a record without a row is looked up in the quarantine. Rows and records stay in the
+tasks; only counts and the few reported differences reach the driver.
 """
 
 from __future__ import annotations

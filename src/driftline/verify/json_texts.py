@@ -1,4 +1,4 @@
-"""JSON as plain Python reads it, numbers as written: lines, and documents of several lines."""
+"""JSON in plain Python, with numbers as written: lines, and multi-line documents."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Decides if a row holds a record, by the rules of sections 4 and 5, and how records that no row holds
-differ from the nearest row.
+"""Decides if a row holds a record (sections 4 and 5), and how an unmatched record differs.
 
 Nothing here knows how a value was routed. A field's columns are found by name and mark, and each value must
 be in one of them, at its position; and everything in a column must come from the record.

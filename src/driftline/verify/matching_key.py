@@ -1,7 +1,8 @@
-"""Keys under which a record and the row that holds it meet, whatever its values were converted to.
+"""Keys that bring a record and its row together, whatever its values were converted to.
 
 A key is made of the *set* of (path, value) of all scalars, without lists and wrapping, each value collapsed
-so that all its lawful conversions are one text. It is weak on purpose: `match` compares what meets.
+so that all its lawful conversions are one text. It is weak on purpose: `match` compares the pairs. Columns
+are described here too, and the rest of a row.
 """
 
 from __future__ import annotations

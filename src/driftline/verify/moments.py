@@ -1,6 +1,4 @@
-"""Dates and timestamps: the texts that are some, strictly (2.2), and
-the numbers that they become ("Epoch").
-"""
+"""Parses dates and timestamps strictly (2.2), by patterns too, and counts them ("Epoch")."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Compressed files, unpacked as they are read: by their first bytes, and by
-their name where those say nothing.
-"""
+"""Decompresses files as they are read, by their first bytes or else by their name."""
 
 from __future__ import annotations
 

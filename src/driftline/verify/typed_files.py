@@ -1,6 +1,6 @@
-"""Parquet and Avro as plain Python: a struct is a dict of its fields that are not null, an instant is in UTC.
+"""Parquet and Avro in plain Python: structs as dicts without nulls, instants in UTC.
 
-A value that no column holds as it is, is spelled as the rules do: a time, and an instant finer than a
+A value that no column holds as it is gets the spelling of the rules: a time, and an instant finer than a
 microsecond, as text; a map whose keys are records as a list of entries.
 """
 

@@ -1,4 +1,4 @@
-"""Messages in files of columns, as the check reads them: with the values of JSON that theirs stand for."""
+"""Messages in columnar files, with their values as the JSON they stand for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source's values in Python.
+"""Source values in Python, and the test that a column holds one.
 
 JSON's integers are int, its other numbers Decimal, as written; a cell of CSV is a text, and the value that is
 written so (2.1 to 2.3 of the evolution rules).

@@ -1,4 +1,4 @@
-"""The verdict of the check."""
+"""The verdict of the check, and differences between rows and records."""
 
 from __future__ import annotations
 

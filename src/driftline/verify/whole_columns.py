@@ -1,5 +1,4 @@
-"""The first comparison, by whole columns: fingerprints find the records of a JSON source that are in the
-table as written.
+"""First comparison, by whole columns: fingerprints find the JSON records that are in the table.
 
 Records and rows without a counterpart, usually few, are left to be compared value by value.
 """

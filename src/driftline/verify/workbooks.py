@@ -1,4 +1,4 @@
-"""Excel workbooks read from their XML, written as lines of JSON: a line for each row of the sheet."""
+"""Excel workbooks in plain Python: each row of a sheet as a JSON line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data files of a table, written in tasks; what the commit needs to know of each comes back."""
+"""Writes data files in tasks, and returns what a commit needs to know of each."""
 
 from driftline.tasks.batch_folder import BatchFolder, folder_of_batch
 from driftline.tasks.run import (

@@ -1,4 +1,4 @@
-"""Divides rows among the partitions of a table, and sorts them, by way of files between two rounds of tasks.
+"""Distributes rows to partitions and sorts them, through files between two rounds of tasks.
 
 A task of the first round writes its rows in runs, each ordered by partition and sort keys, and reports each
 slice: the rows of one partition in one run. The driver forms parts of even size, and a task of the second

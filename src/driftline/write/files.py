@@ -1,8 +1,8 @@
-"""The places where tasks write a batch's data files.
+"""Writes Parquet files with their metrics, and places them on a disk or in a store.
 
-On a disk that is a folder of the batch alone, out of which whole files are moved at the end. A store of
-objects cannot move: there files get their places at once, under names that begin with the batch's own, and
-the commit alone says which of them count.
+On a disk, a batch writes into a folder of its own, and whole files are moved out of it at the end. An
+object store cannot move: files get their final places at once, under names that begin with the batch's own,
+and the commit alone decides which of them count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Rows that are deleted by their positions in a data file: deletion vectors in Puffin files, and files of
-positions in Parquet.
-"""
+"""Deletes by position: deletion vectors in Puffin files, and position delete files in Parquet."""
 
 from __future__ import annotations
 

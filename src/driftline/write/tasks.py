@@ -1,4 +1,4 @@
-"""Tasks that write data files: each writes its rows, and the driver gets whole files in their places."""
+"""Writes data files in tasks, and hands whole files to the driver."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Changes to a table, as values: the planner and `alter` make them, formats apply a list of them in one
-commit, `diff` finds them between two versions.
+"""Changes to a table as values: requested, checked, applied, compared, and put into words.
+
+The planner and `alter` make them, a format applies a list of them in one commit, and `diff` finds them
+between two versions.
 """
 
 from driftline.core.changes.apply import apply, diff, fresh, stages

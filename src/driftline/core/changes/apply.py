@@ -1,4 +1,7 @@
-"""`apply`: the schema after changes. It trusts them; what a person asks for goes through `evolved`."""
+"""Applies changes to a schema, and finds the changes between two schemas.
+
+`apply` trusts its changes; those that a person asks for go through `evolved`.
+"""
 
 from __future__ import annotations
 

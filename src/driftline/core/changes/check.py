@@ -1,4 +1,4 @@
-"""Checks of a change to a column: every refusal has a reason and a way out, and nothing is committed."""
+"""Checks changes to columns before anything is committed; a refusal gives a reason and a way out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Defaults of columns: a literal of a person's as Iceberg's JSON writes a value of
-the column's type, exactly or not at all.
+"""Column defaults: a literal, as Iceberg's JSON writes a value of the column's type.
+
+The value is exact, or the literal is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""`evolved`: a table's definition after changes that a person requests, each checked before anything
-is done.
-"""
+"""`evolved`: a table's definition after the changes that a person requests, each checked first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes in words and as `--json` prints them."""
+"""Changes as text: in words, as `--json` prints them, and layouts parsed from SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The possible changes to a table, each as a frozen value.
+"""All changes to a table, each as a frozen value.
 
 The planner makes the first four, `alter` parses SQL into any of them, `diff` finds them between two versions.
 Paths name columns as they are when the change's turn comes; steps into lists and maps are ``element`` and

@@ -1,1 +1,1 @@
-"""The columns of one field, side by side and as one."""
+"""The columns of one field, side by side or folded into one."""

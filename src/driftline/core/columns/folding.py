@@ -1,6 +1,7 @@
-"""Folding of a field's columns into one: which of them take part, the new name, and the columns that stay
-beside it. `union` is one type for them all, which holds every value unchanged: drifted fields inside
-keep their columns.
+"""Folds the columns of a field into one: chooses the columns, their type and the new name.
+
+Columns that do not take part stay beside the new one. `union` is one type for them all, which holds every
+value unchanged: drifted fields inside keep their columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The columns of one field, side by side and as one column."""
+"""A field's columns: grouped, merged into one type, and traced to their origin."""
 
 from __future__ import annotations
 

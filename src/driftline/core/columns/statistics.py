@@ -1,6 +1,4 @@
-"""A table's statistics from its metadata, in any format: counts, bounds, and the batches that
-brought them.
-"""
+"""Statistics of a table from its metadata, in any format: counts, bounds, and their batches."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""A table's memory: its changes, who made them, and the batches it has."""
+"""The history of a table: its changes, their authors, and the batches it has."""
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The last micro-batch of a capture that a table has: properties, set in the commit that brings the data.
+"""Table properties of batches: the last micro-batch, the last truncates, first values in the rest.
 
-Unlike a snapshot's summary, they outlive expiry, compaction and rollbacks. One has the checkpoint and the
-number, as all versions read it; the other says what the batch was made of, because numbers are given anew
-where a checkpoint is restored.
+They are set in the commit that brings the data. Unlike a snapshot's summary, they outlive expiry,
+compaction and rollbacks. Of a micro-batch, one property has the checkpoint and the number, as all versions
+read it; the other says what the batch was made of, because numbers are assigned again once a checkpoint is
+restored.
 """
 
 from __future__ import annotations

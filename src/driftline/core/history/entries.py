@@ -1,8 +1,8 @@
-"""The last changes of a table's definition, kept as one of its properties.
+"""The history of a table's definition: recorded changes, their authors, and versions.
 
-`history` and `undo` use them where the log of metadata versions no longer reaches. Each change names the
-schema, partition spec and sort order before and after it by their ids, which a table keeps. Changes that
-nobody recorded show as ids that do not meet.
+The last changes are kept as a property of the table. `history` and `undo` use them where the log of
+metadata versions no longer reaches. Each change names the schema, partition spec and sort order before and
+after it by their ids, which a table keeps. Changes that nobody recorded show as ids that do not meet.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The way back to an earlier schema, as far as the files allow: what returns, what would be hidden, what
-stays.
-"""
+"""Restores an earlier schema as far as the files allow: columns that return, hide or stay."""
 
 from __future__ import annotations
 

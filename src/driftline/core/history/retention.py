@@ -1,4 +1,4 @@
-"""The snapshots that a table's metadata can do without: pure, over Iceberg's JSON form of them.
+"""Selects the snapshots that a table's metadata can drop. Pure, over Iceberg's JSON metadata.
 
 The last snapshots of the main branch stay; older ones are thinned to one for each ten minutes of five days.
 Of remembered deletes the last snapshot stays. The owner's settings of branches, tags and ages take

@@ -1,4 +1,4 @@
-"""Admission of single records, once a plan has said what the table becomes."""
+"""Admits single records, once a plan fixes the table's schema."""
 
 from __future__ import annotations
 

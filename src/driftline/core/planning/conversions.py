@@ -1,4 +1,4 @@
-"""The conversions: the tables of the evolution rules, as literal data, and the join over them.
+"""Conversions between types: the tables of the evolution rules as literal data, and their join.
 
 Source: the reference table of the Upsolver rules ("Calculating the Widest Type for Primitives"), with the
 types it does not name. `fits` compares types; `exact` considers the observed values.

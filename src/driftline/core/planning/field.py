@@ -1,6 +1,6 @@
-"""Decides one field: which columns it gets, and what its policy refuses.
+"""Plans one field: its columns, their names and types, and the values its policy refuses.
 
-The values of a map are decided like a field, by the same function; the fields of records are the planner's.
+The values of a map are planned like a field, by the same function; the fields of records are the planner's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits of a table: which fields get no column because earlier ones fill it."""
+"""Limits of a table: fields that get no column because earlier ones fill it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps among objects: M1, M2 and M3 of "Keys that are data" (section 9 of the evolution rules)."""
+"""Decides which objects are maps: M1, M2 and M3 of "Keys that are data" (section 9 of the rules)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Columns that a source fills itself, beside the records' own: known by their doc, matched by no key. One is
-`_source`, the origin of each row, as far as the setting `metadata` asks for it.
+"""Columns that driftline fills itself, such as `_source` and the rest, and paths into the rest.
+
+Their doc identifies them, and no key of a record matches them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plans: the changes to a table, and the routes by which each column is filled."""
+"""Plans: the changes to a table, and the routes that fill each column."""
 
 from __future__ import annotations
 

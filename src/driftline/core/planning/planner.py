@@ -1,4 +1,4 @@
-"""`plan`: a schema and a shape in, the changes and the routes out. Pure; the heart of the product.
+"""Plans a batch: a schema and a shape in, changes and routes out. Pure.
 
 The fields of a record are planned together, because they share names: decide each, name the new columns, then
 go into each. The records inside them are planned by the same function.

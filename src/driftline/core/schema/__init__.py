@@ -1,1 +1,1 @@
-"""Definitions of tables: types, names, partitioning, and their text and JSON forms."""
+"""Table definitions: types, names, partitioning, and their text and JSON forms."""

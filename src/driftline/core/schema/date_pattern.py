@@ -1,4 +1,4 @@
-"""Dates and timestamps that a person says are written by a pattern, in the letters of Spark's patterns.
+"""Date and timestamp patterns that a person declares, in the letters of Spark's patterns.
 
 A text is one only if the pattern would print it so again: `dd` takes two digits, `d` no zero in front.
 """

@@ -1,4 +1,4 @@
-"""A table's definition: everything that `alter` changes and `undo` restores."""
+"""The definition of a table: all that `alter` changes and `undo` restores."""
 
 from __future__ import annotations
 

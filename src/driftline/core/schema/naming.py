@@ -1,4 +1,4 @@
-"""Names of columns: suffixes, safe spellings, the mark of an evolved column.
+"""Names of columns and tables: suffixes, safe spellings, the mark of an evolved column.
 
 Sources: seed rules 5, 6 and 7; "Names taken" of the evolution rules.
 """

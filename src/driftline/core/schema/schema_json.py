@@ -1,4 +1,4 @@
-"""A schema in Iceberg's JSON form, both ways (Iceberg spec, appendix C)."""
+"""Reads and writes schemas in Iceberg's JSON form (Iceberg spec, appendix C)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types as people write them, in the words of Spark, Iceberg or DuckDB: in statements, and for hints."""
+"""Parses types, time spans and sizes as people write them, in Spark's, Iceberg's or DuckDB's words."""
 
 from __future__ import annotations
 

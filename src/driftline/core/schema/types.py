@@ -1,4 +1,4 @@
-"""Types and schemas with field ids, as Iceberg has them.
+"""Types and schemas with field ids, as Iceberg defines them.
 
 Two primitives are named as the rules name them: ``timestamp`` is an instant (Iceberg's timestamptz),
 ``timestamp_ntz`` has no zone (Iceberg's timestamp). `driftline.core.schema.schema_json` translates.

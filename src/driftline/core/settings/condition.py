@@ -1,4 +1,4 @@
-"""Conditions over records: their parts, and how a person writes them."""
+"""Conditions over records: their syntax tree, and its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Conditions read from SQL by sqlglot, whose import takes a while: imported only for tables that have one."""
+"""Parses conditions from SQL with sqlglot.
+
+Importing sqlglot takes a while, so only tables that have a condition import this module.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creation of a table: the columns of its first batch, laid out as a person asked."""
+"""Creation of a table: the columns of its first batch, in the layout that a person asks for."""
 
 from __future__ import annotations
 

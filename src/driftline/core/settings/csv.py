@@ -1,4 +1,4 @@
-"""Dialects of CSV: as a person states them, or else as each file shows."""
+"""CSV dialects: stated by a person, or else detected in each file."""
 
 from __future__ import annotations
 

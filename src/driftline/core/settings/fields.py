@@ -1,5 +1,6 @@
-"""The settings of paths (policies, hints, epoch units, exclusions) as one tree, walked along with
-the data.
+"""The contract of a table's paths (policies, hints, epoch units, exclusions), as one tree.
+
+The tree is walked along with the data.
 """
 
 from __future__ import annotations

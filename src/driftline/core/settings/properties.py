@@ -1,4 +1,4 @@
-"""Settings of a table: kept as table properties, so that every later batch goes by the same."""
+"""Settings stored as table properties, so that every later batch follows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows by key, as a person sets it: fields of the key, fields of the order, what deletes (section 11)."""
+"""Row keys as settings: the fields of the key and the order, and the rule for deletes (section 11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""?"""
+"""The settings of one table, as a value."""
 
 from __future__ import annotations
 

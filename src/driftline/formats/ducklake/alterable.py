@@ -1,5 +1,6 @@
-"""One table of a DuckLake, altered and renamed by SQL on its catalog, without Spark: each alteration of its
-definition is one snapshot.
+"""Alters and renames one DuckLake table by SQL on its catalog, without Spark.
+
+Each alteration of its definition is one snapshot.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The catalog database of a DuckLake: a DuckDB file, SQLite or
-PostgreSQL, each through DuckDB's own extension.
+"""The catalog database of a DuckLake: a DuckDB file, SQLite or PostgreSQL.
+
+DuckDB reaches each of them through an extension.
 
 A connection is held for the time of one load or one commit, never while Spark works: other processes get
 their turn, and what finds the catalog locked tries again.

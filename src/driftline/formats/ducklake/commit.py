@@ -1,4 +1,4 @@
-"""One snapshot: what several transactions want, as rows of the catalog, in one transaction of its database.
+"""Commits a snapshot: the catalog rows of several transactions, in one database transaction.
 
 The rows are those that DuckLake's specification asks for. `add_data_files`, DuckDB's own way to register
 files, maps columns by name, has no tags for nested fields and no place for an ALTER that DuckDB's parser

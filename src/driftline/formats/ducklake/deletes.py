@@ -1,7 +1,7 @@
-"""Rows that a batch removes from a DuckLake table by position, in the snapshot that adds its own rows.
+"""Deletes rows of a DuckLake table by position, in the snapshot that adds the batch's rows.
 
-Each data file gets a delete file with all of its deleted rows, which replaces the one it had. A worn file
-goes as a whole; the batch writes the rest of its rows anew. Rows that the catalog itself keeps end there.
+Each data file gets a delete file with all of its deleted rows, which replaces the previous one. A worn file
+is dropped, and the batch rewrites its remaining rows. Rows inlined in the catalog get their end there.
 """
 
 from __future__ import annotations

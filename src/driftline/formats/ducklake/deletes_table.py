@@ -1,4 +1,4 @@
-"""The deletes that a DuckLake table remembers: a table beside it, of which the lake's listings say nothing.
+"""The table of deletes that a DuckLake table remembers, hidden from the lake's listings.
 
 It is written in the snapshot of the batch. Its columns stay the same, whatever the key's columns become.
 """

@@ -1,4 +1,4 @@
-"""Parquet files that Spark wrote: their places, and the columns as their footers describe them."""
+"""Parquet files of a DuckLake: their storage, and the column statistics in their footers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that DuckDB keeps in the catalog itself because they are too few for a file.
+"""Inlined rows: DuckDB keeps them in the catalog, because they are too few for a file.
 
 They are in a table of their own for each column layout that the DuckLake table has had. A database without
 one of DuckDB's types holds it as text.

@@ -1,4 +1,4 @@
-"""A DuckLake on a Spark session."""
+"""A DuckLake on a Spark session: its tables, SQL over them, and orphaned files."""
 
 from __future__ import annotations
 

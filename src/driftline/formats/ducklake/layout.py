@@ -1,4 +1,4 @@
-"""Partition and sort keys of a table, as the catalog has them and as Spark writes by them.
+"""Partition and sort keys of DuckLake tables, and their definitions by snapshot.
 
 DuckLake 1.0 has the transforms identity, year, month, day, hour and bucket; the parts of a
 date are those of the calendar. A sort key is an expression of DuckDB's; Spark sorts by the

@@ -1,4 +1,4 @@
-"""Reads a DuckLake table as a DataFrame: by field id, whatever names and types its files have.
+"""Reads a DuckLake table as a DataFrame by field id, whatever names and types its files have.
 
 Spark's own reader by field id gives wrong answers for swapped names if a filter or a nested selection uses
 them. So the files are read under names that nobody uses, ``__f`` and the id, and a cast gives them their

@@ -1,5 +1,7 @@
-"""A DuckLake whose catalog names files at another place, made whole where it lies: its settings, in one
-transaction. Paths of files are relative to a folder that one setting names; few are absolute.
+"""Relocates a DuckLake whose catalog names files at another place.
+
+One transaction changes its settings. Most file paths are relative to a folder that one setting names; few
+are absolute.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The last batch of a DuckLake table, taken back by a new snapshot: its rows end, those it removed return.
+"""Reverts the last batch of a DuckLake table by a new snapshot.
 
-The snapshots before stay as they are. A file that returns is a copy: the catalog lets a file go with the
-snapshots of one row, whichever other row names it.
+The batch's rows end, and the rows that it removed return. The snapshots before stay as they are. A file
+that returns is a copy: the catalog lets a file go with the snapshots of one row, whichever other row names
+it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of the catalog that one transaction wants: columns, docs, properties, files."""
+"""The catalog rows that one transaction writes: columns, docs, properties, files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The contents of a table at a snapshot: files, deletes, rows in the catalog, and the columns each file
-lacks.
-"""
+"""Lists a table at a snapshot: data files, deletes, inlined rows, and the columns each file lacks."""
 
 from __future__ import annotations
 

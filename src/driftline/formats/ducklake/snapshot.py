@@ -1,4 +1,4 @@
-"""A table as the catalog describes it at one snapshot."""
+"""A DuckLake table as its catalog describes it at one snapshot, and the files it has ingested."""
 
 from __future__ import annotations
 

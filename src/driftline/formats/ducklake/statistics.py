@@ -1,7 +1,6 @@
-"""Reads the statistics of a table's columns from the catalog: those of files, and the snapshots that added
-them.
+"""Column statistics from the catalog: those of files, and the snapshots that added them.
 
-No data are read. Rows inlined in the catalog have no statistics: if there are any, values are unknown.
+No data is read. Inlined rows have no statistics: if there are any, values are unknown.
 """
 
 from __future__ import annotations

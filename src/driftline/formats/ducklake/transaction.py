@@ -1,4 +1,4 @@
-"""One batch's changes to a DuckLake table: files first, invisible, then one snapshot with all of them."""
+"""One batch's changes to a DuckLake table: invisible files first, then one snapshot with all of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""DuckLake's types and ours: mapped exactly, or not at all. The tables
-are literal; docs/ducklake.md prints them.
+"""DuckLake's types, defaults and column rows, mapped to driftline's exactly or not at all.
+
+The tables are literal; docs/ducklake.md prints them.
 """
 
 from __future__ import annotations

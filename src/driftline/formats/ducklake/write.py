@@ -1,4 +1,4 @@
-"""Rows into Parquet files with DuckLake's field ids, by Spark's executors."""
+"""Writes rows into partitioned Parquet files with DuckLake's field ids, on Spark's executors."""
 
 from __future__ import annotations
 

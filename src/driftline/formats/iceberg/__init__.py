@@ -1,4 +1,4 @@
-"""Iceberg tables through a Spark session's own catalog.
+"""Iceberg tables through the catalog of a Spark session.
 
 A batch is one Iceberg transaction: the schema update, the files that Spark wrote, and the batch's token
 become visible together, in one metadata version, or not at all. Spark writes straight into the transaction's

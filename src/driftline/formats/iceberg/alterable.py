@@ -1,5 +1,6 @@
-"""One Iceberg table as Iceberg's own Java alters and renames it, without Spark: each alteration of its
-definition is one transaction.
+"""Alters and renames one Iceberg table through Iceberg's own Java, without Spark.
+
+Each alteration of its definition is one transaction.
 """
 
 from __future__ import annotations

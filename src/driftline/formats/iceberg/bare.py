@@ -1,4 +1,4 @@
-"""A table of the embedded lake in a Java without Spark."""
+"""A table of the embedded lake in a JVM without Spark."""
 
 from __future__ import annotations
 

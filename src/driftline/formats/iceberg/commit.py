@@ -1,4 +1,4 @@
-"""Commits of metadata versions, and the outcome of a commit after an error.
+"""Commits metadata versions, settles commits that ended in an error, and prunes old snapshots.
 
 Clients repeat a request whose answer was lost: if the first one came through, the second is refused, since
 the table has changed. So no error of a catalog proves that nothing was committed. Iceberg's own

@@ -1,4 +1,4 @@
-"""The definition of an Iceberg table, read from a version of its metadata; the properties of a new one."""
+"""Reads an Iceberg table's definition from its metadata, and writes changes to it."""
 
 from __future__ import annotations
 

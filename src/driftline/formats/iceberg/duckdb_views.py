@@ -1,4 +1,4 @@
-"""Tables of the embedded lake as views in DuckDB, which reads Iceberg with an extension of its own."""
+"""Views in DuckDB over tables of the embedded lake, by DuckDB's Iceberg extension."""
 
 from __future__ import annotations
 

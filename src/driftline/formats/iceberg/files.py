@@ -1,6 +1,6 @@
-"""Iceberg's own writer in Spark: appends the rows of a frame, or makes files of them to be committed.
+"""Writes and deletes the files of an Iceberg table, by tasks or by Iceberg's own writer in Spark.
 
-The files of each transaction are in a folder of its own, which shows whose they are.
+Each transaction has a folder of its own, which shows that its files belong to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Iceberg's own Java classes through py4j: small helpers, and what their errors mean."""
+"""Iceberg's Java classes through py4j: small helpers, and explanations of their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Iceberg table as Iceberg's own Java loads it, without Spark."""
+"""Loads one Iceberg table through Iceberg's own Java, without Spark."""
 
 from __future__ import annotations
 

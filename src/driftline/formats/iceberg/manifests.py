@@ -1,6 +1,4 @@
-"""Sums of the metrics that a table's manifests have of its data files: read by Spark, or without Java on the
-machine that has them.
-"""
+"""Column statistics from the manifests of an Iceberg table, read by Spark or without Java."""
 
 from __future__ import annotations
 

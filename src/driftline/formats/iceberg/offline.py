@@ -1,4 +1,4 @@
-"""A table of the embedded lake, read from its metadata files without Java, for commands that only read."""
+"""Reads a table of the embedded lake from its metadata files, without Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Iceberg table of a Spark session's catalog: its metadata, and its rows."""
+"""Loads and reads one Iceberg table of a Spark session, and its ledger of ingested files."""
 
 from __future__ import annotations
 

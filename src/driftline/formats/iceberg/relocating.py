@@ -1,9 +1,8 @@
-"""An embedded lake whose tables name files at another place, made whole where it lies.
+"""Relocates an embedded lake whose tables name files at another place.
 
-Iceberg's metadata have absolute paths. Files with such paths (metadata, lists of manifests, manifests,
-files of deleted positions) are written anew beside the old ones, under names that follow from these. Then one
-transaction of the catalog goes over to them. Until then the lake is as it was, and a second run writes the
-same files again.
+Iceberg's metadata has absolute paths. Files with such paths (metadata, manifest lists, manifests, position
+deletes) are rewritten next to the old ones, under names that follow from these. Then one transaction of the
+catalog switches to them. Until then the lake is as it was, and a second run writes the same files again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Rows that a batch removes from an Iceberg table by position, in the snapshot that adds its own rows.
+"""Deletes rows of an Iceberg table by position, in the snapshot that adds the batch's rows.
 
-In format version 3 that is a deletion vector for each data file, all in one Puffin file; in version 2 a file
-of positions for each data file. A data file's new deletes have those of before in them, and replace them. A
-worn file goes as a whole; the batch writes the rest of its rows anew.
+In format version 3 that is a deletion vector for each data file, all in one Puffin file; in version 2 a
+position delete file for each data file. The new deletes of a data file include the previous ones, and
+replace them. A worn file is dropped, and the batch rewrites its remaining rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Iceberg tables through a Spark session's own catalog."""
+"""One Iceberg table, as a batch and the other operations use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of types that Spark has no values of: the others are read and written without them."""
+"""Columns of types that Spark cannot represent; tables are read and written without them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The versions of an Iceberg table, read back along its log of metadata files, and where that ends,
-by the changes that the table remembers.
-"""
+"""The versions of an Iceberg table, from its log of metadata files and the changes it remembers."""
 
 from __future__ import annotations
 

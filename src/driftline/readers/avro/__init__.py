@@ -1,1 +1,1 @@
-"""avro."""
+"""Avro: files, and the binary values of messages."""

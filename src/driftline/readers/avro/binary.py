@@ -1,7 +1,7 @@
-"""Binary Avro records as columns: each place of their schema is read in all of them at once.
+"""Decodes binary Avro records into columns, each schema node for all records at once.
 
-The result equals that of reading them one by one (`driftline.readers.avro.values`); a record that may not
-is left to that.
+The result equals that of decoding them one by one (`driftline.readers.avro.values`); records that might
+differ are left to that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Avro files, read by runs of blocks."""
+"""Reads Avro files, by runs of blocks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Values of a schema's places as columns of the types that tables have: where a place has several types, one
-column of each, and every value in one of them.
-"""
+"""Converts decoded schema nodes to table columns; a node of several types gets a column for each."""
 
 from __future__ import annotations
 

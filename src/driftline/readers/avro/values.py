@@ -1,4 +1,4 @@
-"""Avro values as columns of table types (rules 2.3); the branches of a union are types of one key.
+"""Converts Avro values to columns of table types (rules 2.3); union branches are types of one key.
 
 Values are as fastavro reads them with `return_record_name`: a record in a union comes with its name. Those of
 a logical type stay the numbers, bytes and texts that were written, since Python's dates end at the years 1

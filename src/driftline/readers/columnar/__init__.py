@@ -1,1 +1,1 @@
-"""Formats of declared columns: Parquet and ORC, and rows of any such format."""
+"""Columnar formats: Parquet, ORC, and rows of declared types from any source."""

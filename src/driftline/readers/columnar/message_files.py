@@ -1,4 +1,4 @@
-"""Messages in files of columns, read in tasks as texts of JSON."""
+"""Reads messages in columnar files as JSON texts, in tasks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Checks ORC files for timestamps finer than a microsecond, which Spark's reader cuts without a word, and
-for those with a local time zone, which it does not know.
+"""ORC files: checks for timestamps that Spark would change, and dates of the Julian calendar.
 
-Arrow's reader keeps them, but refuses years before 1678 and after 2262, which files do have (9999-12-31). So
-Spark reads ORC, and Arrow checks that nothing would be lost.
+Spark's reader cuts timestamps finer than a microsecond without a word, and does not know those with a local
+time zone. Arrow's reader keeps them, but refuses years before 1678 and after 2262, which files do have
+(9999-12-31). So Spark reads ORC, and Arrow checks that nothing would be lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parquet files, read by row groups."""
+"""Reads Parquet files by row groups, with pandas' indexes and old timestamps."""
 
 from __future__ import annotations
 

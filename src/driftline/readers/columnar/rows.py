@@ -1,4 +1,4 @@
-"""Rows of declared types in tasks: observed, accepted or set aside, converted."""
+"""Observes rows of declared types in tasks, rejects faulty ones, and converts the others."""
 
 from __future__ import annotations
 

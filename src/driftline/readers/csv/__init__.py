@@ -1,1 +1,1 @@
-"""CSV."""
+"""CSV files: dialects, headers, records, and the types of columns."""

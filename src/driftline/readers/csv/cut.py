@@ -1,6 +1,6 @@
-"""CSV text cut into whole records, as exactly as it is written.
+r"""Cuts CSV text into whole records, exactly as written.
 
-A delimiter ends a cell; ``\\n``, ``\\r\\n`` and ``\\r`` end a record, outside quotes. A cell is quoted if a
+A delimiter ends a cell; ``\n``, ``\r\n`` and ``\r`` end a record, outside quotes. A cell is quoted if a
 quote begins it, another ends it, and every quote between the two is doubled, or has an escape in front of
 it. Any other quote is text like all else, so that the cell stands as it is written; so is an escape that
 stands in front of neither a quote nor another escape. Where not even the line has a second quote, the quote

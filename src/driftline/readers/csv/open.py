@@ -1,4 +1,4 @@
-"""Tells if the first row of a CSV file, or of a sheet, has names, and if titles stand above it."""
+"""Opens CSV files: detects encoding, dialect and header, and cuts the rows into stretches."""
 
 from __future__ import annotations
 

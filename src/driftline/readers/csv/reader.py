@@ -1,7 +1,7 @@
-"""CSV files, read in the tasks.
+"""Reads CSV files in tasks, with dates and nested texts in their columns.
 
-Their columns have types only if every text says so (rules 2.3): all files are
-looked at once, before anything is observed.
+Columns get types only if every text allows it (rules 2.3): all files are looked at once, before anything is
+observed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Types of CSV columns: a column is typed only if every text in it is written as a value of the type (rules
-2.3).
-"""
+"""Types of CSV columns, and date patterns: every text must be written as a value of the type (rules 2.3)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Envelopes of change streams: each message says what became of which record (section 11.7)."""
+"""Envelopes of change streams: each message describes a change to a record (section 11.7)."""

@@ -1,7 +1,6 @@
-"""Messages in Avro as texts of JSON, whose values are what their schema tells: Kafka Connect's names of types
-and the logical types of Avro.
+"""Reads Avro messages as JSON texts, by Kafka Connect's type names and Avro's logical types.
 
-The reader of Avro applies each rule itself, where the type stands: the schema is given to it with marks.
+The Avro reader applies each rule where the type stands: it gets the schema with marks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values as the schema of a message tells them: Kafka Connect's, as its JSON converter writes it.
+"""Decodes the values of a message by its Kafka Connect schema, in the JSON converter's form.
 
 Connect's own types need no decoding in JSON: their values are checked, and stay as they are, bytes in base64
 too. Types with a name are numbers or texts that stand for something else: `RULES` has those, as Kafka Connect

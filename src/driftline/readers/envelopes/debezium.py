@@ -1,4 +1,4 @@
-"""Messages of Debezium: `before` and `after` of a row, `op`, and the `source` that says where it stood."""
+"""Reads Debezium's messages: rows before and after, the operation, and the position in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reading of a message in an envelope: changes, a mark that changes nothing, or a reason to refuse it."""
+"""Reads messages in envelopes: changes, a mark that changes nothing, or a reason to reject it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents of MongoDB in Debezium's messages: texts of Extended JSON, in either dialect and either version.
+"""MongoDB documents in Debezium's messages: Extended JSON in either dialect and version.
 
 A change has its document, or says what an update set and removed.
 """

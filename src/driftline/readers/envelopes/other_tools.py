@@ -1,6 +1,6 @@
-"""Messages of Canal: rows in a list `data`, changed values in a list `old`, a `type`, types of columns.
+"""Reads the change messages of Canal, AWS DMS, Maxwell and Oracle GoldenGate.
 
-Most values are texts, as MySQL prints them: they become what the type of their column says.
+Canal sends most values as texts, as MySQL prints them: they become values of their column's type.
 """
 
 from __future__ import annotations

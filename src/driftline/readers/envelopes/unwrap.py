@@ -1,4 +1,4 @@
-"""Takes records out of messages in an envelope, the one that is named or that a message is surely in."""
+"""Unwraps records from messages in an envelope, named by a setting or detected with certainty."""
 
 from __future__ import annotations
 

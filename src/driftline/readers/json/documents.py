@@ -1,4 +1,4 @@
-"""Documents of JSON: arrays of records, and records that stand over several lines, or several on one."""
+"""Splits JSON documents into records: arrays, multi-line objects, several objects on one line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Lines of JSON as rows of a table, in tasks.
+"""Turns JSON lines into rows of a table, in tasks.
 
-A task decodes its lines as observing does. Lines with only usual types are parsed as whole columns, others
-too, after their unusual values were taken out, at any depth.
+A task decodes its lines as observing does. Lines with only usual types are parsed as whole columns; so are
+others, once their unusual values are taken out, at any depth.
 
 The parser of columns accepts more than the rules allow, so it gets only lines that a decoder has found to
 have the columns' types.

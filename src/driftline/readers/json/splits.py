@@ -1,4 +1,4 @@
-"""Files of JSON, lines or documents, cut into splits that tasks observe and read independently."""
+"""Cuts JSON files, lines or documents, into splits that tasks read independently."""
 
 from __future__ import annotations
 

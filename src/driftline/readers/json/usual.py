@@ -1,4 +1,4 @@
-"""The usual type of each field of a JSON batch, by which a parser reads whole columns.
+"""The usual type of each field in a JSON batch, which lets a parser read whole columns.
 
 For a drifted field it is the type that came first; records that hold another are read one by one. A field has
 no usual type if the parser cannot read its values, or not with the text that a column needs.

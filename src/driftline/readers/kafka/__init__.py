@@ -1,1 +1,1 @@
-"""kafka."""
+"""Kafka messages: values and keys by the schemas of a registry."""

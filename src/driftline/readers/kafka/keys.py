@@ -1,4 +1,4 @@
-"""Messages of a topic as texts of JSON, in which the message's own key is a field of the record."""
+"""Kafka messages with their own keys, as JSON texts or as typed columns."""
 
 from __future__ import annotations
 

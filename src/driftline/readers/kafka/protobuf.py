@@ -1,4 +1,4 @@
-"""Values of Protobuf, read by the descriptors that the text of a schema is, or compiles to."""
+"""Decodes Protobuf values, by descriptors or by the source of a schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema registry with Confluent's API: the schemas that values of Kafka were written with."""
+"""A client of schema registries with Confluent's API."""
 
 from __future__ import annotations
 

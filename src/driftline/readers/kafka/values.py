@@ -1,4 +1,4 @@
-"""Decoders of Kafka's values, by the schemas of a registry."""
+"""Decodes Kafka values by the schemas of a registry: Avro, Protobuf and JSON Schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of Kafka in Confluent's wire format: a zero, the id of the schema in four bytes, and the record."""
+"""Confluent's wire format: a zero byte, the schema id in four bytes, and the record."""
 
 from __future__ import annotations
 

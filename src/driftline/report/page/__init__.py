@@ -1,7 +1,6 @@
-"""A table's statistics as one page for a browser: one file, which loads nothing from the network.
+"""A table's statistics as one HTML page, which loads nothing from the network.
 
-Data are escaped by the template, or put into the document as text by the script; and the page's own policy
-lets no other script run.
+The template escapes data, or the script inserts it as text; the page's own policy lets no other script run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The contents of the page, in the form that its template and script take."""
+"""The data of the statistics page, in the form that its template and script take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file for each policy: which columns a field needs, given its columns and its observed values.
+"""Policies, one file each: the columns that a field needs for its observed values.
 
 `POLICIES` has them all.
 """

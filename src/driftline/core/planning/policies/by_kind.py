@@ -1,4 +1,4 @@
-"""The columns of fields by which rows are known and ordered (section 11): values of one kind share columns.
+"""Column policy for key and order fields (section 11): values of one kind share a column.
 
 The kinds of a key are numbers, texts, booleans and bytes. Each has columns of its own, since 7 and "7" are
 two keys. The kinds of an order are numbers, moments and texts, of which a table has one.

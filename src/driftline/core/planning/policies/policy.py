@@ -1,4 +1,4 @@
-"""The question to a policy about one field, and its answer."""
+"""The interface of a policy: a question about one field, and its answer."""
 
 from __future__ import annotations
 

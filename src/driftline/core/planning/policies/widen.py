@@ -1,5 +1,4 @@
-"""The `widen` policy: one column for each field, which grows by the matrix of stream captures ("Widening
-Column Types").
+"""The `widen` policy: one column per field, which grows by the matrix "Widening Column Types".
 
 Whatever the matrix marks X or omits is refused, and so is a value that is not exact in the cell's type.
 """
