@@ -178,6 +178,7 @@ def catalog_in(folder: Path, named: str | None) -> str | None:
     or two.
     """
     present = [name for name in _CATALOGS if (folder / name).is_file()]
+    # Two lakes in one folder would each take the other's files for litter.
     if len(present) > 1:
         raise UsageError(
             f"{folder} has {' and '.join(present)}, the catalogs of two lakes",

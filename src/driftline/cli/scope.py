@@ -117,6 +117,7 @@ class Invocation:
 
     def _must_have(self, table: str) -> None:
         """Raise UsageError if the lake has no such table, as far as that is known without Spark."""
+        # Before Spark starts a typo costs one second, not fifteen.
         names = self._tables()
         ours = {caseless(table), caseless(f"{table}{QUARANTINE}")}
         if names is None or any(caseless(name) in ours for name in names):

@@ -255,6 +255,7 @@ def _as_utf8(encoding: str, file: _Readable) -> Iterator[bytes]:
 
 def _frames(file: IO[bytes]) -> Iterator[bytes]:
     """The text of a file of snappy's frames, whose checksums are compared."""
+    # cramjam takes a text as a whole, never a stream, so it gets some chunks at a time.
     while chunks := _chunks(file):
         yield bytes(cramjam.snappy.decompress(_SNAPPY + chunks))
 
@@ -279,6 +280,7 @@ def _blocks(codec: str, file: IO[bytes]) -> Iterator[bytes]:
             size = cramjam.snappy.decompress_raw_len(packed) if codec == "snappy" else remaining
             if size > min(remaining, _LARGEST):
                 raise ValueError("a block is larger than it says, or may be")
+            # Not by cramjam, which fills a block of lz4 that is too short with zeros.
             yield pa.Codec(codec).decompress(packed, decompressed_size=size, asbytes=True)
             remaining -= size
 

@@ -102,6 +102,7 @@ def displaced(
     """
     if catalog == home.path or is_same(catalog, home.path):
         return None
+    # If a lake of this id still stands at the old path, this one is a copy; otherwise it was moved.
     return DisplacedLake(lake, str(Path(home.path).parent), id_at(home.path) == home.id)
 
 

@@ -56,6 +56,7 @@ def check_possible(planned: Planned) -> None:
         )
     if row_key.patch:
         _check_patches(planned)
+    # To leave a null value out would keep a row that its sender has deleted.
     if count := planned.observation.tally.tombstones:
         hint = (
             "set it, beside what deletes now: --delete-when 'value is null'"
@@ -71,6 +72,8 @@ def check_possible(planned: Planned) -> None:
 def _check_patches(planned: Planned) -> None:
     """Raise DataError for records that cannot be merged into rows."""
     table = planned.batch.table.name
+    # Records of Python become columns before the table's settings are known, so an absent key is already a
+    # null.
     if not planned.batch.source.tells_absent:
         raise DataError(
             f"{table}: merge = patch, and records of Python do not tell an absent key from None here",

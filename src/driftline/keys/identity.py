@@ -106,6 +106,8 @@ def _numbers(values: pa.Array) -> list[tuple[str, pa.Array]]:
     integers = pc.if_else(is_integer, values, none).cast(pa.int64())
     if integers.null_count == values.null_count:
         return [("whole", integers)]
+    # Double, float and decimal have no common exact type, so other numbers are compared by their shortest
+    # text.
     texts = [
         None if number is None else key_text(number)
         for number in pc.if_else(is_integer, none, values).to_pylist()
@@ -275,6 +277,8 @@ def orders(rows: pa.Table, fields: Sequence[FieldColumns], epoch: int = 0) -> pa
     parts = [
         pc.coalesce(*[_texts(values, type_) for type_, values in columns.values(rows)]) for columns in fields
     ]
+    # One text that sorts by bytes compares rows whatever types the order fields have had. The epoch stands
+    # first, for sources whose positions restart.
     return pc.binary_join_element_wise(f"{epoch:0{_EPOCH}d}", *parts, " ")
 
 

@@ -103,6 +103,8 @@ class PatchedField:
     def orders(self, path: str = "") -> Iterator[FieldOrder]:
         """The orders from which `of_row` makes this again."""
         if path and self.written != _NEVER:
+            # A null needs its order as well: without it, an older patch would fill what a newer one has
+            # emptied.
             yield FieldOrder(path, self.source, self.null or bool(self.objects))
         if path and self.objects:
             source = self.latest
@@ -265,6 +267,7 @@ def latest_order(row: StoredRow | None, patches: Patches) -> str:
     return last if row is None else max(last, row.order)
 
 
+# A null column may be an absent key or an explicit null, and a patch must tell them apart.
 PRESENCE = "\0presence"  # the column of a slice that has it; no table has one of this name
 
 _OPEN_OBJECT, _NULL, _LIST = b"{n["
@@ -292,6 +295,7 @@ def _of_text(text: bytes | Raw) -> bytes:
         if begins == _OPEN_OBJECT:
             presence = _of_text(value)
         else:
+            # An empty list counts as null, since it may have no column.
             presence = b"0" if begins == _NULL or (begins == _LIST and _is_empty(value)) else b"1"
         members.append(json.encode(key) + b":" + presence)
     return b"{%b}" % b",".join(members)

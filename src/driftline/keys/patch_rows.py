@@ -87,6 +87,8 @@ def merged_fields(
     """The columns of a table's fields, or of a struct's. ``nodes``: the object that each merge has made."""
     of_fields: dict[str, list[Node]] = {}
     columns = []
+    # One merge decides for all rows whose changes have the same fields, so columns are taken as a whole. Only
+    # maps and the rest are looked at value by value.
     for field, array in zip(fields, arrays, strict=True):
         if is_metadata(field.doc):
             columns.append(_taken(array, merges.from_sources([_latest(node) for node in nodes])))

@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+# The time is in the name: the snapshots that know it expire, and sequence numbers tell only the order.
 _NAME = re.compile(r"\d{5}-(\d+)-[0-9a-f]{32}-\d{5}\.parquet$")
 OF_BATCH, _GATHERED = (
     "00000",
     "00001",
 )  # how the name of a file begins: one batch's deletes, or those of several
+# Files are dropped whole. Only files of one slot are gathered, so nothing is remembered much longer than the
+# span.
 _SLOTS = 7  # into which the span of memory is divided
 _FEW = 16  # files of the present slot: so many are gathered into one; those of a past one always are
 _LARGE = 8 * 2**20  # bytes: a file that stays as it is
@@ -225,6 +228,7 @@ class KeysAndOlder:
     def codes(self, rows: pa.Table) -> pa.Array:
         """The code of each row; null for one that is not looked for."""
         codes = self.keys.codes(rows)
+        # Strictly less: a row at the truncate's own position may be newer.
         older = pc.less(rows.column(str(self.order)).cast(pa.string()), self.floor)
         older = pc.and_not(older, pc.fill_null(self.updated.take(codes), False))
         return pc.if_else(pc.fill_null(older, False), pa.scalar(len(self.keys), codes.type), codes)
@@ -248,6 +252,8 @@ class KeysAndOlder:
 
 def as_deletes(floor: str, keys: int) -> Found:
     """A truncate as what a table remembers of so many keys: each was deleted at the ``floor``."""
+    # Settling, filling and patches need no rule for truncates: to late changes, a truncate is a remembered
+    # delete.
     codes = np.arange(keys)
     return Found("", codes, codes, pa.repeat(floor, keys).cast(pa.string()))
 

@@ -271,6 +271,8 @@ def settle(latest: Latest, found_rows: Iterable[Found], remembered: Iterable[Fou
     else:
         values = latest.arrivals.values(table, committed)
         ignored = removes & (values < 0) & _unchanged(latest, table)
+        # A soft delete keeps what was written before it in the same batch, so it does not matter where
+        # batches are cut.
         live = writes | (removes & ~ignored)
     counts = KeyCounts(
         int((writes & ~in_table).sum()),
@@ -290,6 +292,7 @@ def _live(latest: Latest, live: NDArray[np.bool_], values: NDArray[np.int64], ta
     """The rows of keys that are ``live``. A delete takes the row that has its key's ``values``; without one
     its own, of which only the order counts: the table's row keeps its values.
     """
+    # A soft delete of an unknown key makes a row too. Without it, a late write would bring the row back.
     rows = np.where(latest.deletes & (values >= 0), values, latest.rows)
     codes = np.flatnonzero(live)
     codes = codes[np.argsort(rows[codes])]
@@ -369,6 +372,7 @@ def settle_patches(
     late = older = np.zeros(len(latest.rows), np.bool_)
     if latest.orders is not None:
         late = flags_of(pc.greater(floors, latest.orders))
+        # A patch older than its row is not late: it may fill fields that no newer change has set.
         older = flags_of(pc.greater(table.orders(), latest.orders))
     removes = latest.deletes & ~late & ~older
     writes = ~late & ~removes
@@ -387,6 +391,7 @@ def settle_patches(
     codes = codes[np.argsort(latest.rows[codes])]
     live = LiveRows(latest.rows[codes], codes, np.zeros(len(codes), np.bool_), table.of_key[codes])
     first = latest.ranked[begins]
+    # Patches remember overtaken deletes too: otherwise the row would depend on which change came first.
     gone = first[deletes[first] & ~late] if latest.orders is not None else first[:0]
     dead = dead_rows(table.found, writes | removes)
     settled = Settled(live, np.sort(gone), counts, dead, table)

@@ -36,6 +36,8 @@ DELETE_FLAG = (
 )
 
 
+# Rows wait as Arrow files until the plan is confirmed and the table is searched: only rows that count become
+# data files.
 @dataclass(frozen=True, slots=True)
 class RowSlice:
     """A file of rows in a batch's folder; ``size``: bytes in memory."""
@@ -151,6 +153,8 @@ class RowsOf:
             (rows,) = (
                 pa.Table.from_batches([rows, *stored]).take(pa.array(source)).combine_chunks().to_batches()
             )
+        # The columns of `order_by` say when the row was written, `_order` when it was deleted. A delete's
+        # batch may have the user's columns in another type.
         for name, column in self.columns.items():
             rows = rows.set_column(column, rows.schema.field(column), live[name].combine_chunks())
         return with_row_ids(rows, live)
@@ -248,8 +252,13 @@ class _LiveRows:
         return Reported(None)
 
 
+# At a third, at most two rows are rewritten for each one removed, however many batches there are, and a
+# reader skips at most one row for two that it reads.
 _WORN = 3  # parts of a file, of which one is gone
+# Files of one age wear out together. Without a bound, one commit would rewrite the whole table.
 _ALWAYS = 64 * 2**20  # bytes that any batch may write anew
+# Micro-batches leave small files, and each costs every later batch a deletion vector. Gathered by eight, a
+# row is rewritten only a few times until its file is large.
 _SMALL, _MANY = 2**20, 8  # bytes of a file, and how many become one
 
 
@@ -302,6 +311,8 @@ def worn(files: Iterable[WornFile], size: int, can_move: Callable[[str], bool]) 
         for file in touched
         if len(file.dead) * _WORN >= file.rows or (file.size < _SMALL and small[file.folder] >= _MANY)
     )
+    # A file that has to wait is taken with the next change of its rows: only files that a batch touches are
+    # looked at.
     for file in sorted(candidates, key=lambda file: file.left / max(len(file.dead), 1)):
         if file.bytes_left <= spare and (not file.left or can_move(file.path)):
             taken.append(file)

@@ -130,6 +130,8 @@ class KeyFinder:
         """The columns of a file that the look-up reads, as a cache knows them."""
         return path, tuple(self._ids)
 
+    # Data files never change, so a cached column is never wrong. The values themselves are cached: hashes
+    # would be smaller, but need the values beside them to be exact.
     def _cached(self, file: KeyFile, cache: KeyCache) -> KeyRows:
         """All rows of a file, which are read once if they have room in the cache."""
         key = self.cache_key(file.path)

@@ -70,6 +70,7 @@ class Statement:
     if_exists: bool = False
 
 
+# The grammar is our own: it covers both dialects, and each error points at its place.
 def parse(sql: str) -> list[Statement]:
     """The statements of a text, separated by semicolons. Raises UsageError that points at the place.
 

@@ -67,6 +67,8 @@ def _of_struct(promise: Promise, promised: Struct, actual: Struct, above: Path) 
         yield from _of_field(promise, field, columns[field.name], path)
     names = {f.name for f in promised.fields}
     for name, more in columns.items():
+        # Any difference breaks a contract, new columns included: it is a golden file, and whoever agrees
+        # exports it again.
         if name not in names:
             kind = "new" if marked_key(more.doc, _mark(promise)) is None else "sibling"
             yield Break(kind, (*above, name), f"{dotted((*above, name))} {_shown(more.type)} is new")

@@ -32,6 +32,7 @@ class KeyChange:
             (KEY_PROPERTY, was.key, now.key),
             (ORDER_PROPERTY, was.order_by, now.order_by),
         ):
+            # Another key needs two steps, so that nobody loses remembered deletes by surprise.
             if old and new and old != new:
                 role = "key" if property_ == KEY_PROPERTY else "order"
                 raise DataError(
@@ -60,6 +61,7 @@ class KeyChange:
             after = replace(after, properties=properties)
         if was is None or not was.order_by or (now is not None and now.order_by):
             return after
+        # The column with marks of deletes is not among them: without it, deleted rows would be rows again.
         columns = [own_column(after.schema.struct, kind) for kind in (ORDER_KIND, ORDERS_KIND)]
         for column in columns:
             if column is not None and (use := after.use_of(column)) is not None:

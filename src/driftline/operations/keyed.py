@@ -36,6 +36,8 @@ def check_resolved(table: str, row_key: RowKey | None, path: Path, *, drop_rest:
                     f"{table}: {spelled_path(path)} cannot be resolved: {reason}",
                     f"resolve {spelled_path(field)}",
                 )
+            # Only columns of one kind are folded: with numbers folded into text two keys would become one,
+            # and the next number a third.
             if drop_rest:
                 raise DataError(
                     f"{table}: values of {spelled_path(path)} cannot be dropped: {reason}",
@@ -77,6 +79,8 @@ class RememberedFold:
         """Have the remembered deletes in the new columns too. ``rest``: the names of columns that stay, by
         site.
         """
+        # The old columns stay beside the new ones: after an `undo` the deletes are found by the old ones
+        # again.
         transaction.rewrite_deletes(
             (file, self._folded(rows, transaction.schema, rest))
             for file, rows in transaction.remembered(self.ids)

@@ -205,6 +205,7 @@ def plans(
     """
     # Parts of records do not show that a record has no value in a required column.
     before = replace(schema, struct=all_optional(schema.struct), identifiers=frozenset())
+    # Planned twice: one plan could not tell objects of JSON from typed maps and structs.
     of_typed = _planned(before, selected.of_typed, settings)
     if of_typed.changes and selected.of_json.shape.fields:
         selected = look(of_typed.schema)  # what JSON's values are depends on the columns that there are
@@ -229,6 +230,8 @@ def _write(
     ``check``: raises Moved if rows that others append in the meantime need another plan.
     """
     rest_field, transaction = request.rest, rewrite.transaction
+    # The rest is a new column, and the old one is dropped, so that `undo` restores it. A delta would be
+    # smaller, but lose values then.
     new = Names.of(planned.schema.struct).take(rest_field.name)
     transaction.evolve([*planned.changes, AddColumn((), replace(REST, name=new, doc=rest_field.doc))])
     between = transaction.schema

@@ -73,6 +73,8 @@ def rekey(
             rows = transaction.read()
             rekeying.check(rows)
             transaction.evolve(rekeying.changes())  # type: ignore[arg-type]
+            # A row without an order would lose to any change, however old. The table is written once instead
+            # of reading the order fields of such rows for ever.
             if not rows.isEmpty() and (values := rekeying.own_values(transaction.schema.struct)).writes:
                 rewrite = Rewrite(table, transaction, rows.selectExpr("*", *table.row_ids(any_value(()))))
                 convert = partial(
@@ -190,6 +192,7 @@ class OwnValues:
             texts = orders(by_id(rows, self.columns), self.fields) if self.fields else None
             arrays[self.order] = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         if self.deleted is not None:
+            # False, not null, so that `not _is_deleted` finds the other rows.
             marks = arrays[self.deleted]
             arrays[self.deleted] = pa.repeat(False, len(rows)) if marks is None else marks.fill_null(False)
         return pa.RecordBatch.from_arrays(arrays, [f.name for f in self.struct.fields])
@@ -209,6 +212,7 @@ def check_keys(table: str, rows: DataFrame, struct: Struct, row_key: RowKey, mar
     looked = numbered(rows.select(*(name(f.name) for f in part.fields))).mapInArrow(
         partial(_keys, part, tuple(map(tuple, key))), "key string, complete boolean"
     )
+    # Spark counts the keys, so no table is too large for the driver.
     counts = looked.groupBy("complete", "key").count().where("not complete or count > 1")
     wrong_rows = counts.orderBy("complete", F.desc("count"), "key").limit(_EXAMPLES).collect()  # so many
     if not wrong_rows:

@@ -259,6 +259,8 @@ def _resolve(table: CatalogTable, state: State, request: _Request, retry: Retry)
         retry.progress("writing")
         transaction.evolve([AddColumn(parent, f) for parent, f in plan.before(state.schema, rest)])
         between = transaction.schema
+        # A row with any value in these columns counts as changed: a follower of changes may read too much,
+        # never too little.
         changed = any_value((*site.parent, c.name) for site in plan.sites for c in site.folded)
         columns = [*folding.rows(rest), *table.row_ids(changed)]
 

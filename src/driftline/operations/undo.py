@@ -173,6 +173,7 @@ def _last_batch(table: CatalogTable, last: Entry) -> LastBatch | None:
     batch = table.last_batch()
     if batch is not None and (last.by == "batch" or last.after.snapshot != batch.snapshot):
         return None if last.makes_table and last.after.snapshot == batch.snapshot else batch
+    # Only the newest batch can go: others may have read its rows, or overtaken them.
     if batch is None and last.by == "batch" and not last.makes_table:
         raise DataError(
             f"{table.name}: batch {last.record.batch} cannot be undone: rows have changed since",
@@ -195,6 +196,7 @@ def _without(
     ``last``: the last change of that, which another batch may have made.
     """
     now = alteration.before
+    # The rows go with the columns: to hide the columns alone would leave rows that no source has.
     made_by_batch = last.by == "batch" and last.record.batch == batch.id and last.before is not None
     then = last.before.definition if made_by_batch and last.before is not None else now
     plan = restoration(now, then, versions.schemas.values())
@@ -284,6 +286,7 @@ def _possible(table: CatalogTable, plan: Restoration) -> None:
             path = dotted(plan.before.path_of(column) or ())
             raise DataError(f"{table.name}: {path} cannot be hidden: {use.why}", f"{use.way_out} first")
     gone = {f.id: dotted(path) for path, f in plan.before.schema.walk() if f.id not in ids}
+    # Tags do not block an undo, because they read their own schema.
     for branch, columns in table.branches().items():
         needed = [path for id_, path in gone.items() if id_ in columns]
         if needed:

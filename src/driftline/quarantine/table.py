@@ -42,6 +42,7 @@ SCHEMA = Schema(
             Field("batch", STRING, 12),
             Field("quarantined_at", TIMESTAMP, 13),
             Field(REPLAY, LONG, 14, doc="the replay that took it into the table; 0: discarded"),
+            # `raw` is the value as it came, and null for a null value, so the key needs a column.
             Field("key", STRING, 15, doc="the key of its message, where the table reads it"),
             Field("key_bytes", BINARY, 16, doc="the key's bytes, where they are no text"),
         )

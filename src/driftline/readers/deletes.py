@@ -78,8 +78,11 @@ class DeleteFilter:
                     record = parse(line)
                 except Malformed:
                     continue
+            # The condition is asked of the record as it came: in a column that became text, 1 and "1" are
+            # one.
             if deletes(record) and reason(line) is None:
                 flags[place] = True
+                # Without its other fields, a record that deletes cannot drift the table.
                 cut[place] = _cut_text(line, self.fields)
         return cut, flags
 
@@ -99,6 +102,8 @@ class DeleteFilter:
             cut[place] = key if flags[place] else NO_RECORD
         return cut, flags
 
+    # In a topic, `value is null` asks for the message's value. No record has a field `value`, so each would
+    # delete its row.
     def of_message(self, *, null: bool) -> DeleteFilter:
         """The filter for messages of a topic, whose value is ``null`` or a record."""
         return self._of_null if null else self._of_record
@@ -128,6 +133,8 @@ class DeleteFilter:
 
     def _suspects(self, lines: Sequence[bytes]) -> Sequence[int]:
         """The places of lines that may delete."""
+        # Decoding every line would cost all batches, so only lines with a text that the condition needs are
+        # decoded.
         signs = _signs(self.condition)
         if signs is None:
             return range(len(lines))

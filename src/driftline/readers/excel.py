@@ -30,6 +30,8 @@ _CELL = (
     rb'[^>]*?\sr="([A-Z]+)([0-9]+)"[^>]*(?<!/)>'
     rb"(?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?v>(%b[^<]*)<"
 )
+# Calamine reads a cell with an error as empty, and a date before 1900 as a time without its day, so both are
+# found in the XML itself.
 _ERROR = re.compile(rb'<(?:\w+:)?c\b(?=[^>]*\st="e")' + _CELL % b"", re.DOTALL)
 _NEGATIVE = re.compile(rb"<(?:\w+:)?c\b" + _CELL % b"-", re.DOTALL)
 _DATE_1904 = re.compile(rb"""<(?:\w+:)?workbookPr\b[^>]*\sdate1904=["'](?:1|true)["']""")

@@ -135,6 +135,7 @@ class Lineage:
 
     def failed(self, error: BaseException) -> None:
         """Send FAIL, or ABORT if the batch was interrupted or is in the table already."""
+        # The message of an error may hold secrets or values, so events name its type alone.
         kind = "ABORT" if isinstance(error, BatchIsInError | KeyboardInterrupt) else "FAIL"
         self._send(kind, error=type(error).__name__)
 

@@ -167,6 +167,7 @@ def _seen_field(field: FieldRoute) -> schema_dataset.SchemaDatasetFacetFields:
     )
 
 
+# The plan's routes state exactly which field and type went into which column; SQL would have to be read back.
 def _lineage(
     route: RecordRoute, schema: Schema, inputs: Sequence[DatasetName]
 ) -> dict[str, column_lineage_dataset.Fields]:

@@ -21,6 +21,7 @@ from driftline.errors import SetupError, UsageError
 from driftline.ingest.result import Result
 from driftline.report.findings import KINDS, findings
 
+# The ports have no login, so by default they listen on this machine alone.
 HERE = "127.0.0.1"
 _PATIENCE = 10.0  # seconds for a request to arrive
 
@@ -33,6 +34,7 @@ def serve(handler: type[BaseHTTPRequestHandler], address: str, option: str) -> i
     """
     host, port = parsed(address, option)
 
+    # prometheus-client's own server has no time limit, so silent clients would hold its threads.
     class Patient(handler):  # type: ignore[misc, valid-type]
         timeout = _PATIENCE  # a client that sends nothing holds a thread no longer
 
@@ -141,6 +143,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._own = {"table": table, "capture": capture}
         self._known = {name: self._new(name, metric) for name, metric in METRICS.items()}
+        # A scheduled command is a new process each time: counters that restart would show no increase.
         if file is not None and file.is_file():
             self._go_on(file)
         if address is not None:
@@ -283,6 +286,8 @@ class Health:
         """Answer probes from now on: 200, or 503 with the fault; returns the port. Raises as `http.serve`."""
         health = self
 
+        # A server of its own: prometheus-client answers every path with metrics, so a probe would always
+        # succeed.
         class Answer(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 """Answer a probe: 200, 503 with the fault, or 404 for another path."""

@@ -205,6 +205,7 @@ def _fitted(heads: Sequence[str], rows: Sequence[Mapping[str, Text | str]], widt
     """The rows as a table. Where there is little room names, samples and bounds are cut, and long types."""
     table = _table(*heads)
     columns = dict(zip(heads, table.columns, strict=True))
+    # rich shrinks numbers as readily as names, and drops the last columns, so the widths are computed here.
     widths = {
         head: max([cell_len(head.strip(">")), *(cell_len(str(row[head])) for row in rows)]) for head in heads
     }

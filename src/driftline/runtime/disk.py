@@ -121,6 +121,8 @@ def _sync(path: Path) -> None:
         raise SetupError(f"{path}: cannot be synced to the disk: {error.strerror}") from error
 
 
+# A catalog that names a file gives no right to delete it: the catalog of a copied lake names the original's
+# files.
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The folders, paths or URIs, below which files may be deleted; ``folders`` None: anywhere."""

@@ -141,6 +141,8 @@ def _reach_by_arrow(connection: duckdb.DuckDBPyConnection) -> None:
             "DuckDB opens files of Google's store by fsspec, which is not installed.",
             hint="pip install 'driftline[gcs]'",
         ) from error
+    # For Google's store httpfs takes HMAC keys or a bearer token. Arrow logs in with a service account or the
+    # machine's, as most have one, and renews what expires.
     if StoredFiles.protocol not in connection.list_filesystems():
         connection.register_filesystem(StoredFiles())
 

@@ -178,6 +178,8 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
             ended = _spark_ended(error, getattr(self, "_java", None)) or _of_duckdb(error)
             given = [kwargs[key] for key in _WITH_SECRETS if kwargs.get(key)]
             settings = [{"": value} if isinstance(value, str) else value for value in given]
+            # In this one place, where errors leave the Python interface: at each `raise … from` it would be
+            # forgotten once.
             hide_secrets(ended or error, *settings, *getattr(self, "_configured", ()), *all_configured())
             if ended is None:
                 raise

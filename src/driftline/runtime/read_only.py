@@ -72,6 +72,8 @@ def _writer(spark: SparkSession, plan: Any) -> str | None:
 
     gateway: Any = spark.sparkContext._gateway
     for node in _plans(plan):
+        # The parsed plan decides, not keywords: INSERT, CALL and EXECUTE IMMEDIATE write, though they are no
+        # commands.
         kind = str(node.getClass().getSimpleName())
         if kind == "ExplainCommand":
             if (inner := _writer(spark, node.logicalPlan())) is not None:

@@ -61,6 +61,7 @@ _HERE = {
 }
 _TEMPORARY = ("spark.local.dir", "spark.hadoop.hadoop.tmp.dir")  # which hold rows
 _AT_LAUNCH = ("spark.driver.extraJavaOptions", "spark.jars.repositories")  # later would be too late for these
+# They call any method of Java's, and so reach the environment.
 _REFLECTION = ("reflect", "java_method", "try_reflect")
 _CLASS_PATH = "spark.driver.extraClassPath"
 _SQLITE = "jdbc:sqlite:"
@@ -135,6 +136,7 @@ def _launch_java(settings: Mapping[str, str]) -> None:
         for key, value in settings.items()
         if key in _AT_LAUNCH or not (key.startswith("spark.sql.") or has_secret(key, value))
     ]
+    # No private file of properties instead: it would replace the user's `spark-defaults.conf`.
     conf, gateway = SparkConf(loadDefaults=False).setAll(at_launch), SparkContext._gateway
     if gateway is None:
         # Signals that come to the whole process group are not for it: a batch under way comes to its end. It

@@ -148,6 +148,7 @@ class Redirects(HTTPRedirectHandler):
         if after.scheme == "http" and before.scheme == "https":
             raise RedirectError(f"https://{before.hostname} redirects to http, which is not encrypted")
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        # Python's own password manager ignores the scheme.
         login = req.unredirected_hdrs.get("Authorization")
         if request is not None and login and _origin(before) == _origin(after):
             request.add_unredirected_header("Authorization", login)

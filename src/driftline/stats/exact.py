@@ -186,6 +186,7 @@ def _twins(first: Field, second: Field, values: Mapping[int, int | None]) -> lis
     return [o for o in shares if o.values]
 
 
+# Wide tables are counted in several passes: the code that Spark compiles for one grows with its columns.
 _AT_ONCE = 120  # columns in a pass, where it is compiled
 _AT_ONCE_INTERPRETED = 500
 _FEW = 5_000  # records: for fewer of a wide table, a pass is compiled longer than it would be interpreted

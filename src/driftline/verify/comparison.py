@@ -72,6 +72,7 @@ def lost_lists(
     paths: dict[str, set[Path]] = {}
     for file, path in unproven.flatMap(_wanted).distinct().collect():
         paths.setdefault(file, set()).add(path)
+    # A file is in one batch, so a list with a value earlier in the same file shows that the column existed.
     first = reads.flatMap(lambda r: _lists(r, paths, without)).reduceByKey(min).collectAsMap()
     return unproven.flatMap(lambda x: x.lost(first))
 

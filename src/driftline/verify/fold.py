@@ -402,8 +402,11 @@ class KeyedFold:
         if quarantined is None:
             keyed = changes.mapPartitions(self.by_key)
         else:
+            # A record that waits in quarantine is no change, so these are taken out before anything is
+            # folded.
             texts = changes.mapPartitions(self.by_text).union(quarantined.mapPartitions(self.waiting))
             keyed = _sorted(texts, tasks).mapPartitions(self.not_waiting)
+        # Rows stand beside the changes, so a task holds one key at a time.
         both = keyed.union(stored.mapPartitions(self.rows))
         tallies = _sorted(both, tasks).mapPartitions(self.folded).collect()
         return reduce(add, tallies, FoldTally()).verdict(exactly=self.comparison.terms.exactly)
@@ -567,6 +570,8 @@ class KeyedFold:
         return ChangeReader.of(self.row_key, meeting.record, meeting.settings)
 
 
+# The records themselves are merged, and the result is compared with the row: no presence, no ranks, nothing
+# that the road has.
 def _patched(value: Any, patch: Any) -> Any:
     """A value that a patch changes: objects key by key, all else is replaced.
 

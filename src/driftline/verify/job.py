@@ -168,6 +168,8 @@ def verify(
     properties = table.properties
     # A task has a working directory of its own.
     sources = [source if "://" in source else str(Path(source).absolute()) for source in sources]
+    # A file is judged by the dialect, `records`, `sheet`, `hive` and `max_record_bytes` with which it was
+    # ingested.
     by_file = {source: {**properties, **table.readings.get(source, {})} for source in sources}
     settings = _value_settings(table, by_file, fmt)
     with configured(spark, {"spark.sql.session.timeZone": "UTC", CASE: "true"}):
@@ -188,6 +190,8 @@ def verify(
         check = _Finding(Comparison.by(terms), reads, quarantined)
         verdict = None
         columns = check.comparison.meeting.record.columns
+        # Whole columns may only conclude that a record is held; a loss is reported by the comparison of
+        # values alone.
         if _is_much_json(fmt, tasks) and not in_paths and columns and columns.keys() <= set(stored.columns):
             verdict = check.by_columns(ColumnMatching(terms, tasks, stored))
         return verdict or check.verdict(reads, rows(stored))
@@ -213,6 +217,7 @@ def _value_settings(table: Stored, by_file: Mapping[str, Mapping[str, str]], fmt
 def _unwrapped(reads: RDD[Read], row_key: RowKey, properties: Mapping[str, str]) -> tuple[RDD[Read], str]:
     """The records of a source, and the position of the last truncate in it, if the table knows of one."""
     truncated = TRUNCATED_PROPERTY in properties
+    # The source is read twice only here: which rows a truncate removes is known once its last one is.
     truncate = last_truncate(reads, row_key) if truncated else ""
     return unwrapped(reads, row_key, truncated=truncated), truncate
 

@@ -148,6 +148,7 @@ def of_file(file: IO[bytes], longest: int) -> Iterator[Text]:
     """The texts of a file of lines, or of a document. Only its beginning and one record, of at most
     ``longest`` bytes, are buffered.
     """
+    # An array that fits has to be whole; a longer one is read element by element.
     head = file.read(HELD)
     is_whole = len(head) < HELD
     head = head.removeprefix(BOM_UTF8)

@@ -331,6 +331,7 @@ def _by_default(column: TableColumn, stored: Any) -> bool:
             return all(_by_default(column.record.columns[name][1], x) for name, x in stored.items())
         case dict() if column.value is not None:
             return all(_by_default(column.value, x) for x in stored.values())
+    # Any default that the column has had counts. What an expression gave cannot be known, so any value does.
     type_ = column.type
     return stored is None or (
         type_ is not None

@@ -44,6 +44,8 @@ class BlobPlace:
 
 def vector_bytes(positions: BitMap64) -> bytes:
     """A deletion vector as a blob of type `deletion-vector-v1` (Puffin spec)."""
+    # pyroaring's portable 64-bit form is the one that Iceberg specifies. Iceberg's own writer cannot be
+    # called from outside its packages.
     body = _VECTOR + positions.serialize()
     return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
 

@@ -196,6 +196,8 @@ def require(path: Path, column: Field, nulls_of: NullsOf | None) -> None:
     refusal = f"{dotted(path)} is optional, and cannot become required"
     if nulls_of is None:
         raise DataError(refusal, f"existing rows may be null; {WAY_OUT}")
+    # Statistics are a proof for the files that they describe, so the commit holds only for these. Structs,
+    # lists and maps have none, and are never assumed to have no nulls.
     count = nulls_of(path, column)
     if count.nulls:
         raise DataError(

@@ -20,9 +20,11 @@ from typing import Any
 from driftline.core.history.entries import BATCH, MOVED, OTHERS
 
 KEEP = 100  # snapshots of the main branch, by default
+# Each commit writes the metadata anew, and a table fed every minute would have 1,440 snapshots a day in it.
 SLOT = 10 * 60_000  # milliseconds, of which one snapshot stays
 SPAN = 5 * 24 * 60 * 60_000  # milliseconds: Iceberg's default age
 FEW = 10  # nothing is done for less
+# Without this list nobody could tell a thinned snapshot from one that was rolled back.
 BEHIND = "driftline.thinned"
 DELETES_BRANCH = "driftline_deletes"  # the branch of the deletes that a table with a key remembers
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
@@ -113,6 +115,8 @@ def keeps(snapshot: Snapshot) -> bool:
     wrote rows of driftline's own files anew.
     """
     summary = snapshot.get("summary", {})
+    # Of rewritten files only our own may become unreachable: `clean` knows their names, and nobody would take
+    # care of those that others wrote.
     marks = "added-delete-files" in summary and "deleted-data-files" not in summary
     return marks or (MOVED in summary and OTHERS not in summary) or summary.get("operation") == "append"
 

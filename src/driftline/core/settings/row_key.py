@@ -104,6 +104,7 @@ class RowKey:
             return None
         keys, orders = parse_paths(key), _orders(order_by, envelope)
         _check_fields((*keys, *orders))
+        # Whether a patch revives the old values or begins from nothing would depend on where batches are cut.
         if soft and patch:
             raise ValueError("deletes = soft does not go with merge = patch")
         if reconciles and (envelope not in _WITH_SNAPSHOTS or orders != (POSITION,) or soft):
@@ -227,6 +228,7 @@ def check_kept(table: str, now: Mapping[str, str], requested: Mapping[str, str])
 
     ``now``: its properties; ``requested``: those of the batch.
     """
+    # A wrong flag of one batch would change what all later records mean, so `alter` alone sets a key.
     for name, flag, default in (
         (KEY_PROPERTY, "key", ""),
         (ORDER_PROPERTY, "order_by", ""),
@@ -279,6 +281,8 @@ def late_hint(table: str, row_key: RowKey, late: int, changes: int) -> str:
     >>> late_hint("t", RowKey((("id",),), envelope="dms"), 3, 4)[:59]
     '3 of 4 changes are older than what the table has: if the so'
     """
+    # No epoch begins by itself, not even with a snapshot: a connector sends again what it has sent, and older
+    # messages would then count as later.
     if not row_key.envelope or 2 * late <= changes:
         return ""
     return (

@@ -228,6 +228,8 @@ class CatalogDatabase:
             except duckdb.Error as error:
                 if not results:
                     raise
+                # DuckDB can fail after its COMMIT, when it writes its log into the file on closing, so the
+                # catalog is asked for the commit's id.
                 self._check_landed(landed, error)
             return results[0]
 
@@ -290,6 +292,7 @@ class CatalogDatabase:
         return None if self.kind == "postgres" else self.read(lambda connection: connection.displaced)
 
     def _displaced(self, metadata: Mapping[str, str]) -> DisplacedLake | None:
+        # A copy of the folder does not copy a server's catalog.
         if self.kind == "postgres":
             return None
         lake, catalog = self.data.rstrip("/").rpartition("/")[0], os.path.realpath(self.target)

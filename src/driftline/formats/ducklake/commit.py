@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
+# Rows of the catalog are written directly: DuckDB's statements cannot combine nested docs, nested types,
+# Spark's files and two tables in one snapshot.
 def commit(connection: Connection, intents: Sequence[TableCommit], message: CommitMessage) -> int:
     """Write the snapshot; returns its id. Raises CommitConflict where a
     table is no longer as it was planned for.
@@ -60,6 +62,8 @@ def commit(connection: Connection, intents: Sequence[TableCommit], message: Comm
         w.base is None
         or w.schema.struct != w.base.schema.struct
         or (w.layout is not None and w.layout[0] != w.layout[1])
+        # A change of the key alone is a schema version without other columns, so `history` and `undo` need no
+        # second log.
         or known_by(w.base.properties) != known_by(w.properties_after)
         for w in intents
     ]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from driftline.keys.remembered import DeletedKeys
     from driftline.keys.settle import Found
 
+# Keys are JSON texts here. Columns of the key's own types would have to follow each change of the table.
 _KEY, _ORDER, _SINCE = 1, 2, 3
 _SCHEMA = Schema(
     Struct(

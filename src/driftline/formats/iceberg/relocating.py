@@ -132,6 +132,8 @@ def _home_of_tables(database: sqlite3.Connection, lake: Path) -> Path | None:
 _SCHEME = re.compile(r"^file:(//)?(?=/)")
 _ID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}")
 _DELETED, _POSITIONS = 2, 1  # status of a manifest's entry; content of a file of deletes
+# Avro is rewritten without logical types, so values of partitions come back as they were. Iceberg's own
+# procedure reads a table at its old paths, which a moved lake has no longer.
 _HEADER = "org.apache.avro.file.Header"
 _META = {"avro.schema", "avro.codec"}
 
@@ -343,6 +345,8 @@ class PathRewriter:
     def _successor(self, name: str) -> str:
         """The name of a file that is written anew: its ids are others, the form is the same."""
 
+        # New names follow from the old ones and the new place, so a run that died is repeated and writes the
+        # same files.
         def other(match: re.Match[str]) -> str:
             """Another id, which follows from this one and the new folder."""
             digits = iter(hashlib.sha256(f"{self._new} {match[0]}".encode()).hexdigest())

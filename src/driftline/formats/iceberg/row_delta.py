@@ -219,6 +219,8 @@ class RowDelta:
     def _identified(self, hits: Found) -> Found:
         """The rows with their ids: those in their file, else those that the table gave the file's rows."""
         first = self._files[hits.file].get("first-row-id")
+        # An updated row keeps its id. The look-up has its file and position anyway, so this costs no more
+        # than a column.
         if hits.row_ids is None or first is None:
             return hits
         return replace(hits, row_ids=pc.coalesce(hits.row_ids, pa.array(hits.positions + int(first))))
@@ -284,10 +286,14 @@ class RowDelta:
 
     def update(self) -> Any:
         """A row delta of the transaction that removes the rows; rows may be added to it."""
+        # Rows go by position: v4 of the format forbids equality deletes, and copy-on-write rewrites every
+        # file for random keys.
         delta, refer = self._java.newRowDelta(), java_type(self._key_files.jvm, "java.util.ArrayList")()
         for delete_file in self._written():
             delta.addDeletes(self._key_files.as_java(delete_file))
             refer.add(delete_file[_REFERENCED])
+        # Worn files are rewritten in the batch's own commit. A second commit could fail by itself, and would
+        # meet the next batch as a conflict.
         for file in self._worn:
             delta.removeRows(self._tasks[file.path].file())
         for path in self._removed:
@@ -361,6 +367,8 @@ _BOUNDS = "truncate(16)"
 _ENDLESS = 2**62  # bytes: no file is divided
 
 
+# A branch commits with its batch. A side table would need a second commit, rows marked as dead are lost to
+# the first compaction, and a property is too small.
 class DeletesBranch:
     """The branch, as a Java transaction reads and writes it.
 

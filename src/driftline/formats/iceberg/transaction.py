@@ -417,6 +417,8 @@ class IcebergTransaction:
         """
         if self.base is None or not now.exists or (self._replaced and not self.base.fits(now)):
             raise Moved(f"{self.table.name} has changed since the batch was planned")
+        # Whatever came between, another's append may have the keys of this batch, so the batch is settled
+        # anew.
         if self._delta is not None or self._deletes is not None:
             raise Moved(f"{self.table.name} has changed since its rows were looked up")
         fresh = IcebergTransaction.on(self.table, now)

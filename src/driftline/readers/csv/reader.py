@@ -513,6 +513,8 @@ def _with_texts(
 
     def fitting(f: Field) -> Field:
         alone = expected.fields.get(f.name, UNKNOWN).types == {STRING}
+        # The cells of a key count one by one. Else it would depend on the other cells of its file whether `7`
+        # is a number.
         is_key = settings.contract.of(f.name).role == KEY and f.type != VOID
         is_respelled = f.type in _RESPELLED or (f.type == LONG and grouped)
         is_text = (alone and (is_respelled or is_key)) or (f.name in patterns and f.type != VOID)

@@ -35,6 +35,8 @@ from driftline.readers.kafka.wire import UnreadableError, framed
 
 TextOf: TypeAlias = "Callable[[bytes], bytes]"
 
+# One set of rules reads an envelope, so a connector that changes its converter goes on filling the same
+# table. A mark on the schema lets Avro's own reader tell the branch of a union.
 _MARK = "driftline-text"  # the logical type of what is read as a text of JSON
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 

@@ -399,6 +399,7 @@ def _ends_snapshot(message: DebeziumMessage) -> bool:
     source = message.source
     if message.op != "r" or source is None or source.connector == "mongodb":
         return False
+    # An incremental snapshot has no last record, and so removes nothing.
     return source.snapshot in LAST_OF_SNAPSHOT
 
 

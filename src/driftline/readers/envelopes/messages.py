@@ -230,6 +230,7 @@ def positioned(position: str | None, terms: EnvelopeTerms, without: str) -> str 
 
     ``without``: what of the message should have it.
     """
+    # Arrival would be a dangerous default: a topic that is filled again would bring old rows back unnoticed.
     if position is None and terms.by_position:
         raise NotReadable(f"{NO_POSITION}: {without}")
     return position
@@ -252,6 +253,7 @@ def snapshot_taken(records: Sequence[bytes], position: str | None, terms: Envelo
     """
     if not terms.reconciles or position is None:
         return records
+    # Nobody has to remember which keys the snapshot showed: what is older than its position was not in it.
     return Mark(SNAPSHOT_TAKEN, position, records)
 
 

@@ -118,6 +118,8 @@ def read(
             before if before is not None and None not in values_at(before, terms.key) else _of_key(key, terms)
         )
         return [record(gone, DELETE, place)]
+    # The whole document counts where it comes along: `updateDescription` may be of another dialect, and a
+    # patch can neither replace an object nor change an element of a list.
     if after is None:
         return [record(_patch(message["updateDescription"], key, terms), operation, place)]
     written = record(after, operation, place)

@@ -227,6 +227,7 @@ def read_dms(text: bytes | Raw, terms: EnvelopeTerms) -> Changes:
     if isinstance(message, Mark):
         return message
     metadata = message.value("metadata")
+    # A row without `Op` is a load in DMS's files, but no message in a stream. So its files need no envelope.
     if not isinstance(metadata, dict) or not {"record-type", "operation"} <= metadata.keys():
         files = "; rows of its files need no envelope: delete_when = \"Op = 'D'\"" * ("Op" in message.fields)
         raise NotReadable(

