@@ -19,6 +19,7 @@ from driftline.errors import DriftlineError, UsageError
 FILE = "driftline.toml"
 DEFAULT = Path("lake")
 
+# A property of the catalog, because its FileIO passes it on to whoever commits.
 DURABILITY = "driftline.durability"  # a property of Iceberg catalogs
 
 _KEYS = ("lake", "format", "catalog", "store", "tables", "kafka", "registry", "durability")

@@ -196,6 +196,8 @@ class Checkpoint:
         if self._mirror is not None:
             self._mirror.keep()
         if self._files is not None:
+            # Before the table has the micro-batch: else a power cut could leave a table ahead of its
+            # checkpoint.
             self._files.sync()
 
     @property

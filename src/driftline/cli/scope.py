@@ -91,6 +91,7 @@ class Invocation:
         if table is not None:
             self._must_have(table)
         if brief:  # then Java's better compiler takes longer than it saves
+            # Never for captures or the Python API: they run long enough for the better compiler to pay.
             os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK)
         progress.phase("starting Spark")
         with suppress(ImportError):  # which opening explains

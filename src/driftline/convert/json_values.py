@@ -65,6 +65,8 @@ def takes_number(bases: Iterable[Base], natural: Primitive) -> bool:
     return (STRING if natural == NUMBER_TEXT else natural) in bases
 
 
+# Drifted values, too, are gathered by type and converted as a column, so that there is one table of
+# conversions.
 def numbers_as(texts: Sequence[str], natural: Primitive, target: Primitive, unit: str | None) -> pa.Array:
     """Convert JSON numbers, as written, to ``target``: exact, or null.
 

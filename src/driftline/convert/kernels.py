@@ -222,6 +222,8 @@ def _float_string(values: pa.Array, source: Primitive, target: Primitive, unit: 
     A whole number within ±2^53 prints as the integer that JSON may have sent; -0.0 does not, because -0 would
     read as 0.
     """
+    # Arrow writes 1e+22 where Java writes 1.0E22 in SQL. Both read back as the same number, so neither is
+    # made the other.
     text = pc.replace_substring_regex(values.cast(pa.string()), r"^-?nan$", "NaN")
     text = pc.replace_substring_regex(text, r"inf$", "Infinity")
     text = pc.if_else(pc.equal(text, "-0"), "-0.0", text)

@@ -52,6 +52,7 @@ class RestEntries:
 
     def add(self, row: int, path: str, text: str, type_: Type | None) -> None:
         self.rows[row][path] = text
+        # A key of its own: quoted keys with blanks never look like it.
         if type_ is not None:
             self.rows[row][type_key(path)] = type_text(type_)
 
@@ -191,6 +192,8 @@ def lost_by_value(
     waiting: dict[tuple[int, tuple[int, ...]], None] = {}
     for number in lost:
         value, within = places[number]
+        # Whole, so that its length survives. Of a list that is partly held, each lost element waits by its
+        # index.
         stored = () if value in mixed else around.get(value, ())
         ends = (within[:end] for end in range(len(within) + 1))
         waiting[value, next(prefix for prefix in ends if prefix not in stored)] = None
@@ -311,5 +314,7 @@ def _text(raw: bytes) -> str | msgspec.Raw:
     try:
         return raw.decode()
     except UnicodeDecodeError:
+        # The bytes stand as they are, so `raw_bytes` has them exactly. Base64 could not be told from a text
+        # that spells it.
         text = json.dumps(raw.decode(errors="surrogateescape"), ensure_ascii=False)
         return msgspec.Raw(text.encode(errors="surrogateescape"))

@@ -75,6 +75,7 @@ class _VariantBuilder(VariantBuilder):
         self.value.extend(self._primitive_header(kind) + value)
 
 
+# A number that is exact as neither goes to the field's other columns: a VARIANT takes all or nothing.
 def _number(text: Number) -> int | float | Decimal:
     """A JSON number: a decimal if it is written without an exponent, as in Spark's own parser."""
     natural = base_of(text)

@@ -244,6 +244,7 @@ def _is_single(value: float, digits: str, power: int, *, exact: bool | None = No
     """
     if not digits or (_float(value) == value if exact is None else exact):
         return True
+    # Else the column widens to double: a float would print other digits than were sent.
     return 1e-37 <= abs(value) <= 3e38 and _rounds_to(_float(value), digits, power, 6)
 
 

@@ -37,6 +37,7 @@ class Retry:
 
     name: str
     progress: Progress = lambda _: None
+    # A capture runs without anybody who would try again later.
     endless: bool = False
     conflicts: int = 0
     since: float | None = None
@@ -151,6 +152,8 @@ def rewriting(table: CatalogTable, state: State, retry: Retry) -> Iterator[Rewri
     transaction = table.transaction(state)
     try:
         # Read behind the start of the transaction: what others write from now on is a conflict.
+        # All else is converted from one snapshot; what others append meanwhile is carried over, converted and
+        # counted alone.
         rewrite = Rewrite(table, transaction, transaction.read())
         yield rewrite
         if rewrite.replaced:

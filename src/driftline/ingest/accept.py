@@ -21,6 +21,7 @@ from driftline.sources.scan import BatchScan, Observed
 _MEND = 'fix the data, or set on_conflict = "quarantine" to set such records aside'
 _MORE_ROOM = 'set beyond = "rest" to keep it as text, or a higher limit'
 ROUNDS = 20  # of looking for what the records that are left do to the table
+# After these, each record that needs another column is refused, so that the work ends.
 _PATIENCE = 10  # rounds of refusing only what has no room in any case
 
 
@@ -110,11 +111,15 @@ class _Refused:
         """
         free = plan(self.schema, observation.shape, without_limits(self.settings), self.not_rewritten)
         if free.conflicts:
+            # A refused record may have decided a type here. Others that would fit alone wait then, and can be
+            # replayed.
             self.schemas, self.last = (*self.schemas, free.schema), free.conflicts
         else:
             self._limit(planned)
 
     def _limit(self, planned: Plan) -> None:
+        # Records before it have settled their columns. To refuse it frees what it would have taken, so the
+        # batch is observed again.
         first = min(planned.conflicts, key=lambda conflict: conflict.place)
         if self.settings.beyond == "fail":
             _fail_of(first)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _OFTEN = 2  # conflicts per batch
+# Concurrent ALTERs take the ids in between, and files that are already written stay valid.
 _ROOM = 1000  # ids of columns
 
 
@@ -217,6 +218,7 @@ def _confirmed(guessed: Planned, written: Written) -> Planned:
     Raises SpeculationFailed if that plan would have made other columns or other rows.
     """
     batch, scan = guessed.batch, guessed.observed.scan
+    # A guess costs at most a second read. It never decides: the plan from all records does.
     observed = scan.observe() if written.results is None else scan.merged(written.results)
     batch.recent.remember(observed)
     planned, tally = _plan_of(batch, observed), observed.observation.tally
@@ -247,6 +249,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     rejects: quarantine.Staged | None = None
     try:
         if transaction.base is not None:
+            # Even a mere append commits to no other state: a `resolve` in between leaves other columns.
             if transaction.base.version != planned.state.version:
                 batch.check(transaction.base)
             transaction.evolve(planned.plan.changes, _ids_after(planned))
@@ -275,6 +278,7 @@ def _write(planned: Planned, *, tried: bool, guessed: bool = False) -> Result:
     transaction.upkeep()
     if rejects is not None:
         rejects.transaction.upkeep()
+    # The counts of the rest are read from the files, or the tasks of every source would report them.
     ended = outcome(planned, written, quarantined, snapshot, rest_of(transaction, planned))
     files, size = transaction.added
     return replace(ended, location=location if written else "", files_written=files, bytes_written=size)
@@ -301,6 +305,7 @@ def _commit(transaction: Transaction, planned: Planned, rejects: quarantine.Stag
     truncated = {} if planned.settings.row_key is None else _truncated(planned)
     transaction.set({**marks, **author, **truncated, **_since(planned)})
     # Quarantine first: a crash between the two leaves a copy too many there, never one too few.
+    # Iceberg has no commit over two tables. A DuckLake includes the quarantine in its own.
     if rejects is not None and not transaction.include(rejects.transaction):
         batch.progress("quarantining")
         rejects.commit(batch.retry)
@@ -362,6 +367,7 @@ def _data(
 def _check_counts(planned: Planned, written: int, quarantined: int) -> None:
     tally = planned.observation.tally
     observed = tally.records + tally.malformed
+    # A file may have changed between observing and reading; the table must then stay as it is.
     if written + quarantined != observed:
         raise _Misread(
             f"{observed} records were observed, {written} were written and {quarantined} quarantined"

@@ -40,6 +40,7 @@ class Parts:
         Objects without any value decide only if there is nothing else.
         """
         valued = [depth for depth, leaves in self.leaves.items() if any(map(has_value, leaves))]
+        # A value counts by its deepest leaf: `[1, ["x"]]` is `long[2]` and `string[2]`.
         return max(valued or self.leaves, default=0), len(valued) > 1
 
     def add(self, value: object, depth: int, whole: bool) -> None:
@@ -58,6 +59,7 @@ class Parts:
 
 _MAP = MapOf(STRING)
 MANY_KEYS = 1_000  # of one object, that are kept apart before it is asked whether they are data
+# All records are observed anyway, so a wrong map costs a second read and nothing else.
 FEWER_KEYS = 20  # the same where a guess will do: each key costs as much as a record
 _FOLDED = BesideMap()  # an object whose many keys were folded but for its words
 

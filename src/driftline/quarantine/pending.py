@@ -69,6 +69,7 @@ class Pending:
         """SQL, whether the batch of a row has ended. A capture that died in its batch takes its records back,
         and brings them again.
         """
+        # Sent again here, such a record would come twice.
         if not self.open:
             return "true"
         listed = ", ".join(map(literal, self.open))

@@ -11,6 +11,8 @@ from driftline.core.history.batch_properties import Token
 from driftline.formats.base import State
 
 REPLAY = "replay"  # the column of the quarantine
+# No replay has this number, so earlier versions, too, see that the record does not wait. `--restore` only
+# takes the mark away.
 DISCARDED = 0
 
 

@@ -92,6 +92,7 @@ def _text_and_bytes(raw: bytes | None) -> tuple[str | None, bytes | None]:
     return text, None if text.encode() == raw else raw
 
 
+# A task does not know the lines before its part, so the quarantine's own tasks add them from the driver.
 PART = "part"  # the column with the number of the part that a line was counted in
 
 

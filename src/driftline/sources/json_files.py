@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _SMALL = 4 * 2**20  # bytes of which a split is at least
 # Bytes of the first lines that a guess is made of, where the order of the
 # columns is decided; and of those at so many places behind them.
+# What the first of them hold counts as observed in every part.
 _FIRST, _HEAD, _HEADS = 2**22, 2**17, 32
 _TEXT = 8  # bytes of text in one of a packed file, about
 
@@ -144,6 +145,7 @@ class JsonScan(BatchScan):
         cut = [number for number, split in enumerate(self.splits) if split.start]
         if not cut or "line" not in self.settings.metadata:
             return self
+        # One pass over bytes. To number the rows afterwards would write them twice.
         counts = each(self.spark.sparkContext, line_feeds, [self.splits[number - 1] for number in cut])
         splits = list(self.splits)
         for number, before in zip(cut, counts, strict=True):

@@ -63,6 +63,7 @@ class Observed:
 
     def answers(self, request: ScanRequest) -> bool:
         """True if a scan for the request would observe the same."""
+        # After a conflict the table may have other columns, and then a refused record may fit.
         return self.scan.request == request and not self.scan.terms.refuse
 
 

@@ -69,6 +69,8 @@ def _text(x: str, s: Primitive) -> str:
             return f"regexp_replace({digits}, '\\\\.?0+$', '')"
         case "float" | "double":
             # A whole number as the integer that JSON may have sent; not -0.0, for -0 would read as 0.
+            # So a 7 is the same text before and after the column became text. Beyond 2^53 no integer became
+            # such a double.
             is_integer = "{0} = try_cast({0} as bigint) and abs({0}) <= {1} and cast({0} as string) <> '-0.0'"
             integer = "cast(cast({0} as bigint) as string)"
             choice = f"if({is_integer}, {integer}, cast({{0}} as string))"

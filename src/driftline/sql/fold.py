@@ -256,6 +256,7 @@ class Fold:
         in a list, the former was sent.
         """
         texts = []
+        # The shallower one counts, because deeper columns have the same value wrapped.
         for dim in sorted({peel(type_)[0] for type_, _ in columns}):
             alike = [(type_, x) for type_, x in columns if peel(type_)[0] == dim]
             if dim and len(alike) > 1:
@@ -290,6 +291,7 @@ def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str
 
     Another column of the field has these as they were sent (seed rule 10).
     """
+    # An instant of whole milliseconds in a long looks like its number, so it counts as the number, too.
     numbers = [(sibling.type, y) for sibling, y in columns if _routed(sibling.type, column.type)]
     if isinstance(column.type, Primitive):
         # Single numbers at once: Spark resolves so many expressions inside each other and no more.
@@ -304,6 +306,7 @@ def _as_sent(column: Field, x: str, columns: Sequence[tuple[Field, str]]) -> str
 
 def _as_written(x: str, columns: Sequence[tuple[Field, str]]) -> str:
     """Texts without those that numbers print as: their point is no sign between thousands."""
+    # The text 1.125 beside a number may be that number as it prints, which is not 1125.
     numbers = [y for sibling, y in columns if getattr(peel(sibling.type)[1], "name", "") in NUMBERS]
     return f"if({' and '.join(f'{y} is null' for y in numbers)}, {x}, null)" if numbers else x
 

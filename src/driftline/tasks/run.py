@@ -87,6 +87,7 @@ Batches: TypeAlias = "Iterator[pa.RecordBatch]"
 BatchMap: TypeAlias = "Callable[[pa.RecordBatch], pa.RecordBatch]"
 SetAside: TypeAlias = "Callable[[pa.RecordBatch], None]"
 
+# Small batches are therefore read in the driver.
 _SMALL = 8 * 2**20  # bytes, which take less time than to start a Python process
 
 

@@ -34,6 +34,7 @@ from driftline.tasks.batch_folder import BatchFolder
 from driftline.write.distribution import Distribution, Partition
 
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
+# Footers also do not count NaN, and lose the sign of zero. So tasks compute the metrics themselves.
 _LONGEST = 4_000  # bytes of a value; the footer leaves longer bounds out
 _SURROGATES = range(0xD800, 0xE000)
 

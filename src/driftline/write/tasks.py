@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # What tasks write, by its path: as a file of a table, and in the folder of a batch.
+# `driftline clean` deletes only such names: `shop.orders.data` lies where `shop.orders` keeps its files.
 WRITTEN = re.compile(r"/([01]+-)?(\d{5}-\d+-[0-9a-f]{32}|[0-9a-f]{32}-\d{5}-\d+)-\d{5}\.(parquet|puffin)$")
 STAGED = re.compile(r"/[0-9a-f]{32}(\.gone)?/[\d-]+([0-9a-f]{32}-\d{5}\.parquet|\.arrow)$")
 
@@ -63,6 +64,8 @@ def _written(
         return tasks.run(partial(_write, plan, folder, place.target([()])), folder)
     if tasks.alone and not place.needs_partitions:
         return tasks.run(partial(_write_alone, plan, folder, place.target(())), folder)
+    # A shuffle would convert Arrow to rows and back. Without an exchange each task would write each
+    # partition, where Iceberg's default, hash, promises one file.
     slices = list(chain.from_iterable(tasks.run(partial(_deal, dealing, folder), folder)))
     target = place.target({one.partition for one in slices})
     shares = dealing.parts(slices, context.defaultParallelism)
@@ -130,6 +133,7 @@ def staged(spark: SparkSession, tasks: RowTasks, struct: Struct, folder: BatchFo
     """
     if folder is None or folder.disk is None or not _has_files(struct):
         return tasks.frame(struct)
+    # Files, not Arrow's hand-over to Java, which takes 64 levels at most.
     written = tasks.run(partial(_stage, struct, folder), folder)
     files = [literally(f"file://{path}") for path in written if path is not None]
     with configured(spark, {**PLAIN, CASE: "true"}):

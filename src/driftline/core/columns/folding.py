@@ -69,6 +69,7 @@ def union(types: Sequence[Type], prefix: str = MARK) -> MergedField:
             structs = [t for t in bases if isinstance(t, Struct)]
             return MergedField(dim, fields=tuple(_members(structs, prefix)), as_is=True)
         case Map(key):
+            # Siblings inside the values stay as they are, so nothing is converted.
             values = [t.value for t in bases if isinstance(t, Map)]
             return MergedField(dim, key=key, value=union(values, prefix), as_is=True)
         case _:

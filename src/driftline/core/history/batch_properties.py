@@ -175,6 +175,7 @@ def without_batch(properties: Mapping[str, str], batch: str) -> dict[str, str]:
     return {**others, TRUNCATED_PROPERTY: json.dumps({"place": last["before"]})}
 
 
+# Files forget it when they are rewritten. It survives `promote`, because an undo brings the values back.
 REST_SINCE = "driftline.rest-since."
 MOST = 200  # paths of a table
 _LONGEST = 500  # characters of a path

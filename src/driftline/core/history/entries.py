@@ -366,6 +366,7 @@ def sort_key(definition: Definition, key: SortKey) -> str:
 
 
 LAST_CHANGES = "driftline.changes"
+# The log of versions that Iceberg keeps ends after 100 commits, and a capture makes those in an hour.
 LAST_CHANGES_LIMIT = 32_000  # characters in all
 SHORT = 1_000  # of a change that is not the last one
 CHANGES = 100

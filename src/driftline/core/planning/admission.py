@@ -29,6 +29,8 @@ class AdmissionCheck:
         """The reason a record of this shape is refused; None if it is accepted."""
         shape = without_excluded(shape, self.settings.contract)
         policies = without_limits(self.settings)
+        # A plan for one record is the judge, so there is one set of rules. Only batches with conflicts pay
+        # for it.
         for schema in self.schemas:
             planned = plan(schema, shape, policies, self.not_rewritten)
             if planned.conflicts:

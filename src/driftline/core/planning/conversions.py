@@ -103,6 +103,7 @@ def join(types: Iterable[Primitive]) -> Primitive | None:
     >>> [str(join(pair)) for pair in ((BOOLEAN, LONG), (TIMESTAMP, LONG), (BOOLEAN, DATE), (INT, FLOAT))]
     ['long', 'long', 'string', 'double']
     """
+    # A column of a type that no file has takes no value, so it has none in common with others.
     members = sorted({t for t in types if t.name not in OUT_OF_JOINS and UNWRITABLE not in t.name}, key=str)
     if not members:
         return None

@@ -190,6 +190,7 @@ def declared(key: str, columns: Sequence[Field], contract: Contract, data_path: 
     why = "declared by a hint"
     if columns:
         older = ", ".join(c.name for c in columns)
+        # A setting never retypes a column that has values.
         why += f"; older values stay in {older}, until driftline resolve makes one column"
     return [NewColumn(key, hint, Reason("hint", why, data_path), not columns)]
 
@@ -289,6 +290,7 @@ def notes_of_maps(maps: Mapping[Path, MapVerdict]) -> list[str]:
     """
     groups: dict[tuple[Path, str], list[Path]] = {}
     for path in maps:
+        # Settings have no patterns inside paths, and a line that can be pasted beats an exact one.
         groups.setdefault((path[:-2], path[-1]), []).append(path)
     notes: dict[Path, list[str]] = {}
     for (parent, last), paths in groups.items():

@@ -73,6 +73,7 @@ def _without(type_: Type, late: AbstractSet[Path], path: Path) -> Type:
 @remembered
 def leaf_columns(struct: Struct) -> int:
     """Count the leaf columns that hold data of records."""
+    # Fields of the record itself have no limit but this: a CSV file of 2,000 columns is no mistake.
     return sum(leaves(f.type) for f in struct.fields if not is_metadata(f.doc))
 
 
@@ -170,6 +171,7 @@ class _Order:
 
     def of(self, column: AddColumn) -> tuple[str, int, list[int]]:
         """A key to sort by."""
+        # A column around that is there already has no place, and then the places inside decide.
         place, path = _place(column), column.reason.field
         within = [
             self._positions.get(path[: depth + 1], 0) for depth, key in enumerate(path) if key != "element"

@@ -175,6 +175,8 @@ def as_map(entries: Mapping[str, ObjectEntry]) -> MapVerdict | None:
     if len(entries) >= MANY and one_kind:
         return MapVerdict(f"its {len(entries)} keys have values of one kind", tuple(entries)[:3])
     kinds = frozenset(kind for key in data for kind in entries[key].kinds)
+    # Later batches tell words from data by the columns alone, also in tables of others. So the map's values
+    # must be of one kind, and the words' of another.
     if len(data) >= ALIKE and len(kinds) == 1 and other_words(entries, kinds):
         return MapVerdict(f"{len(data)} of its keys look like data", tuple(data[:3]), apart=True)
     return None
@@ -292,6 +294,7 @@ def objects_of(
     structs = _structs(types)
     # Typed values that waited beside objects are declared as maps, which a column of theirs
     # will be; a VARIANT column takes both as they are.
+    # The objects are a map at once, so that the columns do not depend on which batch came first.
     typed_map = any(f.base == MAP and profile.typed for f, profile in shape.facets.items())
     declared = records and typed_map and VARIANT not in types
     has_map = declared or any(facet_of(type_).base == MAP for type_ in types)
@@ -397,6 +400,7 @@ def fixed_route(route: RecordRoute, fixed_keys: FixedKeys = FixedKeys.all) -> Re
 
 def _fixed_field(field: FieldRoute) -> FieldRoute:
     columns = tuple(_fixed_column(column) for column in field.columns)
+    # The conversion would take a value that the struct has no column for as lost.
     return replace(field, columns=columns, elsewhere=True)
 
 
@@ -416,6 +420,7 @@ def _verdict(
     records: Iterable[Profile], structs: Sequence[Struct], contract: Contract, policy: Policy, mark: str
 ) -> MapVerdict | None:
     """The reason the objects become a map by themselves, if they do."""
+    # A hint for a field inside says that the keys are names.
     decided = contract.maps != "auto" or contract.hint is not None or contract.declares_fields
     if decided or contract.needed or not policy.keeps_all:
         return None

@@ -387,6 +387,7 @@ def _decide(
         scope.is_new,
         may_wait=is_unknown and bool(context.schema.struct.fields),
         must_wait=len(key) > context.settings.max_key and not (columns or drafts),
+        # No column can have that name, and a policy that refuses new columns has nothing to refuse.
         never=not key and context.settings.keep_empty_names,
     )
     decision = decide_field(target, shape, contract, context)
@@ -550,6 +551,7 @@ def _plan_inside(
 ) -> _PlannedRecord:
     """Plan the records in a column."""
     facets = decision.shape.facets
+    # Of all records that the column takes, those too that this batch has in no list.
     shape = merge_all(record for f in takes if (record := facets[f].record) is not None)
     dim, struct = peel(column.type)
     assert isinstance(struct, Struct)

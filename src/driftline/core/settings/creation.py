@@ -76,6 +76,7 @@ class Creation:
             hint = error.hint or "declare the type of a column with --hint PATH=TYPE"
             raise type(error)(f"cannot create {table}: {error.message}", hint) from refused
 
+    # A note, not an error: a settings file outlives the creation, and a capture must not stop for it.
     def differences(self, table: str, now: Definition, parts_of: PartsOf | None) -> Iterator[str]:
         """The differences between an existing table and the requested layout, a sentence each."""
         if self.format_version and int(self.format_version) != now.format_version:
@@ -129,6 +130,7 @@ def _check(table: str, path: Path, schema: Schema, settings: Settings) -> None:
             f"--hint {spelled_path(path)}=TYPE makes the column all the same",
         )
     twins = by_key(columns, settings.mark).get(data_key(column, settings.mark), [column])
+    # Rows with a value of another type would silently land in the null partition.
     if len(twins) > 1 and settings.contract.at(path).hint is None:
         types = " and ".join(type_name(f.type) for f in twins)
         raise DataError(

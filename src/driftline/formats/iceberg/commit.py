@@ -72,6 +72,8 @@ def begin(table: IcebergLoader, java: Any) -> Any:
         raise _not_loaded(table, error) from error
 
 
+# Iceberg's `commitTransaction` would apply a stale append to whatever the table has become, and after a
+# repeated request it deletes the manifests of the live snapshot: the table could no longer be read.
 def commit(table: IcebergLoader, java: Any, has: Callable[[Any], bool], files: Iterable[str] = ()) -> None:
     """Commit a Java transaction to the very version of the table that it began on.
 
@@ -110,6 +112,8 @@ def replace_metadata(
         with java_errors():
             operations.commit(base, metadata)
     except Py4JJavaError as error:
+        # The catalog's client may have repeated a request whose answer was lost; then the refusal is of our
+        # own commit. So the table is asked before a file is deleted.
         if not _landed(table, error, has):
             raise failure(error, table.name) from error
     synced.after()
@@ -141,6 +145,7 @@ class SyncedCommit:
         if self._folder is not None:
             self.base([*files, *_manifests(self._metadata)])
 
+    # One step back must suffice, so each commit makes sure of the step before it.
     def base(self, files: Iterable[str] = ()) -> None:
         """Sync the metadata that the commit begins on, and these ``files``. Raises SetupError.
 

@@ -294,6 +294,7 @@ def has_required(schema: Schema) -> bool:
 
     Only once all rows are observed is it known if one lacks a value there, so such a table allows no guess.
     """
+    # Declared types say nothing about nulls, so such a table gets no guess.
     return any(f.required for _, f in schema.walk())
 
 

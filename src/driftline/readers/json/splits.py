@@ -93,6 +93,7 @@ def splits_of(path: str, size: int = _SPLIT, *, as_documents: bool = False) -> l
     return Split(path, 0, length, document, packed=is_packed).cut(size)
 
 
+# One observer for a thousand small files: a task returns one observation, not a thousand.
 def together(share: Share) -> Iterator[Share]:
     """Group the splits that are observed together, in order: those that begin their files, whose lines count
     from 1.

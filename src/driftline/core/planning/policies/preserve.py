@@ -164,6 +164,8 @@ def first_sight(facets: Facets) -> tuple[list[New], Facet]:
             New(common, "common-denominator", f"holds every type of the field: {_listed(facets)}", last)
         )
     # Text of values that the type could not hold is beside that type.
+    # The declared type keeps the name whichever came first, against rule 4: what people declared is what they
+    # look for.
     plain = [n.facet for n in new if not (n.cause.typed and n.cause.digits)]
     return new, original(plain or [n.facet for n in new])
 

@@ -79,6 +79,8 @@ def decide(field: FieldState) -> Decision:
     Pinned columns never change. A cell may need the column to be written anew, where that is allowed. At
     first sight the facet that comes first is the column's.
     """
+    # Later types of the same batch are judged as those of a later batch, so the size of batches decides
+    # nothing.
     first = next(iter(field.facets), None)
     if field.columns or first is None:
         _, changed, refused = _widened(field)
@@ -151,6 +153,7 @@ def _json_text(column: Facet, facet: Facet, profile: Profile) -> bool:
     """
     if profile.typed:
         return False
+    # JSON has one kind of number, so only text takes one that is too large.
     if facet.base in (BIG_INTEGER, BIG_DECIMAL):
         return column.base == STRING
     return facet.base in DATELIKE and column.base in (STRING, BINARY)
