@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _HELPER = "__driftline_p"
 _LONG = 60  # characters of a value in a path, at most
+# Parts of the calendar, not counts since 1970: several of one column may partition a table.
 _PARTS = {"year": "year", "month": "month", "day": "dayofmonth", "hour": "hour"}
 _SEGMENT = 255  # characters of a folder's name that file systems take
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -142,8 +143,8 @@ _OPTIONS = {
 }
 
 
-# Spark writes the frames of resolve, promote and replay, columns of types that only DuckDB has, and
-# partitions by floats, timestamps or bytes, whose text in a path is DuckDB's own.
+# Beside the tasks' writer, for frames of resolve, promote and replay, for columns of types that only DuckDB
+# has, and for partitions by timestamps, whose text in a path is DuckDB's own.
 def write(
     frame: DataFrame, schema: Schema, keys: CatalogLayout, table: str, folder: str, name: str
 ) -> list[DataFile]:
