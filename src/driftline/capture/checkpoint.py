@@ -70,6 +70,8 @@ class Mirror:
             )
         new = [name for name, written in now.items() if self._stored.get(name) != written]
         with explaining(self._uri):
+            # Lists come first, then sources, offsets and commits. A crash in between only repeats work, as
+            # the token in the table says what is in.
             for name in sorted(new, key=_rank):
                 self._put(name)
                 self._stored[name] = now[name]
@@ -172,6 +174,7 @@ class Checkpoint:
         )
         self.name = name
         self._system, self._path = filesystem(place) if is_stored(place) else (LocalFileSystem(), self.place)
+        # Spark's own way there would need hadoop-aws, 600 MB with its SDK.
         self._mirror = Mirror(place) if is_stored(place) and mirrored else None
         self._lease = Lease(place, name) if is_stored(place) else None
         self._known: dict[str, Any] = {}
@@ -245,6 +248,7 @@ class Checkpoint:
 
     def renumber(self, number: int, epoch: int) -> None:
         """Give the batches from ``number`` on epochs from ``epoch`` on, or their own if those are higher."""
+        # Spark's numbers go on as they are. With an epoch that the table has, a batch would count as in.
         earlier = [pair for pair in self._known.get("renumbered", []) if pair[0] < number]
         self._write({"renumbered": [*earlier, [number, max(epoch, self.epoch_of(number)) - number]]})
 

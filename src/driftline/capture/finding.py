@@ -339,6 +339,8 @@ class Finder:
         self._listing, self._received, candidates = None, {}, set[str]()
         named = partial(_named, self.source.partition("://")[0], may_be(self.source, fmt))
         for text, number, receipt in () if self.channel is None else self.channel.receive():
+            # A message only says where to look: each object enters the same log, so double, late and wrong
+            # ones do no harm.
             new = named(text)
             # A listing shows if a file that was taken was written again with its old size.
             candidates |= {

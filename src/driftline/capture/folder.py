@@ -235,6 +235,8 @@ class FileLog:
     def renamed(self, number: int) -> list[tuple[str, str]]:
         """Files of a list that look like ones which were taken before and are gone: those, and these."""
         # A store has no renames; and of its files there may be more taken than are listed each time.
+        # Such a file is taken all the same, with a note: files unpacked from an archive may be alike and hold
+        # different records.
         local = (entry for entry in self.lists[number] if entry.size and not is_stored(entry.path))
         entries = {entry.version: entry.path for entry in local}
         taken = list(self.taken.values()) if entries else []  # a copy, as another thread may add to it
@@ -264,6 +266,7 @@ class FileLog:
     def stream(self, spark: SparkSession) -> DataFrame:
         """The log as Spark's stream: one row, the number of a list, a micro-batch."""
         return (
+            # A data source in Python could not limit a micro-batch.
             spark.readStream.option("maxFilesPerTrigger", 1)
             .option("wholetext", True)
             .option("pathGlobFilter", "[0-9]*.json")

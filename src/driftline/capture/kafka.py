@@ -86,6 +86,7 @@ class Topics:
             position = in_table
         if not position:
             raise not_begun(resumption.name)
+        # What the table lacks would be passed over with the rest, without a word of its own.
         if in_table not in (None, position):
             raise resumption.unsettled()
         target = {topic: dict(partitions) for topic, partitions in position.items()}
@@ -121,6 +122,7 @@ class Topics:
         # The offsets of the table's last batch are of the topic before.
         resumption.settle(number, {"offsets": {**position, **beginnings}})
         for name in self.checkpoint.offsets_in_use():
+            # A micro-batch that Spark repeats then has the records of the other topics only.
             offsets = self.checkpoint.spark_offsets(name)
             self.checkpoint.replace_offsets(name, {**offsets, **beginnings})
         self.checkpoint.keep()  # before the ids: they say that this is done
@@ -371,6 +373,7 @@ def kafka(spark: SparkSession, url: str, reading: TopicReading, checkpoint: Chec
     chosen = with_open_key(client_settings(reading.client), jvm)
     client = {
         # Kafka's own default gives out what aborted transactions have written, too.
+        # Spark does not take the gaps that markers of transactions leave in offsets for a loss.
         "isolation.level": "read_committed",
         "request.timeout.ms": str(PATIENCE),
         _PATIENCE: str(PATIENCE),

@@ -17,6 +17,7 @@ from driftline.errors import DataError, DriftlineError
 from driftline.runtime.disk import NEW, Bounds, delete_file
 from driftline.runtime.stores import explaining, filesystem, put
 
+# A mark and then a look stand for a lock, because pyarrow has no conditional writes.
 _RENEWED, _STALE = 10.0, 40.0  # seconds: a mark so old is of a process that died
 _LOOK = 1.0  # seconds between two looks at others' marks
 

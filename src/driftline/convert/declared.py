@@ -82,6 +82,7 @@ def leaf_readings(type_: pa.DataType, path: Path) -> Iterator[LeafReading]:
     elif pa.types.is_timestamp(type_):
         yield from _of_timestamp(type_)
     elif pa.types.is_time(type_) or pa.types.is_duration(type_):
+        # No table has durations, a number does not say its unit, and libraries of frames count in several.
         yield LeafReading(STRING, time_text)
     elif pa.types.is_decimal(type_):
         yield from _of_decimal(type_)
@@ -448,6 +449,7 @@ def _of_map(type_: pa.MapType, path: Path, leaves: Leaves) -> Iterator[LeafReadi
     """Maps with plain keys as maps; others as lists of records with a key and a value."""
     keys = [*readings(type_.key_type, (*path, "key"), leaves)]
     values = [*readings(type_.item_type, (*path, "value"), leaves)]
+    # There is no format whose maps all engines read with such keys.
     if len(keys) > 1 or not isinstance(keys[0].type, Primitive):
         record = _of_struct(pa.struct({"key": type_.key_type, "value": type_.item_type}), path, leaves)
         yield LeafReading(List(record.type), lambda a: _relisted(entries_of(a), record.read))

@@ -29,6 +29,7 @@ FORMATS = {
 }
 ASK_FORMAT = "pass --format json, csv, parquet, avro, orc or excel"
 ARCHIVE = ".zip"
+# A file is looked into only if it is named: in folders such files are notes and logs as often as data.
 TEXTS = (".txt", ".log")  # may be of any format of text
 _DELIMITERS = "\t;,|"
 

@@ -23,6 +23,7 @@ from driftline.runtime import stores
 
 BLOCK = 4 * 2**20  # bytes read at once
 BOM = b"\xef\xbb\xbf"
+# No setting of a table: it is about the machine, and holds before any table is known.
 LIMIT = "DRIFTLINE_MAX_UNPACKED"  # a variable of the environment
 _LIMIT = 64 * 2**30  # bytes of a packed file's contents
 HEAD = 16  # bytes that identify a codec
@@ -135,6 +136,7 @@ def codec_of(path: str, head: bytes, tail: bytes = b"") -> str | None:
     """
     if (encoding := _encoding_of(head)) is not None:
         return encoding
+    # The bytes decide; a name only says which codec must be there.
     if head.startswith(_SIGNS):
         return next(codec for sign, codec in _BEGINNINGS.items() if head.startswith(sign))
     claimed = ENDINGS.get(Path(path).suffix.lower())
@@ -253,6 +255,7 @@ def _as_utf8(encoding: str, file: _Readable) -> Iterator[bytes]:
     yield decoder.decode(b"", final=True).encode()
 
 
+# Snappy as one block has no such frames, and is refused: it would need the whole file in memory.
 def _frames(file: IO[bytes]) -> Iterator[bytes]:
     """The text of a file of snappy's frames, whose checksums are compared."""
     # cramjam takes a text as a whole, never a stream, so it gets some chunks at a time.

@@ -113,6 +113,7 @@ class Once:
         notes = []
         if taken:
             notes.append(f"{self._count(taken)} in the table already: --again ingests them once more")
+        # No error: an export that is written anew each day is no mistake, and only its owner knows.
         if changed:
             notes.append(
                 f"{_listed(changed)} changed since {_they(changed)} ingested: all is ingested, and what was there "
@@ -136,6 +137,7 @@ class Once:
 
 def reading_hash(read: Mapping[str, str]) -> int:
     """The number that, mixed with a file's fingerprint, says that the table has read the file so."""
+    # Not the number of the reading: whoever removes properties could make one reading another.
     return hashed(json.dumps(read, sort_keys=True))
 
 

@@ -149,6 +149,7 @@ class JsonObserver:
         ``line``: the number of the first, or of each if they have gaps, in rising order. Returns the lines
         that the decoder did not take.
         """
+        # Of Kafka's values each has its own offset.
         numbers = range(line, line + len(lines)) if isinstance(line, int) else line
         if not lines:
             return []
@@ -290,6 +291,7 @@ class _Adaptive:
     def _build(self) -> None:
         walker, begins = self._walker, not self._walker.learnt
         if self._part is not None:
+            # A copy: what is learnt later would pass as usual, and the column parser would skip it.
             to_decode = walker.beginning_with(self._part(walker.shape))
             if to_decode.shape == self._built.takes:
                 return

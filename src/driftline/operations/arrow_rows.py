@@ -85,6 +85,7 @@ class ChosenRows:
     @property
     def names(self) -> list[str]:
         """The names of the chosen columns: their paths, as the table spells them."""
+        # By its path: Spark would name both customer.zip and shop.zip just zip.
         return [dotted(path) for path, _ in self.fields]
 
     def schema(self) -> pa.Schema | None:

@@ -84,6 +84,7 @@ def sheet_texts(
     if advice and notes is not None:
         notes.append(advice)
     moments = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, datetime)}
+    # Blank lines count, so the numbers are those of the sheet.
     texts = [b""] * (top + first + begins)
     for row in rows[first + begins :]:
         texts.append(cut(_text(row, names, moments), longest))

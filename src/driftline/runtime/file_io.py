@@ -80,6 +80,7 @@ def options(file_io: str, properties: Mapping[str, str], location: str) -> dict[
     if words is None:
         words, properties = _of_account(properties, location)
     unknown = (key for key in properties if key.startswith(_OF_STORES) and key not in words)
+    # To ignore a property, such as one of encryption, would write a file that should not exist.
     if not all(key.startswith(_PASSED_OVER) for key in unknown):
         return None
     return {word: properties[key] for key, word in words.items() if key in properties}

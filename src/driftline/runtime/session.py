@@ -245,6 +245,7 @@ def catalog_settings(lake: Path | None, catalog: str | None, properties: Mapping
     given = {key: value for key, value in properties.items() if key not in spark}
     prefix = f"spark.sql.catalog.{catalog}"
     # Other processes change tables too, and what a catalog hands out for each load is not for the next.
+    # Iceberg keeps a table of REST and its credentials for five minutes, so they could expire during a batch.
     uncached = {"cache-enabled": "false"} | (
         {"rest-table-cache.max-entries": "0"} if given.get("type") == "rest" else {}
     )

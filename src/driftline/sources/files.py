@@ -172,6 +172,7 @@ def version_fingerprint(stamp: Stamp) -> int:
 
 def hashed(text: str) -> int:
     """The text's hash, a signed number of 64 bits."""
+    # Two of the 40,000 entries that a ledger may have collide with a chance of 1 in 10^10.
     digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 

@@ -309,6 +309,8 @@ def written_as_text(
             for record in records:
                 try:
                     line = _ENCODER.encode(_plain(record))
+                # The whole call becomes typed rows, since whether a field's texts are dates is asked of all
+                # of them together.
                 except (_NotJson, UnicodeEncodeError):
                     others = chain(_records_of(path), [record], records)
                     break

@@ -95,6 +95,7 @@ def behind(source: str, path: str) -> Iterator[Listed]:
     options = configured(source)
     scheme, _, place = _of_glob(source)[0].partition("://")
     bucket, _, prefix = place.partition("/")
+    # By botocore: pyarrow cannot begin a listing at a name, and all of 100,000 objects take 100 requests.
     pages = client("s3", options).get_paginator("list_objects_v2")
     last = path.partition("://")[2].partition("/")[2]
     with explaining_aws(source, options):
@@ -325,6 +326,8 @@ def path_texts(path: str) -> dict[str, str | None]:
     >>> path_texts("s3://b/day=2026-01-01/city=K%C3%B6ln/a=b.csv")
     {'day': '2026-01-01', 'city': 'Köln'}
     """
+    # Of the full path, so that a record is the same however its file was named. Spark counts only folders
+    # below the given one.
     steps = [step.partition("=") for step in path.split("/")[:-1]]
     return {
         unquote(key): None if text == _NULL else unquote(text) for key, sign, text in steps if key and text

@@ -49,6 +49,7 @@ def place_of(spark: SparkSession, shared: str | None) -> Path | None:
     """
     if named := os.environ.get(VARIABLE):
         return Path(named).absolute()
+    # The lake's own folder is the one place that all workers see.
     return None if shared is None or runs_here(spark.sparkContext) else on_disk(shared)
 
 
@@ -285,6 +286,7 @@ def _explained(url: str, path: Path, error: Exception) -> DriftlineError:
 
 
 STDIN = "-"
+# Java has descriptors of its own, so these names mean other files there.
 _OF_THIS_PROCESS = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 _PIPE_CHUNK = 2**20  # bytes that are held at once
 
@@ -307,6 +309,7 @@ def spooled(
     copies, as `place_of` returns it. Errors name the original in place of the copy. Raises UsageError for an
     unreadable pipe, DataError for a broken archive, SetupError if there is no room.
     """
+    # A batch may be read several times, and these can be read once.
     if not any(_is_spooled(file, kind) for file in files):
         yield list(files), {}
         return

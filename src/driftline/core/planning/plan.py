@@ -22,6 +22,7 @@ def check_declared(table: str, route: RecordRoute, contract: Contract, path: Pat
     """
     for of_field in route.fields:
         child, field_path = contract.of(of_field.key), (*path, of_field.key)
+        # The column would stay null for good, with all values beside it.
         if child.hint is not None and (sample := _beside(of_field, child.hint)):
             types = " and ".join(facet.spelled() for facet in of_field.shape.facets)
             raise DataError(

@@ -28,6 +28,7 @@ def _names(names: Collection[str], letters: int | None = None) -> str:
 
 
 # What each run of letters takes; the first letter tells of which part of a moment.
+# Arrow and Spark read by one regular expression: Spark's own parser goes by its policy and time zone.
 _TAKES = {
     **dict.fromkeys(("yyyy", "uuuu"), "[0-9]{4}"),
     "MM": "[0-9]{2}",
@@ -52,6 +53,7 @@ _TAKES = {
 _VARYING = ("d", "M", "H", "h", "m", "s")  # runs of one digit or two
 _DAY = {"y": "the year (yyyy)", "M": "the month (MM)", "d": "the day (dd)"}
 _CLOCK = ("H", "h", "a", "m", "s", "S")
+# No zones: an instant would lose the offset that the text had. No yy: only Spark means 2000 to 2099 by it.
 _LETTERS = "yyyy, MM, M, MMM, MMMM, dd, d, EEE, EEEE, HH, H, hh, h, a, mm, m, ss, s, S to SSSSSS"
 
 

@@ -265,6 +265,8 @@ def _place(
     spark: SparkSession, table: Any, folder: BatchFolder, as_java: Callable[[WrittenFile], Any]
 ) -> Destination | None:
     """The destination of files of a Java ``table``; None if tasks cannot reach it."""
+    # Iceberg is asked once for each partition, with the batch's id in the name: a layout for object stores
+    # spreads batches then, not files.
     locations, spec, location = table.locationProvider(), table.spec(), location_of(table)
 
     def located(name: str, file: WrittenFile) -> str:

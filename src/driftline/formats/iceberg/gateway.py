@@ -143,6 +143,7 @@ def failure(error: Py4JJavaError, name: str) -> Exception:
 def hives_refusal(error: Py4JJavaError) -> str | None:
     """Return how a Hive Metastore refused a change; Iceberg calls that an unknown outcome, or a conflict."""
     cause = error.java_exception.getCause()
+    # The server sends these before it changes anything. After any other error the batch's files stay.
     if cause is None or str(cause.getClass().getName()) not in _REFUSALS:
         return None
     return " ".join(str(cause.getMessage()).split())

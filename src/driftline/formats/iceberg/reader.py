@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from driftline.core.schema.types import Schema
     from driftline.formats.base import State
 
+# `remove_orphan_files` spares names that begin so. Snapshot summaries would grow and expire, and statistics
+# files belong to one snapshot.
 _PREFIX, _SUFFIX = "_driftline-files-", ".bin"
 WRITTEN_LEDGER = re.compile(rf"/{_PREFIX}[0-9a-f]{{32}}\{_SUFFIX}$")
 _ENTRY = struct.Struct("<qq")  # a file's fingerprint, the snapshot's id
@@ -152,6 +154,7 @@ class IcebergReader(AlterableIcebergTable):
 
         Raises UsageError if there is no such table, DataError where Spark cannot read a column's type.
         """
+        # Each session has a cache of its own, and a capture works in another session.
         self.java_catalog.invalidateTable(self.identifier)  # a catalog may cache what others have changed
         try:
             return self.recovering(lambda: self._read(snapshot))

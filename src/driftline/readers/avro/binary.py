@@ -21,6 +21,8 @@ from driftline.core.schema.types import Struct
 from driftline.readers.avro.nodes import LeafNode, ListNode, MapNode, Node, RecordNode
 from driftline.readers.avro.values import LogicalNode, node_of
 
+# Our own code, because fastavro makes objects, polars and DuckDB read files only, and arrow-rs has no package
+# for Python.
 __all__ = ["PADDING", "RecordReader", "UnfitError", "reader_of"]
 
 Numbers: TypeAlias = "NDArray[np.int64]"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Arrow's reader also shifts old dates of Java's hybrid calendar by two days without a word. A second reader
+# that differs in values would be worse than one that refuses a file.
 def check_timestamps(spark: SparkSession, files: Sequence[str]) -> None:
     """Raise DataError for the first column with a timestamp that Spark would cut, or does not read."""
     sizes, context = [_size(file) for file in files], spark.sparkContext
@@ -84,6 +86,7 @@ def _finer_column(file: orc.ORCFile, names: Sequence[str]) -> str | None:
             try:
                 batch = file.read_stripe(stripe, columns=None if "." in name else [name])
             except (pa.ArrowException, OSError):
+                # A fine value beside a far year, in one stripe, goes unnoticed.
                 continue  # a year that nanoseconds do not reach
             if any(map(_is_finer, _timestamps(batch.column(batch.schema.get_field_index(name))))):
                 return name

@@ -73,6 +73,7 @@ def named_range(
         fits = len(range(start, stop, step)) == rows
     except (KeyError, TypeError, ValueError, OverflowError):  # no frame of pandas, or a column is its index
         return None
+    # Whether the ids of `set_index("id")` follow each other must not decide if the table has them.
     return NamedRange(name, start, step) if isinstance(name, str) and name not in columns and fits else None
 
 
@@ -139,6 +140,7 @@ class OldTimestamps:
     def exact(self, number: int, micros: pa.Array, nanos: pa.Array) -> pa.Array:
         """A column that was read both ways, in the way that is exact. Raises DataError if neither is."""
         old = self._old[number]
+        # Only both readings together show which one is exact.
         pairs = list(zip(_old_values(micros, iter(old)), _old_values(nanos, iter(old)), strict=True))
         if all((fine // 1000 == wide).all() for wide, fine in pairs):
             return nanos.cast(_replaced(nanos.type, iter(old), _NANOS))

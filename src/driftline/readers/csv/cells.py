@@ -84,6 +84,7 @@ def _plain(piece: Piece, types: Sequence[pa.DataType], signs: Signs) -> tuple[li
         return [pa.nulls(0, type_) for type_ in types], []
     # A mark at the head of its input pyarrow leaves out, though it stands in the midst of a file.
     marked = piece.text.startswith(BOM_UTF8)
+    # The escapes of pyarrow remove backslashes everywhere.
     text = doubled(piece.text, piece.marks)
     text = BOM_UTF8 + text if marked else text
     # Numbers with signs between thousands are texts to pyarrow.

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+# Not `max_record_bytes`: a cell of many lines is no error.
 LONGEST = 128 * 2**20  # bytes of a record, at most, and of text in which a quote has to be closed
 
 _MANY = 8 * 2**20  # bytes of records that are handed on together, at most, where there are more

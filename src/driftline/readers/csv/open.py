@@ -257,6 +257,7 @@ def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool
     if seems:
         flags = Dialect(dialect.delimiter).flags, Dialect(seems).flags
         yield f"{{path}} has one column with {flags[0]}, but several with {flags[1]}"
+    # A hint, never a guess: 1,234 may be a thousand.
     may_be_commas = not (dialect.decimal == POINT or dialect.thousands or seems)
     comma_columns = _with_commas(begin.cells(marks)) if may_be_commas else ()
     if commas := [(name, grouped) for name, grouped in comma_columns if grouped or not dialect.decimal]:
@@ -271,6 +272,7 @@ def _hints(begin: Beginning, marks: Marks, dialect: Dialect, *, has_header: bool
 
 def _titles(begin: Beginning, marks: Marks) -> Iterator[str]:
     """The flags that leave out lines in front of the header, if there are some."""
+    # A hint only: to many, `#id,name` is a header.
     if begin.text.startswith(_NOTE):
         yield f"{{path}} begins with a comment: {Dialect(comment='#').flags} skips such lines"
         return
@@ -323,6 +325,8 @@ def encoding_of(first: bytes, encoding: str) -> str:
     if by_mark or encoding not in ("", "utf-16"):
         return encoding or by_mark
     head = first[:HEAD]
+    # No other encoding is guessed: Latin-1 and its like take almost any bytes, so a wrong guess would change
+    # texts unnoticed.
     zeros = head[::2].count(0), head[1::2].count(0)
     big = bool(zeros[0])
     # Of letters of the west, or commas; a single zero may be a cell of its own.
@@ -401,6 +405,8 @@ def _marks_of(begin: Beginning, delimiters: Iterable[bytes], dialect: Dialect) -
     marks = Marks(b",", quote.encode(), escape.encode(), dialect.comment.encode())
     among = [marks._replace(delimiter=d) for d in delimiters]
     widest = begin.widest(among)
+    # Only if every quote needs it: a file that doubles quotes has cells that end in a backslash, as paths do,
+    # and they would be joined with the next.
     if not dialect.escape and (escaped := _escaped(begin, among)):
         return escaped
     if dialect.quote or _OTHER_QUOTE not in begin.text or begin.is_even(widest):
@@ -626,6 +632,7 @@ def named(cells: Sequence[str]) -> tuple[CsvColumn, ...]:
             first[cell] = place
             columns.append(CsvColumn(cell))
             continue
+        # By its place, so that `verify`, the quarantine and later batches mean the same column.
         stem = cell or f"column_{place}"
         names = (f"{stem}_{number}" for number in count(2))
         name = next(name for name in (chain([stem], names) if not cell else names) if name not in taken)

@@ -77,6 +77,7 @@ def as_json(texts: pa.Array, signs: Signs) -> pa.Array:
     decimal, thousands = signs
     if thousands:
         shortened = pc.replace_substring(texts, thousands, "")
+        # 1.23 beside 1.234 is a mistake, or has another sign: the column becomes text.
         others = pc.replace_substring(texts, thousands, "_")
         texts = pc.if_else(pc.match_substring_regex(texts, f"^{signs.groups}$"), shortened, others)
     if decimal == POINT:
@@ -299,6 +300,7 @@ def _is_double(text: str) -> bool:
     fraction = _FRACTION.fullmatch(text)
     if fraction is None:
         return False
+    # Exponents count only as Java prints them: 1e5 in a list of codes is often no number.
     return java_text(float(text)) == text if fraction["power"] else base_of(text) == DOUBLE
 
 

@@ -62,6 +62,7 @@ def is_document(head: bytes, *, whole: bool) -> bool:
         return True
     if len(first) == len(text):
         return False
+    # The lines of a document with a fault would be so many rejects, with which a replay can do nothing.
     return _spans_lines(text, whole=whole) or not _has_line_alone(text)
 
 
@@ -280,6 +281,7 @@ class ListedRecords:
                 ]
             records: list[msgspec.Raw] = _decoded(text, list[msgspec.Raw] | None) or []
         except (KeyError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
+            # It waits whole, as an answer with an error should.
             yield UnlistedDocument.of(document, dotted(self._path))
             return
         self._others.update(others)

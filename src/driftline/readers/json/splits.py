@@ -115,6 +115,7 @@ def blocks(split: Split, longest: int, listed: ListedRecords | None = None) -> I
     as_written = _blocks(split, longest, listed)
     if not split.beside:
         return as_written
+    # Before they are decoded, so that the quarantine has them, too.
     return ([with_members(line, split) for line in lines] for lines in as_written)
 
 

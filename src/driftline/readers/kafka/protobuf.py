@@ -274,6 +274,7 @@ def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
 
     Raises UsageError for text that is no schema, SetupError without the compiler.
     """
+    # Apicurio could give descriptors in place of the text, but 3.3.3 answers with 500.
     with TemporaryDirectory(prefix="driftline-") as folder:
         for name, text in texts.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
@@ -285,6 +286,7 @@ def _compiled(texts: Mapping[str, str]) -> Iterator[FileDescriptorProto]:
         # Registries know Google's common types, and do not refer to them.
         paths = [f"--proto_path={path}" for path in (folder, Path(next(iter(type_.__path__))).parents[1])]
         options = [*paths, "--include_imports", f"--descriptor_set_out={out}"]
+        # By protoc itself, so that there is no second reading of the language.
         compiled = subprocess.run(  # -P: what a registry sends is no module
             [sys.executable, "-P", "-m", "grpc_tools.protoc", *options, str(Path(folder, _MAIN))],
             capture_output=True, text=True, timeout=_PATIENCE, check=False,

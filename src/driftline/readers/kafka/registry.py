@@ -176,6 +176,7 @@ class Registry:
                     f"[registry] ssl.certificate.location: {file}: no certificate, or its key cannot be decrypted",
                     hint="see ssl.key.location and ssl.key.password, too; both files are PEM",
                 ) from error
+        # The client of confluent-kafka would bring librdkafka, httpx and authlib.
         return build_opener(HTTPSHandler(context=context), Redirects)
 
     def __reduce__(self) -> Any:

@@ -51,6 +51,7 @@ def whole_value(payload: bytes, read: Callable[[io.BytesIO], T]) -> T:
         value = read(file)
     except Exception as error:  # whatever hostile bytes lead a reader into
         raise UnreadableError(f"invalid Avro for its schema: {str(error) or type(error).__name__}") from error
+    # Avro read by a wrong schema often yields values; what is left over is the only sign.
     if unread := len(payload) - file.tell():
         raise UnreadableError(f"invalid Avro for its schema: {unread} bytes follow the record")
     return value
